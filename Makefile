@@ -15,6 +15,8 @@
 # make bench   the benchmarks
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
 # make stream  what the rules catch and hit in a month of mail: MAIL="FOLDER..." TEMPLATES=FOLDER
+# make real    judge real processes by whole mail: SEED, REAL="more flags", MAIL="FOLDER..." for real mail in place of worlds
+# make real-mail  the same with the private mail corpus, which BULKHEAD_CORPUS names
 # make packages     archives, deb, rpm, apk, container images, checksums and SBOMs in dist/
 # make reproducible the same twice, which must be equal
 
@@ -39,9 +41,10 @@ LONG         = ./internal/mesh ./internal/engine ./signature ./internal/node
 SEARCH      ?= 10m
 
 MAIL        ?=
+REAL        ?=
 TEMPLATES   ?=
 
-.PHONY: all build server run test test-lab interop torture soak-mesh fidelity race fuzz cost vuln vet prose mutate bench bench-peers stream packages reproducible clean
+.PHONY: all build server run test test-lab interop torture soak-mesh fidelity race fuzz cost vuln vet prose mutate bench bench-peers stream real real-mail packages reproducible clean
 
 all: vet test
 
@@ -127,3 +130,16 @@ clean:
 stream:
 	$(GO) build -C lab -trimpath -o ../bin/ ./cmd/bulkhead-lab
 	bin/bulkhead-lab stream --reporting 0.1,0.02 --lone --seed $(SEED) --svg stream.svg $(if $(TEMPLATES),--templates $(TEMPLATES)) $(MAIL)
+
+real:
+	$(GO) build -C lab -trimpath -o ../bin/ ./cmd/bulkhead-lab
+	bin/bulkhead-lab real --seed $(SEED) $(REAL) $(MAIL)
+
+CORPUS = $(or $(filter-out required,$(BULKHEAD_CORPUS)),../shared/corpus)
+
+real-mail:
+	$(GO) build -C lab -trimpath -o ../bin/ ./cmd/bulkhead-lab
+	@mkdir -p bin/corpus
+	@for set in csdmc-2009-2010 lists-2019-2020 phishing-2004-2005 phishing-pot-2023-2024 spamassassin-2002; do \
+		[ -d bin/corpus/$$set ] || zstd -dc $(CORPUS)/$$set.tar.zst | tar x -C bin/corpus || exit 1; done
+	bin/bulkhead-lab real --seed $(SEED) $(REAL) bin/corpus/*

@@ -121,6 +121,7 @@ var mayImport = map[string][]string{
 		"lab/figure", "lab/letters", "lab/reliability", "signature"},
 	"lab/stream": {".", "filter", "internal/engine", "signature/mail", "internal/trust", "lab/figure",
 		"lab/letters", "lab/reliability", "signature"},
+	"lab/real":             {".", "internal/interval", "lab/letters", "lab/stream"},
 	"lab/attack":           {".", "internal/engine", "internal/trust", "lab/figure"},
 	"lab/load":             {"digest/razor", "fuzzy", "internal/mmsg", "policy"},
 	"lab/bench":            {"filter"},

@@ -31,16 +31,8 @@ func Header(raw []byte) []byte {
 // with header as m's [Header]: by the topmost Authentication-Results, or else, unless it is taken for unsigned as all
 // spam is, as if the author's or the list's domain had signed it.
 func Source(m *mail.Message, header []byte, unsigned bool) bulkhead.Source {
-	var dkim []string
-	spf := ""
-	if field := results.FindSubmatch(header); field != nil {
-		for _, d := range passedDKIM.FindAllSubmatch(field[1], -1) {
-			dkim = append(dkim, string(d[1]))
-		}
-		if d := passedSPF.FindSubmatch(field[1]); d != nil {
-			spf = string(d[1])
-		}
-	} else if !unsigned {
+	dkim, spf, verified := Verified(header)
+	if !verified && !unsigned {
 		signer := m.ListID
 		if signer == "" {
 			_, signer, _ = strings.Cut(m.From, "@")
@@ -50,14 +42,31 @@ func Source(m *mail.Message, header []byte, unsigned bool) bulkhead.Source {
 		}
 	}
 	source := m.SourceVerified(nil, "", dkim, spf)
-	source.Client = clientOf(header)
+	source.Client = Client(header)
 	return source
 }
 
-// clientOf returns the address of the client that handed the message over: that of which the
+// Verified returns what the topmost Authentication-Results of a header say: the domains of valid
+// DKIM signatures, and the envelope's domain if SPF has passed, else "". ok is false if there are
+// none.
+func Verified(header []byte) (dkim []string, spf string, ok bool) {
+	field := results.FindSubmatch(header)
+	if field == nil {
+		return nil, "", false
+	}
+	for _, d := range passedDKIM.FindAllSubmatch(field[1], -1) {
+		dkim = append(dkim, string(d[1]))
+	}
+	if d := passedSPF.FindSubmatch(field[1]); d != nil {
+		spf = string(d[1])
+	}
+	return dkim, spf, true
+}
+
+// Client returns the address of the client that handed the message over: that of which the
 // results speak, or else the first public one of a Received field. A server always knows
 // it, but some headers do not say it: then it is one of a network of the message's own.
-func clientOf(header []byte) netip.Addr {
+func Client(header []byte) netip.Addr {
 	var fields [][]byte
 	if field := results.FindSubmatch(header); field != nil {
 		if ip := senderIP.FindSubmatch(field[1]); ip != nil {

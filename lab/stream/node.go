@@ -62,7 +62,7 @@ func (s *node) shape(server int) engine.Options {
 		days[day] += len(d.letter.sigs)
 		busiest = max(busiest, days[day])
 	}
-	tally.Capacity = uint64(max(1000, 2*busiest))
+	tally.Capacity = max(s.capacity, uint64(max(1000, 2*busiest)))
 	block.Capacity = tally.Capacity
 	return engine.Options{
 		Secret: filter.Secret(networkKey), Tally: tally, Block: block, Exact: s.opts.Exact,
@@ -80,15 +80,27 @@ func (s *node) server(site int) *engine.Engine {
 
 // deliver checks a copy and counts it.
 func (s *node) deliver(ctx context.Context, d *delivery) (answer, error) {
-	door := bulkhead.Reporter{Account: d.account()}
-	v, err := s.server(d.site).Check(ctx, bulkhead.Query{Signatures: d.letter.sigs, Source: d.letter.source, Reporter: door, Terse: true})
+	a, err := s.check(ctx, d)
 	if err != nil {
 		return answer{}, err
 	}
-	_, err = s.server(d.site).Report(ctx, bulkhead.Report{
-		Signatures: d.letter.sigs, Vote: bulkhead.Sighting, Reporter: door, Source: d.letter.source, Recipients: []string{d.address()},
+	return a, s.count(ctx, d)
+}
+
+func (s *node) check(ctx context.Context, d *delivery) (answer, error) {
+	v, err := s.server(d.site).Check(ctx, bulkhead.Query{
+		Signatures: d.letter.sigs, Source: d.letter.source, Reporter: bulkhead.Reporter{Account: d.account()}, Terse: true,
 	})
 	return answer{v.Class, v.Confidence}, err
+}
+
+// count reports that a copy was delivered.
+func (s *node) count(ctx context.Context, d *delivery) error {
+	_, err := s.server(d.site).Report(ctx, bulkhead.Report{
+		Signatures: d.letter.sigs, Vote: bulkhead.Sighting, Reporter: bulkhead.Reporter{Account: d.account()}, Source: d.letter.source,
+		Recipients: []string{d.address()},
+	})
+	return err
 }
 
 // vote reports on behalf of the site.

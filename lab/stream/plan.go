@@ -36,6 +36,7 @@ type plan struct {
 	deliveries []delivery // in order of time
 	sizes      []int      // copies of each campaign
 	early      []bool     // campaigns that begin before Options.After
+	capacity   uint64     // signatures of a generation; 0: as the deliveries need
 }
 
 // begin is when every stream begins: the turn of a day's generation and a week's.

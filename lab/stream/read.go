@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"net/netip"
 	"regexp"
 	"strings"
 	"time"
@@ -128,4 +129,17 @@ func kindOf(m *Mail, header []byte) Kind {
 		return Newsletter
 	}
 	return Personal
+}
+
+// ReadCopy returns the letter of a message, whose source has the client and what a mail server
+// verified: the domains of DKIM signatures, and the envelope's domain by SPF, "" for none.
+func ReadCopy(ctx context.Context, raw []byte, client netip.Addr, dkim []string, spf string) (*Letter, error) {
+	message, err := mail.Read(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	l := &Letter{source: message.SourceVerified(nil, "", dkim, spf)}
+	l.source.Client = client
+	l.sigs, err = letters.Signed(ctx, message, signature.Senders(l.source), signature.Options{Key: networkKey})
+	return l, err
 }

@@ -5,6 +5,7 @@
 //	bulkhead-lab study                 the papers' simulations, tables and figures
 //	bulkhead-lab replay MAIL...        labelled mail through simulated sites
 //	bulkhead-lab stream MAIL...        a month of campaigns, ham and complaints
+//	bulkhead-lab real                  whole mail through the doors of real processes
 //	bulkhead-lab attack                what it takes to deceive a node
 //	bulkhead-lab load DOOR             requests that a node on this machine answers
 //
@@ -63,6 +64,6 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
-	root.AddCommand(newStudyCommand(), newReplayCommand(), newStreamCommand(), newAttackCommand(), newLoadCommand())
+	root.AddCommand(newStudyCommand(), newReplayCommand(), newStreamCommand(), newRealCommand(), newAttackCommand(), newLoadCommand())
 	return root
 }

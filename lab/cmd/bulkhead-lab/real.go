@@ -1,0 +1,318 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/lab/real"
+	"github.com/bulkhead-mail/bulkhead/lab/stream"
+)
+
+// A realCommand is the flags of the command.
+type realCommand struct {
+	seed       uint64
+	worlds     int
+	size       int
+	topologies []string
+	jobs       int
+	after      time.Duration
+	heldOut    string
+	program    string
+	compare    bool
+	file       string // for the results as JSON
+
+	collection real.CollectionOptions
+}
+
+func newRealCommand() *cobra.Command {
+	var c realCommand
+	cmd := &cobra.Command{
+		Use:   "real [--seed N] [--worlds N] [--json FILE] [MAIL...]",
+		Short: "Judge real processes by whole mail, through their doors and the shipped ways to report",
+		Long: "Build the program as releases are, with a clock that can be moved, and run it: one node,\n" +
+			"three nodes that share, an edge in front of a node. Play worlds of made-up mail to these\n" +
+			"processes, or with MAIL the real mail of collections: whole messages through milter, HTTP\n" +
+			"and dccifd, votes by Dovecot's script, abuse mailboxes, plugins and Pyzor. Print how much\n" +
+			"was called spam, by kind, with 95 % confidence intervals that take campaigns as clusters.\n\n" +
+			"MAIL is a folder as for \"bulkhead-lab stream\". All traffic is on loopback addresses.",
+		RunE: c.run,
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&c.seed, "seed", 1, "seed of the first world")
+	f.IntVar(&c.worlds, "worlds", 6, "worlds that are drawn, each from a seed of its own")
+	f.IntVar(&c.size, "size", real.DefaultSize, "deliveries of a world, at most, about")
+	f.StringSliceVar(&c.topologies, "topology", []string{"one", "three", "edge"},
+		"processes of the worlds in turn: one, three, edge")
+	f.IntVar(&c.jobs, "jobs", 2, "worlds that are played at the same time")
+	f.DurationVar(&c.after, "after", 0, "count only what is delivered after this time of a world, for example 72h")
+	f.StringVar(&c.heldOut, "held-out", "",
+		"`FILE` with the seed that was made at release: every tenth world is drawn from it")
+	f.StringVar(&c.program, "program", "", "`FILE` of a program built with the tag simclock; otherwise it is built")
+	f.BoolVar(&c.compare, "compare", false, "also play each world to an engine in this process, and print the differences")
+	f.StringVar(&c.file, "json", "", "`FILE` for the results as JSON")
+	f.Float64Var(&c.collection.PerDay, "per-day", 200, "deliveries of MAIL in a day")
+	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
+	f.IntVar(&c.collection.Users, "users", 50, "users of each site that receives MAIL")
+	f.BoolVar(&c.collection.Signed, "signed", false,
+		"take genuine MAIL without a server's results as signed by its author's domain")
+	return cmd
+}
+
+// A realPlan is a plan with what it was made of.
+type realPlan struct {
+	World    *real.World   `json:"world,omitempty"`
+	HeldOut  bool          `json:"held_out,omitempty"`
+	Topology real.Topology `json:"topology"`
+	Seconds  float64       `json:"seconds"`
+	Lines    []real.Line   `json:"lines"`
+	// Quick is what one engine in this process answered. In Sources its votes carry the sources
+	// of their deliveries.
+	Quick   []real.Line `json:"quick,omitempty"`
+	Sources []real.Line `json:"sources,omitempty"`
+
+	plan                  *real.Plan
+	tally, quick, sources *real.Tally
+}
+
+func (c *realCommand) run(cmd *cobra.Command, args []string) error {
+	plans, err := c.plans(cmd, args)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bulkhead-real-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if c.program == "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "building the program")
+		if c.program, err = real.Build(cmd.Context(), dir, ""); err != nil {
+			return err
+		}
+	} else if c.program, err = filepath.Abs(c.program); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := c.play(cmd, dir, plans); err != nil {
+		return err
+	}
+	return c.print(cmd.OutOrStdout(), plans, time.Since(began))
+}
+
+// plans draws the plans.
+func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPlan, err error) {
+	if c.worlds < 1 || c.size < 1 || c.jobs < 1 || len(c.topologies) == 0 {
+		return nil, cli.Usagef("--worlds, --size, --jobs and --topology want at least one")
+	}
+	for _, t := range c.topologies {
+		if !slices.Contains(real.Topologies, real.Topology(t)) {
+			return nil, cli.Usagef("--topology %q, want one, three or edge", t)
+		}
+	}
+	if len(args) > 0 {
+		var messages []stream.Mail
+		for m, err := range streamMail(cmd, args) {
+			if err != nil {
+				return nil, err
+			}
+			messages = append(messages, m)
+		}
+		for i, t := range c.topologies {
+			o := c.collection
+			o.Seed = c.seed + uint64(i)
+			plans = append(plans, &realPlan{Topology: real.Topology(t), plan: real.Collection(messages, o)})
+		}
+		return plans, nil
+	}
+	var heldOut uint64
+	if c.heldOut != "" {
+		text, err := os.ReadFile(c.heldOut)
+		if err != nil {
+			return nil, cli.InputError{Err: err}
+		}
+		if heldOut, err = strconv.ParseUint(strings.TrimSpace(string(text)), 0, 64); err != nil {
+			return nil, cli.InputError{Err: fmt.Errorf("%s: no seed: %w", c.heldOut, err)}
+		}
+	}
+	for i := range c.worlds {
+		p := &realPlan{Topology: real.Topology(c.topologies[i%len(c.topologies)])}
+		seed := c.seed + uint64(i)
+		if p.HeldOut = c.heldOut != "" && i%10 == 9; p.HeldOut {
+			seed = heldOut + uint64(i)
+		}
+		p.World = real.NewWorld(seed, c.size)
+		p.plan = p.World.Plan()
+		plans = append(plans, p)
+	}
+	return plans, nil
+}
+
+// play plays all plans, several at a time.
+func (c *realCommand) play(cmd *cobra.Command, dir string, plans []*realPlan) error {
+	progress := newReplayProgress(cmd.ErrOrStderr())
+	defer progress.end()
+	total := 0
+	for _, p := range plans {
+		total += len(p.plan.Deliveries)
+	}
+	var shown sync.Mutex
+	var done atomic.Int64
+	step := func(int, int) {
+		n := done.Add(1)
+		shown.Lock()
+		defer shown.Unlock()
+		progress.show("playing", int(n), total)
+	}
+	errs := make([]error, len(plans))
+	free := make(chan struct{}, c.jobs)
+	var all sync.WaitGroup
+	for i, p := range plans {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			errs[i] = c.playOne(cmd, filepath.Join(dir, fmt.Sprint(i)), p, step)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (c *realCommand) playOne(cmd *cobra.Command, dir string, p *realPlan, step func(int, int)) (err error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	o := real.Options{Topology: p.Topology, Dir: dir, After: c.after, Progress: step}
+	if p.tally, err = real.Run(cmd.Context(), c.program, p.plan, o); err != nil {
+		return fmt.Errorf("%s, %s: %w", p.plan.Name, p.Topology, err)
+	}
+	p.Seconds, p.Lines = p.tally.Seconds, p.tally.Lines()
+	if c.compare {
+		if p.quick, err = real.Quick(cmd.Context(), p.plan, real.Options{After: c.after}); err != nil {
+			return err
+		}
+		if p.sources, err = real.Quick(cmd.Context(), p.plan, real.Options{After: c.after, Sources: true}); err != nil {
+			return err
+		}
+		p.Quick, p.Sources = p.quick.Lines(), p.sources.Lines()
+	}
+	return nil
+}
+
+// A realResult is what --json writes.
+type realResult struct {
+	Seed    uint64                       `json:"seed"`
+	Size    int                          `json:"size"`
+	Seconds float64                      `json:"seconds"` // of the whole run
+	Lines   []real.Line                  `json:"lines"`   // of all plans together
+	Doors   map[real.Door]int            `json:"doors"`   // deliveries
+	Ways    map[real.Way]*real.WayCounts `json:"ways"`
+	Reasons []real.ReasonCount           `json:"reasons"`
+	Plans   []*realPlan                  `json:"plans"`
+}
+
+// print prints the sum of all plans, and writes it as JSON.
+func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) error {
+	sum, held := real.NewTally(), real.NewTally()
+	quick, sources := real.NewTally(), real.NewTally()
+	anyHeld := false
+	for _, p := range plans {
+		sum.Merge(p.tally)
+		if p.HeldOut {
+			anyHeld = true
+			held.Merge(p.tally)
+		}
+		if p.quick != nil {
+			quick.Merge(p.quick)
+			sources.Merge(p.sources)
+		}
+		fmt.Fprintln(w, p.summary())
+	}
+	if err := sum.Print(w); err != nil {
+		return err
+	}
+	if anyHeld {
+		fmt.Fprintln(w, "\nHeld-out worlds alone:")
+		if err := held.Print(w); err != nil {
+			return err
+		}
+	}
+	if c.compare {
+		if err := printAgreement(w, sum.Lines(), quick.Lines(), sources.Lines()); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(w, "\n%d plans in %.0f s.\n", len(plans), took.Seconds())
+	if c.file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(realResult{
+		Seed: c.seed, Size: c.size, Seconds: took.Seconds(), Lines: sum.Lines(), Doors: sum.Doors, Ways: sum.Ways,
+		Reasons: sum.Reasons(),
+		Plans:   plans,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(c.file, append(text, '\n'), 0o644)
+}
+
+// summary describes a plan in a line.
+func (p *realPlan) summary() string {
+	text := fmt.Sprintf("%s, %s: %d deliveries to %d sites", p.plan.Name, p.Topology, len(p.plan.Deliveries),
+		len(p.plan.Sites))
+	if w := p.World; w != nil {
+		text += fmt.Sprintf(" in %.1f days, %.0f genuine a day, %.0f %% spam", w.Days, w.HamPerDay, 100*w.SpamShare)
+	}
+	return text
+}
+
+// printAgreement prints the kinds of three results side by side.
+func printAgreement(w io.Writer, processes, quick, sources []real.Line) error {
+	type id struct {
+		spam bool
+		name string
+	}
+	byKind := func(lines []real.Line) map[id]real.Line {
+		all := map[id]real.Line{}
+		for _, l := range lines {
+			if l.Dimension == "kind" {
+				all[id{l.IsSpam, l.Name}] = l
+			}
+		}
+		return all
+	}
+	engine, informed := byKind(quick), byKind(sources)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "\n\tcalled spam %%\tone engine\tdifference\twith sources"+
+		"\tsuspected %%\tone engine\tdifference\twith sources\t\n")
+	for _, l := range processes {
+		k := id{l.IsSpam, l.Name}
+		if l.Dimension != "kind" {
+			continue
+		}
+		name := l.Name
+		if name == "all" {
+			name = map[bool]string{true: "all spam", false: "all genuine"}[l.IsSpam]
+		}
+		spam, suspected := l.CalledSpam.Percent, l.Suspect.Percent
+		e, i := engine[k], informed[k]
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%+.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%.1f\t\n", name,
+			spam, e.CalledSpam.Percent, spam-e.CalledSpam.Percent, i.CalledSpam.Percent,
+			suspected, e.Suspect.Percent, suspected-e.Suspect.Percent, i.Suspect.Percent)
+	}
+	return t.Flush()
+}

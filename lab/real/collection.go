@@ -1,0 +1,143 @@
+package real
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/mail"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/lab/letters"
+	"github.com/bulkhead-mail/bulkhead/lab/stream"
+)
+
+// errTooShort is the reason of a refusal.
+var errTooShort = errors.New("too little text to identify the mail")
+
+// CollectionOptions are how real mail is delivered. The zero value of a field means the default
+// in brackets, if there is one.
+type CollectionOptions struct {
+	Seed      uint64
+	PerDay    float64 // deliveries to all sites in a day [200]
+	Reporting float64 // share of the readers of unflagged spam who report it [0.1]
+	Users     int     // of each site [50]
+	// Signed takes genuine mail without a mail server's results as signed by its author's or its
+	// list's domain. Without it the sender of such mail is not verified.
+	Signed bool
+}
+
+// Collection makes a plan of real mail: one copy of each message, in the order of each set, with
+// all sets spread evenly over the same time. Readers report spam, and say nothing of genuine mail.
+func Collection(messages []stream.Mail, o CollectionOptions) *Plan {
+	o.PerDay, o.Reporting, o.Users = cmp.Or(o.PerDay, 200), cmp.Or(o.Reporting, 0.1), cmp.Or(o.Users, 50)
+	all := slices.Clone(messages)
+	r := rand.New(rand.NewPCG(o.Seed, 0x636f6c6c))
+	plan := &Plan{Name: fmt.Sprintf("collection, seed %d", o.Seed)}
+	for _, door := range Doors {
+		s := Site{Domain: fmt.Sprintf("site-%s.example", door), Door: door}
+		for u := range o.Users {
+			s.Users = append(s.Users, User{Name: fmt.Sprintf("user%d", u+1), Way: pick(r, Ways[door]), Rate: o.Reporting})
+		}
+		plan.Sites = append(plan.Sites, s)
+	}
+	slices.SortStableFunc(all, func(a, b stream.Mail) int {
+		return cmp.Or(cmp.Compare(a.Set, b.Set),
+			a.Time.Compare(b.Time))
+	})
+	sizes, places, campaigns := map[string]int{}, map[string]int{}, map[string]int{}
+	for i := range all {
+		sizes[all[i].Set]++
+	}
+	span := float64(len(all)) / o.PerDay * float64(24*time.Hour)
+	for i := range all {
+		m := &all[i]
+		campaign := fmt.Sprintf("%s %s %d", m.Set, m.Campaign, i)
+		if m.Campaign != "" {
+			campaign = m.Set + " " + m.Campaign
+		}
+		if _, ok := campaigns[campaign]; !ok {
+			campaigns[campaign] = len(campaigns)
+		}
+		kind := "ham"
+		if m.Spam {
+			kind = "spam"
+		}
+		site, user := r.IntN(len(plan.Sites)), r.IntN(o.Users)
+		plan.Deliveries = append(plan.Deliveries, Delivery{
+			At:   time.Duration(float64(places[m.Set]) / float64(sizes[m.Set]) * span),
+			Spam: m.Spam, Kind: kind, Groups: []Group{{"corpus", filepath.Base(m.Set)}}, Campaign: campaigns[campaign],
+			Site: site, User: user, To: plan.Sites[site].Address(user), Reports: m.Spam && chance(r, o.Reporting),
+			Delay: 5*time.Minute + later(r, 4*time.Hour), make: received(m, o.Signed),
+		})
+		places[m.Set]++
+	}
+	plan.Campaigns = len(campaigns)
+	slices.SortStableFunc(plan.Deliveries, func(a, b Delivery) int { return cmp.Compare(a.At, b.At) })
+	return plan
+}
+
+// ourResults matches fields that only the sites' own mail server may write.
+var ourResults = regexp.MustCompile(`(?im)^authentication-results:[ \t]*` + regexp.QuoteMeta(resultsHost) +
+	`(?:[^\n]|\n[ \t])*\n`)
+
+// received returns what makes a message as the mail server of a site hands it on: with its own
+// Authentication-Results, which say what the server that received it in the collection found.
+func received(m *stream.Mail, signed bool) func(*rand.Rand, *Delivery) Mail {
+	return func(_ *rand.Rand, d *Delivery) Mail {
+		raw := bytes.ReplaceAll(m.Raw, []byte("\r\n"), []byte("\n"))
+		if line, rest, ok := bytes.Cut(raw, []byte("\n")); ok && bytes.HasPrefix(line, []byte("From ")) {
+			raw = rest // of a mailbox file
+		}
+		raw = ourResults.ReplaceAll(raw, nil)
+		header := letters.Header(raw)
+		v := Mail{Client: letters.Client(header), Helo: "client.example.org", Recipient: d.To,
+			Date: m.Time.Format(time.RFC1123Z)}
+		verified := false
+		v.DKIM, v.SPF, verified = letters.Verified(header)
+		read, err := mail.ReadMessage(bytes.NewReader(raw))
+		if err == nil {
+			v.From, v.Subject = read.Header.Get("From"), read.Header.Get("Subject")
+			v.MessageID = strings.Trim(read.Header.Get("Message-ID"), " <>")
+			v.Sender = addressOf(read.Header.Get("Return-Path"), v.From)
+			if _, domain, ok := strings.Cut(addressOf(v.From), "@"); !verified && signed && !m.Spam && ok {
+				v.DKIM = []string{strings.ToLower(domain)}
+			}
+		}
+		if v.SPF != "" && !strings.HasSuffix(strings.ToLower(v.Sender), "@"+strings.ToLower(v.SPF)) {
+			v.Sender = "bounce@" + v.SPF
+		}
+		_, body, _ := bytes.Cut(raw, []byte("\n\n"))
+		v.Text = string(body)
+		var b strings.Builder
+		b.WriteString("Authentication-Results: " + resultsHost)
+		for _, domain := range v.DKIM {
+			b.WriteString(";\n\tdkim=pass header.d=" + domain)
+		}
+		if v.SPF != "" {
+			b.WriteString(";\n\tspf=pass smtp.mailfrom=" + v.Sender)
+		}
+		if len(v.DKIM) == 0 && v.SPF == "" {
+			b.WriteString("; none")
+		}
+		b.WriteString("\n")
+		b.Write(raw)
+		v.Raw = []byte(strings.ReplaceAll(b.String(), "\n", "\r\n"))
+		return v
+	}
+}
+
+// addressOf returns the first address in a list of header fields, "" for none.
+func addressOf(texts ...string) string {
+	for _, text := range texts {
+		if a, err := mail.ParseAddress(text); err == nil {
+			return a.Address
+		}
+	}
+	return ""
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // stalled is a Counter whose counts wait until they may go on.
@@ -47,9 +48,7 @@ func TestMoreReportsThanCanWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Each is sent by itself: the smaller the batches, the sooner the queue is full.
-		for s.PacketStats().Received.Load() <= int64(sent) && time.Now().Before(full) {
-			time.Sleep(10 * time.Microsecond)
-		}
+		await.Within(time.Until(full), func() bool { return s.PacketStats().Received.Load() > int64(sent) })
 	}
 	if s.Stats.Limited.Load() == 0 {
 		t.Fatalf("%d reports wait, limit %d batches", sent, maxQueued)

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/aggregate"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // A topology is organisations in groups, with aggregates under two higher aggregates. A reading
@@ -353,7 +354,7 @@ func (w *topology) step() {
 		}
 	case x < 75:
 		what = "pause"
-		time.Sleep(time.Duration(w.rng.Int64N(int64(20 * time.Second))))
+		bubble.Advance(time.Duration(w.rng.Int64N(int64(20 * time.Second))))
 	case x < 82:
 		what = "faults"
 		loss, repeat, delay := w.rng.Float64()*0.4, w.rng.Float64()*0.3, time.Duration(w.rng.Int64N(int64(3*time.Second)))
@@ -412,12 +413,12 @@ func (w *topology) close() {
 
 // run runs a schedule, and returns the errors at its end.
 func (w *topology) run(steps int) (wrong []string, over, asked int) {
-	time.Sleep(time.Minute)
+	bubble.Advance(time.Minute)
 	for range steps {
 		w.step()
 	}
 	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
-	time.Sleep(10 * time.Minute)
+	bubble.Advance(10 * time.Minute)
 	synctest.Wait()
 	if more, asked := w.doubled(); more > asked/100 {
 		wrong = append(wrong, fmt.Sprintf("%d of %d counts exceed all that was ever reported, limit %d", more, asked, asked/100))
@@ -441,7 +442,7 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 			}
 		}
 	}
-	time.Sleep(10 * time.Minute)
+	bubble.Advance(10 * time.Minute)
 	synctest.Wait()
 	wrong, more, again := w.compare(expelled)
 	return wrong, over + more, asked + again

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // A site is a node in memory.
@@ -131,7 +132,7 @@ func inBubble(t *testing.T, f func(t *testing.T, k *memBroker)) {
 }
 
 // settle waits until all counts are shared.
-func settle() { time.Sleep(5 * time.Second) }
+func settle() { bubble.Advance(5 * time.Second) }
 
 // A slowEngine calls before once, when it is given a part of a peer.
 type slowEngine struct {
@@ -160,14 +161,14 @@ func TestRollbackInTheMiddle(t *testing.T) {
 			go func() {
 				done <- home.RollbackPeer(context.Background(), peer.id.ID(), time.Now().Truncate(24*time.Hour))
 			}()
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 		}
 		trust(t, home, 1, peer)
 		report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := check(t, memory.Engine, 1).Sightings; got != 0 || home.peer(t, peer).Missing != 0 {
 			t.Errorf("%d sightings of a generation that was rolled back: %+v", got, home.peer(t, peer))
 		}
@@ -222,9 +223,9 @@ func TestRollback(t *testing.T) {
 		defer peer.stop()
 		trust(t, home, 1, peer)
 		report(t, peer.engine, 1, bulkhead.Sighting, 3)
-		time.Sleep(36 * time.Hour)
+		bubble.Advance(36 * time.Hour)
 		report(t, peer.engine, 1, bulkhead.Sighting, 4)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := check(t, home.engine, 1).Sightings; got != 7 {
 			t.Fatalf("%d sightings, want 7", got)
 		}
@@ -253,7 +254,7 @@ func TestRollback(t *testing.T) {
 			t.Errorf("rollback to the future: %v", err)
 		}
 		report(t, peer.engine, 1, bulkhead.Sighting, 5)
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if got := check(t, home.engine, 1).Sightings; got != 12 {
 			t.Errorf("rolled back to an hour ago, inside the last generation: %d sightings, want 12: it began before", got)
 		}
@@ -261,16 +262,16 @@ func TestRollback(t *testing.T) {
 			t.Fatal(err)
 		}
 		report(t, peer.engine, 1, bulkhead.Sighting, 6)
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if got := check(t, home.engine, 1).Sightings; got != 3 {
 			t.Errorf("rolled back to this morning: %d sightings, want 3", got)
 		}
 		if p := home.peer(t, peer); p.Refusals[reasonRollback] == 0 || p.Missing != 0 {
 			t.Errorf("after the rollback: %+v", p)
 		}
-		time.Sleep(24 * time.Hour)
+		bubble.Advance(24 * time.Hour)
 		report(t, peer.engine, 1, bulkhead.Sighting, 7)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := check(t, home.engine, 1).Sightings; got != 10 {
 			t.Errorf("on the next day: %d sightings, want 3 + 7", got)
 		}
@@ -289,7 +290,7 @@ func TestOvertakenHead(t *testing.T) {
 		k.hold(kindHead, 4*time.Second)
 		home.weigh(t, peer, 1)
 		peer.sender.greet(t.Context())
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		if p := home.peer(t, peer); p.Messages != 2 || p.Applied != 1 {
@@ -370,7 +371,7 @@ func TestMergedPeers(t *testing.T) {
 		}
 		want := func(after string, count uint32) {
 			t.Helper()
-			time.Sleep(2 * time.Minute)
+			bubble.Advance(2 * time.Minute)
 			for sig := range 30 {
 				if got := check(t, home.engine, sig).Sightings; got != count {
 					t.Fatalf("%s: signature %d: %d sightings, want %d", after, sig, got, count)
@@ -452,7 +453,7 @@ func TestThirtyTwoOrigins(t *testing.T) {
 				truth[n] += count
 			}
 		}
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		over := 0
 		for n := range 400 {
 			got := check(t, home.engine, n).Sightings
@@ -496,12 +497,12 @@ func TestOneOfTwoBrokersAway(t *testing.T) {
 				report(t, peer.engine, 1, bulkhead.Sighting, 1)
 				settle()
 				home.wires[1].set(false)
-				time.Sleep(time.Minute)
+				bubble.Advance(time.Minute)
 				report(t, peer.engine, 1, bulkhead.Sighting, 10)
 				settle()
 				peer.stop()
 				for range 20 {
-					time.Sleep(time.Minute)
+					bubble.Advance(time.Minute)
 					report(t, other.engine, 2, bulkhead.Sighting, 1)
 				}
 				if stop {

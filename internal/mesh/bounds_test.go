@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // adds returns rounds with n adds and with keys keys.
@@ -135,7 +136,7 @@ func TestDraw(t *testing.T) {
 			{0, most - 1, true}, {0, 1, false}, {time.Minute, 0, true}, {0, most/10 + 1, false},
 			{time.Minute, most / 10, false}, {5 * time.Minute, most / 3, true}, {24 * time.Hour, most - 1, true}, {0, 2, false},
 		} {
-			time.Sleep(step.wait)
+			bubble.Advance(step.wait)
 			s.may(h, own) // it asks
 			s.charge(h, step.bytes)
 			if got := s.may(h, own); got != step.may {

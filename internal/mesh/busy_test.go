@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // A busyEngine takes a report just before and just after each of its images is made.
@@ -44,7 +45,7 @@ func TestImagesUnderLoad(t *testing.T) {
 		settle()
 		k.wipe()
 		trust(t, home, 1, peer)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got, sent, images := check(t, home.engine, 1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent ||
 			images > 2 {
 			t.Errorf("%d sightings after %d images, want %d after one", got, images, sent)
@@ -80,9 +81,9 @@ func TestHeadUnderLoad(t *testing.T) {
 		defer origin.stop()
 		settle()
 		trust(t, home, 1, origin)
-		time.Sleep(time.Minute) // earlier counts are requested
+		bubble.Advance(time.Minute) // earlier counts are requested
 		before := home.peer(t, origin).Asked
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if p := home.peer(t, origin); p.Asked != before || p.Missing != 0 || len(p.Refusals) > 0 {
 			t.Errorf("asked %d times, %d missing, refused %v", p.Asked-before, p.Missing, p.Refusals)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // claim writes a claim number by number, as message.go describes it.
@@ -284,7 +285,7 @@ func TestRefusals(t *testing.T) {
 		} {
 			before := home.peerOf(t, f.id).Refusals
 			f.bring(t, home, tt.topic, tt.raw)
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 			after := home.peerOf(t, f.id)
 			for reason, n := range after.Refusals {
 				want := before[reason]

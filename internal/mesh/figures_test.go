@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestLives checks that a process of the same store continues the incarnation with one more epoch.
@@ -88,7 +89,7 @@ func TestFigures(t *testing.T) {
 		const reports = 40
 		for n := range reports {
 			report(t, peer.engine, n, bulkhead.Vote(n%2), 1)
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 		}
 		settle()
 		var keys, memory, changes uint64
@@ -165,7 +166,7 @@ func TestNamesOfPeers(t *testing.T) {
 			for _, x := range []*forger{f, other} {
 				x.say(t, home, &message{kind: kindHead, name: tt.told})
 			}
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 			if got := home.peerOf(t, f.id).Name; got != "forger" {
 				t.Errorf("told %q: a peer with a name is called %q", tt.told, got)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestStoredFlood checks that one peer's stored messages, however many, cannot make the hub lose
@@ -177,7 +178,7 @@ func TestReadOn(t *testing.T) {
 		const n = 400
 		for range n {
 			report(t, peer.engine, 1, bulkhead.Sighting, 1)
-			time.Sleep(2 * time.Second)
+			bubble.Advance(2 * time.Second)
 		}
 		k.mu.Lock()
 		stored := len(k.deltas)
@@ -243,7 +244,7 @@ func TestSeenMargin(t *testing.T) {
 		report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		peer.stop() // no peer can be asked
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		s, err := loadState(dir)
 		if err != nil {
 			t.Fatal(err)

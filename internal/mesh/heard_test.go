@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestForeignHeads checks that only a recent head, signed by a peer, proves that the peer is in
@@ -64,11 +65,11 @@ func TestForeignHeads(t *testing.T) {
 			t.Error("a message of another network waits to be taken")
 		}
 		r.receiver.figures(from, func(s *stats) { s.network, s.networkAt = "cafe", time.Now() })
-		time.Sleep(networkRest - time.Nanosecond)
+		bubble.Advance(networkRest - time.Nanosecond)
 		if r.status().Network == "" {
 			t.Error("forgotten before an hour is over")
 		}
-		time.Sleep(time.Nanosecond)
+		bubble.Advance(time.Nanosecond)
 		if got := r.status().Network; got != "" {
 			t.Errorf("in %q after an hour of silence", got)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // A forger is a peer that signs arbitrary messages.
@@ -313,9 +314,9 @@ func TestRoundTooLarge(t *testing.T) {
 		for n := range 6000 {
 			report(t, peer.engine, n, bulkhead.Sighting, 1)
 		}
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		report(t, peer.engine, 1, bulkhead.Sighting, 1)
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		if got := check(t, home.engine, 1).Sightings; got != 2 {
 			t.Errorf("%d sightings, want 2; peer %+v", got, home.peer(t, peer))
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // claims returns asks with false statements about a node's past.
@@ -107,13 +108,13 @@ func TestStateLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
 				dir, peerDir := memoryDir(t), memoryDir(t)
-				time.Sleep(20 * 24 * time.Hour)
+				bubble.Advance(20 * 24 * time.Hour)
 				memory := smallEngine(t, nil) // only now: it reads its clock every second
 				home := newSite(t, k, func(o *Options) { o.Dir = dir })
 				peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
 				trust(t, peer, 1, home)
 				report(t, home.engine, 1, bulkhead.Sighting, 3)
-				time.Sleep(5 * time.Minute)
+				bubble.Advance(5 * time.Minute)
 				home.stop()
 				if restart {
 					peer.stop()
@@ -128,7 +129,7 @@ func TestStateLost(t *testing.T) {
 				home = newSite(t, k, func(o *Options) { o.Dir, o.Now = dir, late })
 				defer home.stop()
 				report(t, home.engine, 2, bulkhead.Sighting, 7)
-				time.Sleep(5 * time.Minute)
+				bubble.Advance(5 * time.Minute)
 				if a, b := check(t, memory, 1).Sightings, check(t, memory, 2).Sightings; a != 0 || b != 7 {
 					t.Errorf("the peer counts %d of before the loss and %d of after, want 0 and 7: %+v", a, b, peer.peer(t, home))
 				}
@@ -170,7 +171,7 @@ func TestCopiedBackUnseen(t *testing.T) {
 		peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
 		trust(t, peer, 1, home)
 		report(t, home.engine, 1, bulkhead.Sighting, 3)
-		time.Sleep(5 * time.Minute)
+		bubble.Advance(5 * time.Minute)
 		home.stop()
 		peer.stop()
 		if err := os.Remove(filepath.Join(peerDir, heardFile)); err != nil {
@@ -182,7 +183,7 @@ func TestCopiedBackUnseen(t *testing.T) {
 		peer = newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
 		defer peer.stop()
 		report(t, home.engine, 2, bulkhead.Sighting, 7)
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if a, b := check(t, memory, 1).Sightings, check(t, memory, 2).Sightings; a != 0 || b != 7 {
 			t.Errorf("the peer counts %d of before and %d of after, want 0 and 7: %+v", a, b, peer.peer(t, home))
 		}
@@ -203,14 +204,14 @@ func TestCopiedBackSoon(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Minute)
+			bubble.Advance(time.Minute)
 			home = newSite(t, k, func(o *Options) {
 				o.Dir, o.Now = dir, func() time.Time { return time.Now().Add(ahead) }
 			})
 			peer := newSite(t, k, func(o *Options) { o.Dir, o.Engine = peerDir, memory })
 			trust(t, peer, 1, home)
 			report(t, home.engine, 1, bulkhead.Sighting, 3)
-			time.Sleep(10 * time.Second)
+			bubble.Advance(10 * time.Second)
 			if got := check(t, memory, 1).Sightings; got != 3 {
 				t.Fatalf("%d sightings, want 3", got)
 			}
@@ -227,7 +228,7 @@ func TestCopiedBackSoon(t *testing.T) {
 			defer peer.stop()
 			report(t, home.engine, 2, bulkhead.Sighting, 7)
 			limit := resetAfter + ahead + home.opts.Heartbeat + 5*time.Second
-			for began := time.Now(); ; time.Sleep(time.Second) {
+			for began := time.Now(); ; bubble.Advance(time.Second) {
 				a, b := check(t, memory, 1).Sightings, check(t, memory, 2).Sightings
 				if a == 0 && b == 7 {
 					break
@@ -269,7 +270,7 @@ func TestNewestProcessShown(t *testing.T) {
 			}
 		}
 		r.receiver.alive(t.Context(), &r.p, r.t, said(25)) // late
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: kindHead, stamp: stamp{20, 27, 1, 27}})
 		if len(r.sender.wants) != 1 {
 			t.Fatal("nobody is told")
@@ -299,14 +300,14 @@ func TestSilent(t *testing.T) {
 		dir := t.TempDir()
 		home, peer := newSite(t, k, func(o *Options) { o.Dir = dir }), newSite(t, k, nil)
 		trust(t, home, 1, peer)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if p := home.peer(t, peer); p.Silent != 0 || p.Heard.IsZero() {
 			t.Errorf("heard: %+v", p)
 		}
 		peer.stop()
 		settle()
 		heard := home.peer(t, peer).Heard
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		if p := home.peer(t, peer); !p.Heard.Equal(heard) || p.Silent != time.Since(heard) {
 			t.Errorf("silent for an hour: %+v", p)
 		}
@@ -533,7 +534,7 @@ func TestAsksWithoutEnd(t *testing.T) {
 				wants = append(wants, arrayHead{ref: ref{a.Array, a.Start}, partial: true})
 			}
 			f.say(t, home, &message{kind: kindAsk, to: home.id.public.hint(), life: before.Incarnation, wants: wants})
-			time.Sleep(3 * time.Second)
+			bubble.Advance(3 * time.Second)
 		}
 		k.wipe()
 		p := home.peerOf(t, f.id)
@@ -542,7 +543,7 @@ func TestAsksWithoutEnd(t *testing.T) {
 			t.Errorf("%d bytes were sent for %d asks: %+v", sent, asks, p)
 		}
 		late.weigh(t, home, 1)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := check(t, late.engine, 77).Sightings; got != 1 {
 			t.Errorf("who asks for the first time is not answered: %+v", late.peer(t, home))
 		}

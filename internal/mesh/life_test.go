@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestHeadsHeard checks the effect of a head on the replica's arrays: they have gone back, are
@@ -185,7 +186,7 @@ func TestAlive(t *testing.T) {
 		} {
 			r.again()
 			r.e.held = nil
-			time.Sleep(time.Hour)
+			bubble.Advance(time.Hour)
 			r.t.last = last
 			for len(r.sender.wants) > 0 {
 				<-r.sender.wants
@@ -205,7 +206,7 @@ func TestAlive(t *testing.T) {
 				}
 				again := func(after time.Duration, want int) {
 					t.Helper()
-					time.Sleep(after)
+					bubble.Advance(after)
 					r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: tt.kind, stamp: tt.at})
 					if len(r.sender.wants) != want {
 						t.Errorf("%s: told again %d times, want %d", name, len(r.sender.wants), want)
@@ -229,7 +230,7 @@ func TestTwoLives(t *testing.T) {
 		r.e.life = 20
 		seq := uint64(0)
 		hear := func(life, boot uint64, after time.Duration) {
-			time.Sleep(after)
+			bubble.Advance(after)
 			seq++
 			r.receiver.alive(t.Context(), &r.p, r.t, &message{kind: kindHead, stamp: stamp{life, boot, seq, 0}})
 		}

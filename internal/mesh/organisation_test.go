@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // organisations returns the bytes of n organisations in their order.
@@ -100,7 +102,7 @@ func TestOldClaims(t *testing.T) {
 		if got := s.peerOf(t, it.id).Organisations; got != 1 {
 			t.Errorf("%d organisations after an old head, want 1", got)
 		}
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		it.at.incarnation += 5
 		it.at.boot, it.at.at, it.at.seq = it.at.incarnation+1, it.at.incarnation+2, 0
 		it.claims(t, s, Organisation{1}, orgOf(s.id))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestKept checks that statements are kept up to a size, and that those about the given arrays are
@@ -154,7 +155,7 @@ func TestResetOfAnOrigin(t *testing.T) {
 			if tt.change != nil {
 				tt.change(r.t)
 			}
-			time.Sleep(tt.after)
+			bubble.Advance(tt.after)
 			r.receiver.reset(t.Context(), &r.p, r.t)
 			if got := len(r.e.forgotten) > 0; got != tt.want || got && r.e.forgotten[0] != 0 {
 				t.Errorf("%s: forgotten since %v, want it: %v", name, r.e.forgotten, tt.want)

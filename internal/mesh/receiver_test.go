@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestAdmit checks the treatment of a round, and the peer charged for a refusal.
@@ -423,7 +424,7 @@ func TestRepair(t *testing.T) {
 		if asked() != nil || r.t.stop != nil || r.t.backoff != 2*gapWait || r.status().Missing != 9 {
 			t.Errorf("asked at once; %d are missing", r.status().Missing)
 		}
-		time.Sleep(gapWait)
+		bubble.Advance(gapWait)
 		w := asked()
 		if w == nil || w.origin != r.peer.public.hint() || w.life != 44 || w.boot != 50 || len(w.arrays) != 1 ||
 			w.proofs != nil || len(r.t.stop) != 1 || r.status().Asked != 1 || r.status().Behind != gapWait {
@@ -431,11 +432,11 @@ func TestRepair(t *testing.T) {
 		}
 		for wait := 2 * gapWait; wait < 3*time.Minute; wait *= 2 {
 			limited := min(wait, maxBackoff)
-			time.Sleep(limited/2 - 1)
+			bubble.Advance(limited/2 - 1)
 			if asked() != nil {
 				t.Errorf("asked again before %v", limited/2)
 			}
-			time.Sleep(limited/2 + 2)
+			bubble.Advance(limited/2 + 2)
 			if asked() == nil {
 				t.Errorf("not asked again after %v", limited)
 			}
@@ -450,7 +451,7 @@ func TestRepair(t *testing.T) {
 			proofs  int
 		}{{true, 0, 44, 1}, {false, 45, 45, 1}, {false, 0, 44, 0}} {
 			r.t.suspect, r.t.next, r.t.doubted = tt.suspect, tt.next, time.Now()
-			time.Sleep(maxBackoff)
+			bubble.Advance(maxBackoff)
 			if w := asked(); w == nil || w.life != tt.life || len(w.proofs) != tt.proofs {
 				t.Errorf("%+v: asked %+v", tt, w)
 			}
@@ -461,11 +462,11 @@ func TestRepair(t *testing.T) {
 		r.t.dirty = true
 		r.t.heads[x] = arrayHead{ref: x, version: 9, geometry: bitsOf}
 		asked()
-		time.Sleep(catchUpWait - 1)
+		bubble.Advance(catchUpWait - 1)
 		if asked() != nil {
 			t.Error("asked while a broker is read")
 		}
-		time.Sleep(time.Nanosecond)
+		bubble.Advance(time.Nanosecond)
 		if asked() == nil {
 			t.Error("not asked after a broker was read for long")
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestSeen checks that the time up to which each broker was read is saved at intervals, for a
@@ -34,7 +35,7 @@ func TestSeen(t *testing.T) {
 				r.receiver.upTo[b] = begun
 			}
 		}
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		now := time.Now().UTC()
 		r.receiver.saveSeen(now)
 		want := map[string]time.Time{"caught": now, "away": begun, "read": begun.Add(time.Minute), "read before": begun,
@@ -96,7 +97,7 @@ func TestTaken(t *testing.T) {
 			if ask(hint{1}) != 0 || ask(me) != 1 || r.status().Messages != 0 {
 				t.Errorf("%s: %d asks are taken", role, len(r.sender.asks))
 			}
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 			r.receiver.take(t.Context(), &incoming{m: &message{kind: kindHead, from: from, stamp: stamp{1, 1, 1, 1}}, size: 10})
 			if s := r.status(); role == Publish {
 				if s.Messages != 0 || r.t.dirty {
@@ -131,7 +132,7 @@ func TestGrowthOfSilence(t *testing.T) {
 			"long ago": {100 * time.Hour, 0, 72 * 60},
 		} {
 			r := newRig(t, k, nil)
-			time.Sleep(3 * time.Hour)
+			bubble.Advance(3 * time.Hour)
 			mem := r.members[r.peer.public.hint()]
 			if tt.heard > 0 {
 				mem.heard = time.Now().Add(-tt.heard)
@@ -254,7 +255,7 @@ func TestCaughtUp(t *testing.T) {
 			k.wipe()
 			var at []time.Time
 			for n := range tt.stored {
-				time.Sleep(time.Minute)
+				bubble.Advance(time.Minute)
 				at = append(at, time.Now())
 				m := &message{kind: kindDelta, stamp: stamp{now, now, uint64(n + 1), now}, from: r.peer.public.hint()}
 				k.deltas = append(k.deltas,

@@ -291,6 +291,11 @@ func TestDecide(t *testing.T) {
 			p(body(bulkhead.Exact, no), link("docs.example", used(voted(9, 0), 4))), nil, "", spam, byLink, "links to"},
 		{"and five", p(body(bulkhead.Exact, no), link("docs.example", used(voted(9, 0), 5))), nil, "", suspected, byLink,
 			"5 unrelated senders link there"},
+		{"a link by one that five unrelated senders use", p(body(bulkhead.Exact, no), link("docs.example", used(one, 5))),
+			nil, "", suspected, byLink, "second voice"},
+		{"a name by two that five unrelated senders use",
+			p(body(bulkhead.Exact, no), part{scheme: bulkhead.Claim, name: "bank", Evidence: used(two, 5)}), nil, "", suspected,
+			bulkhead.ClaimFacet, "second voice"},
 		{"and five, beside another listed link", p(body(bulkhead.Exact, no), link("docs.example", used(voted(9, 0), 5)),
 			link("evil.example", two)), nil, "", spam, byLink, "evil.example"},
 		{"of a sender who was reported", p(body(bulkhead.Exact, no), from("new.example", Evidence{Unblamed: 1}),
@@ -354,6 +359,14 @@ func TestDecide(t *testing.T) {
 		{"by one and a trap, as often delivered as that outweighs", nearly(trapped.delivered(30)), nil, "", spam, byText, ""},
 		{"and once more", nearly(trapped.delivered(31)), nil, "", suspected, byText, "often delivered"},
 		{"by two, but often delivered", nearly(two.delivered(41)), nil, "", suspected, byText, "often delivered"},
+		{"by two, as often delivered today as that outweighs",
+			nearly(Evidence{Votes: two.Votes, Own: Listed, New: 133}), nil, "", spam, byText, "2 bands"},
+		{"and once more today", nearly(Evidence{Votes: two.Votes, Own: Listed, New: 134}), nil, "", suspected, byText,
+			"often delivered"},
+		{"by two peers, as often delivered as that outweighs", nearly(Evidence{Peers: Peers{Spam: 2}}.delivered(40)), nil, "",
+			spam, byText, "2 bands"},
+		{"by two peers, and once more", nearly(Evidence{Peers: Peers{Spam: 2}}.delivered(41)), nil, "", suspected, byText,
+			"often delivered"},
 		{"by two, with two contexts", nearly(several(two.delivered(41))), nil, "", spam, byText, "several senders or links"},
 		{"by one, and nobody answers for it", append(nearly(one), network(no)), nil, "", spam, byText, "nobody was verified"},
 		{"by one, and an unknown sender does", message(nearly(one), p(from("new.example", no), network(no))), nil, "",
@@ -429,6 +442,15 @@ func TestDecide(t *testing.T) {
 				t.Errorf("pairs were asked for %d times, want once at most", asked)
 			}
 			agree(t, &v)
+			// The place of a signature in the message does not matter.
+			for i := range tt.parts {
+				turned, by, _ := judge(slices.Concat(tt.parts[i:], tt.parts[:i]), tt.pairs, tt.white)
+				if turned.Class != tt.class || by.By != tt.by || turned.Confidence != v.Confidence ||
+					by.SenderGood != out.SenderGood || by.History != out.History {
+					t.Errorf("with part %d first: class %v by %v, confidence %d, %+v, want %v by %v, %d, %+v", i, turned.Class, by.By,
+						turned.Confidence, by, tt.class, tt.by, v.Confidence, out)
+				}
+			}
 		})
 	}
 }

@@ -172,3 +172,23 @@ func TestOwnName(t *testing.T) {
 		}
 	}
 }
+
+// TestPairTexts: a text is paired by its first eight bands or, without bands, by the first eight
+// signatures of the whole text.
+func TestPairTexts(t *testing.T) {
+	var near, whole []bulkhead.Signature
+	for i := range 10 {
+		near = append(near, bulkhead.MustSignature(bulkhead.Near, []byte{byte(i)}))
+		whole = append(whole, bulkhead.MustSignature(bulkhead.RazorE4, []byte{byte(i)}))
+	}
+	for name, sigs := range map[string][]bulkhead.Signature{"bands": near, "signatures of the text": whole,
+		"bands before signatures": slices.Concat(near, whole)} {
+		for _, n := range []int{0, 7, 8, 9, len(sigs)} {
+			var p Parts
+			p.Set(sigs[:n])
+			if want := []int{0, 1, 2, 3, 4, 5, 6, 7}[:min(n, 8)]; !slices.Equal(p.Texts, want) {
+				t.Errorf("%d %s: paired by %v, want %v", n, name, p.Texts, want)
+			}
+		}
+	}
+}

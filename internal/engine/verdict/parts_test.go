@@ -192,3 +192,27 @@ func TestPairTexts(t *testing.T) {
 		}
 	}
 }
+
+// TestContextsOfLinks: a text is paired with the three foreign links that have the fewest deliveries,
+// in ascending order.
+func TestContextsOfLinks(t *testing.T) {
+	for _, tt := range []struct {
+		deliveries []int // of the links
+		want       []int // their places in the message, after its text
+	}{
+		{[]int{1}, []int{1}}, {[]int{3, 2}, []int{2, 1}}, {[]int{3, 2, 1}, []int{3, 2, 1}},
+		{[]int{4, 3, 2, 1}, []int{4, 3, 2}}, {[]int{1, 2, 3, 4}, []int{1, 2, 3}}, {[]int{2, 4, 1, 3}, []int{3, 1, 4}},
+		{[]int{1, 1, 1, 1}, []int{1, 2, 3}},
+	} {
+		sigs, evidence := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte{1})}, make([]Evidence, 1)
+		for i, n := range tt.deliveries {
+			sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, fmt.Sprint("link", i, ".example")))
+			evidence = append(evidence, Evidence{Old: uint32(n)})
+		}
+		var p Parts
+		p.Set(sigs)
+		if got := p.Contexts(sigs, evidence, nil); !slices.Equal(got, tt.want) {
+			t.Errorf("links with %v deliveries: %v, want %v", tt.deliveries, got, tt.want)
+		}
+	}
+}

@@ -29,11 +29,16 @@ func Sum(limit int, list []int) (n int, ok bool) {
 		}
 		n += list[i]
 		record(n)
+		if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) {
+			continue
+		}
 	}
 	return n, true
 }
 
 func record(int) {}
+
+const slack = 1
 `
 
 // TestSites names every change of a small file, and puts each into the file alone.
@@ -77,6 +82,15 @@ func TestSites(t *testing.T) {
 		"for i := 0; i < len(list); i++ { | ++ -> --",
 		"n += list[i] | statement left out",
 		"record(n) | statement left out",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | condition -> true",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | condition -> false",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | || -> &&",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | >= -> <",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | - -> +",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | > -> >=",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | > -> <=",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | 6 -> 7",
+		"continue | statement left out",
 		"if n > limit && list[i] != 0 { | condition -> true",
 		"if n > limit && list[i] != 0 { | condition -> false",
 		"if n > limit && list[i] != 0 { | && -> ||",

@@ -100,6 +100,10 @@ func (s *source) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
 		was := n.Op
+		if mentions(n.Y, "slack") && negated[was] != 0 {
+			s.compared(n)
+			break
+		}
 		s.operator(n.OpPos, was, nil, func(to token.Token, i int, _ string) bool {
 			embedBinary(n, was, to, i)
 			return true
@@ -146,7 +150,47 @@ func (s *source) visit(n ast.Node) bool {
 	case *ast.CommClause:
 		s.statements(n.Body)
 	}
-	return !spoken(n)
+	return !spoken(n) && !sizes(n)
+}
+
+// compared adds the change of a comparison with a tolerance. To move its bound by nothing more than
+// equality changes nothing: no sum of weights is equal to a bound and a tolerance.
+func (s *source) compared(n *ast.BinaryExpr) {
+	was, to := n.Op, negated[n.Op]
+	s.add(n.OpPos, fmt.Sprintf("%s -> %s", was, to), nil, func(i int, _ string) bool {
+		embedBinary(n, was, to, i)
+		return true
+	})
+}
+
+// mentions reports whether an expression has a name in it.
+func mentions(e ast.Expr, name string) (found bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		found = found || ok && id.Name == name
+		return !found
+	})
+	return found
+}
+
+// sizes reports whether a node only sizes a buffer that grows by itself: its number is no part of a
+// contract.
+func sizes(n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	switch f := call.Fun.(type) {
+	case *ast.Ident: // make([]T, 0, capacity)
+		if f.Name != "make" || len(call.Args) != 3 {
+			return false
+		}
+		length, ok := call.Args[1].(*ast.BasicLit)
+		return ok && length.Value == "0"
+	case *ast.SelectorExpr:
+		return f.Sel.Name == "NewReaderSize" || f.Sel.Name == "NewWriterSize"
+	}
+	return false
 }
 
 // noteCases notes where the expressions of a switch's cases are. They run with the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
@@ -29,7 +30,7 @@ func (s *stalled) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint
 // answer and are not taken for counted. If they are sent again, each is counted once.
 func TestMoreReportsThanCanWait(t *testing.T) {
 	s := goldenServer()
-	s.Writers = 1
+	s.Writers, s.Memory = 1, door.NewMemory(1<<30)
 	house := &stalled{bulkhead.CounterOf(s.Clearinghouse), make(chan struct{})}
 	s.Clearinghouse = house
 	address := serve(t, s)
@@ -52,6 +53,9 @@ func TestMoreReportsThanCanWait(t *testing.T) {
 	}
 	if s.Stats.Limited.Load() == 0 {
 		t.Fatalf("%d reports wait, limit %d batches", sent, maxQueued)
+	}
+	if _, held, _ := s.Memory.Usage(); held == 0 {
+		t.Error("reports that wait hold no memory")
 	}
 	close(house.goOn)
 	// A client repeats unanswered requests.

@@ -86,7 +86,8 @@ func (h *slowHouse) Count(ctx context.Context, sigs []bulkhead.Signature, n []ui
 // server takes wait for a disk that does not answer.
 func TestWritesDoNotStallChecks(t *testing.T) {
 	house := &slowHouse{bulkhead.CounterOf(new(prototest.House)), make(chan struct{}, 1), make(chan struct{})}
-	address := serve(t, &Server{Clearinghouse: house})
+	memory := door.NewMemory(1 << 30)
+	address := serve(t, &Server{Clearinghouse: house, Memory: memory})
 	release := sync.OnceFunc(func() { close(house.release) })
 	t.Cleanup(release) // runs before the server's cleanup, which waits for its writes
 	writer, err := net.Dial("udp", address)
@@ -99,6 +100,9 @@ func TestWritesDoNotStallChecks(t *testing.T) {
 		must(t, err)
 	}
 	<-house.counting
+	if _, held, _ := memory.Usage(); held == 0 {
+		t.Error("writes that wait hold no memory")
+	}
 	c := dial(t, address, nil)
 	for i := range 100 {
 		if r := mustCheck(t, c, digestOf(byte(i)), nil); r.OK() {

@@ -181,8 +181,14 @@ func sizes(n ast.Node) bool {
 		return false
 	}
 	switch f := call.Fun.(type) {
-	case *ast.Ident: // make([]T, 0, capacity)
-		if f.Name != "make" || len(call.Args) != 3 {
+	case *ast.Ident: // make([]T, 0, capacity), make(map[K]V, size)
+		if f.Name != "make" || len(call.Args) < 2 {
+			return false
+		}
+		if _, ok := call.Args[0].(*ast.MapType); ok {
+			return true
+		}
+		if len(call.Args) < 3 {
 			return false
 		}
 		length, ok := call.Args[1].(*ast.BasicLit)

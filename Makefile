@@ -12,6 +12,7 @@
 # make vuln    known vulnerabilities of what is linked, by the Go project's database: VULNDB=file:///... for a copy of it
 # make vet     formatting, go vet, staticcheck, prose
 # make prose   the English of comments, messages and documents, and the length of lines
+# make mutate  change MUTANTS small things in each package of PKG, and list those that no test notices; fails below 90 %
 # make bench   the benchmarks
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
 # make stream  what the rules catch and hit in a month of mail: MAIL="FOLDER..." TEMPLATES=FOLDER
@@ -37,6 +38,12 @@ SOAKJOBS    ?= 4
 # the root's tests come last, because they link the server, which is compiled by then. "make vet" runs go vet.
 AS_RELEASED = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
 LONG         = ./internal/mesh ./internal/engine ./signature ./internal/node
+
+# What decides and what keeps, and the doors. About an hour on two processors.
+PKG         ?= ./internal/engine/verdict ./internal/engine/resolve ./internal/store ./razor2 ./pyzor ./dcc ./fuzzy ./milter \
+	./policy ./dnsbl ./internal/mesh
+# Tests of many random schedules, which notice much and take minutes for each change.
+SCHEDULES    = ^(TestModel|TestModelDays|TestModelNATS|TestAggregateModel)$$
 
 SEARCH      ?= 10m
 
@@ -109,7 +116,7 @@ vuln:
 	done
 
 mutate:
-	$(GO) run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(PKG)
+	$(GO) run ./test/mutate -n $(MUTANTS) -seed $(SEED) -min 90 -short -skip '$(SCHEDULES)' $(PKG)
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...

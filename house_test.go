@@ -3,6 +3,7 @@ package bulkhead_test
 import (
 	"bytes"
 	"encoding/json"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -78,6 +79,8 @@ var mayImport = map[string][]string{
 	"internal/verify":             {},
 	"internal/wholefile":          {},
 	"internal/mmsg":               {},
+	"internal/testing/await":      {},
+	"internal/testing/bubble":     {},
 	"internal/testing/matrix":     {}, // a test of every door
 	"internal/testing/nodetest":   {},
 	"internal/testing/disktest":   {},
@@ -270,6 +273,52 @@ func TestPointers(t *testing.T) {
 	}
 	if comments < 100 || links < 20 {
 		t.Errorf("found %d pointers in comments and %d links in documents, want those of the whole module", comments, links)
+	}
+}
+
+// mostSleeps is the number of calls of time.Sleep in tests and their helpers. The calls that are
+// left are the subject of their test, such as a slow client, or are inside a helper.
+const mostSleeps = 16
+
+// TestSleeps: tests wait for conditions (internal/testing/await) or advance a simulated clock
+// (internal/testing/bubble). A test that sleeps fails on a slow machine and is slow on a fast one.
+func TestSleeps(t *testing.T) {
+	var calls []string
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, ".go"):
+			return nil
+		case !strings.HasSuffix(name, "_test.go") && !matches([]string{"test/*/*", "internal/testing/*/*"}, name):
+			return nil
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
+				if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "time" {
+					calls = append(calls, files.Position(n.Pos()).String())
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(calls) == 0 {
+		t.Error("no call found, not even that of internal/testing/await")
+	}
+	if len(calls) > mostSleeps {
+		t.Errorf("time.Sleep is called %d times, want at most %d: wait for a condition with await.True\n%s", len(calls),
+			mostSleeps, strings.Join(calls, "\n"))
 	}
 }
 

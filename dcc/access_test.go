@@ -33,8 +33,8 @@ func TestIPv6(t *testing.T) {
 	})
 }
 
-// nops sends n NOPs at once and returns the number of answers.
-func nops(t *testing.T, address string, sender uint32, password string, n int) (answered int) {
+// nops sends n NOPs at once and returns the number of answers, which should be want.
+func nops(t *testing.T, address string, sender uint32, password string, n, want int) (answered int) {
 	t.Helper()
 	c := dialRaw(t, address)
 	for i := range n {
@@ -47,7 +47,7 @@ func nops(t *testing.T, address string, sender uint32, password string, n int) (
 			t.Fatal(err)
 		}
 	}
-	return prototest.Answers(c)
+	return prototest.Answers(c, want)
 }
 
 func TestRates(t *testing.T) {
@@ -71,10 +71,10 @@ func TestRates(t *testing.T) {
 			anonymous, own := goldenServer(), goldenServer()
 			tt.set(anonymous)
 			tt.set(own)
-			if got := nops(t, serve(t, anonymous), AnonymousID, "", 20); got != tt.wantAnonymous {
+			if got := nops(t, serve(t, anonymous), AnonymousID, "", 20, tt.wantAnonymous); got != tt.wantAnonymous {
 				t.Errorf("%d of 20 anonymous requests answered, want %d", got, tt.wantAnonymous)
 			}
-			if got := nops(t, serve(t, own), goldenClient, goldenPasword, 20); got != tt.wantOwn {
+			if got := nops(t, serve(t, own), goldenClient, goldenPasword, 20, tt.wantOwn); got != tt.wantOwn {
 				t.Errorf("%d of 20 requests of a client answered, want %d", got, tt.wantOwn)
 			}
 		})
@@ -101,13 +101,13 @@ func TestNetworks(t *testing.T) {
 			s := goldenServer()
 			tt.set(s)
 			address := serve(t, s)
-			if got := nops(t, address, AnonymousID, "", 1); got != tt.wantAnonymous {
+			if got := nops(t, address, AnonymousID, "", 1, tt.wantAnonymous); got != tt.wantAnonymous {
 				t.Errorf("anonymous: %d answers, want %d", got, tt.wantAnonymous)
 			}
-			if got := nops(t, address, goldenClient, goldenPasword, 1); got != tt.wantOwn {
+			if got := nops(t, address, goldenClient, goldenPasword, 1, tt.wantOwn); got != tt.wantOwn {
 				t.Errorf("with a password: %d answers, want %d", got, tt.wantOwn)
 			}
-			if got := nops(t, address, goldenClient, "wrong", 1); got != tt.wantAnonymous {
+			if got := nops(t, address, goldenClient, "wrong", 1, tt.wantAnonymous); got != tt.wantAnonymous {
 				t.Errorf("with a wrong password: %d answers, want %d", got, tt.wantAnonymous)
 			}
 		})

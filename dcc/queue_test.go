@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // stalled is a Counter whose counts wait until they may go on.
@@ -28,7 +30,7 @@ func (s *stalled) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint
 // answer and are not taken for counted. If they are sent again, each is counted once.
 func TestMoreReportsThanCanWait(t *testing.T) {
 	s := goldenServer()
-	s.Writers = 1
+	s.Writers, s.Memory = 1, door.NewMemory(1<<30)
 	house := &stalled{bulkhead.CounterOf(s.Clearinghouse), make(chan struct{})}
 	s.Clearinghouse = house
 	address := serve(t, s)
@@ -47,12 +49,13 @@ func TestMoreReportsThanCanWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Each is sent by itself: the smaller the batches, the sooner the queue is full.
-		for s.PacketStats().Received.Load() <= int64(sent) && time.Now().Before(full) {
-			time.Sleep(10 * time.Microsecond)
-		}
+		await.Within(time.Until(full), func() bool { return s.PacketStats().Received.Load() > int64(sent) })
 	}
 	if s.Stats.Limited.Load() == 0 {
 		t.Fatalf("%d reports wait, limit %d batches", sent, maxQueued)
+	}
+	if _, held, _ := s.Memory.Usage(); held == 0 {
+		t.Error("reports that wait hold no memory")
 	}
 	close(house.goOn)
 	// A client repeats unanswered requests.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -355,15 +356,27 @@ func sign5(id [16]byte, unsigned []byte) [16]byte {
 
 func TestPasswords(t *testing.T) {
 	s := goldenServer()
+	var noted atomic.Int64
+	s.Failures = door.NewFailures(slog.New(slog.DiscardHandler))
+	s.Failures.Told = func(where string, _ netip.Addr, n int) {
+		if noted.Add(int64(n)); where != "dcc" {
+			t.Errorf("noted at %s", where)
+		}
+	}
 	c := dialRaw(t, serve(t, s))
+	exchange(t, c, unhex(t, goldenNOP))
+	exchange(t, c, rawPacket(MaxVersion, NOP, AnonymousID, [16]byte{}, nil))
+	if n := noted.Load(); n != 0 {
+		t.Errorf("%d failures of a good password and an anonymous client", n)
+	}
 	nop := unhex(t, goldenNOP)
 	nop[len(nop)-1] ^= 1
 	got := exchange(t, c, nop)
 	if !bytes.Equal(got[len(got)-signatureSize:], make([]byte, signatureSize)) {
 		t.Errorf("a wrong password gets a signed answer: %x", got)
 	}
-	if s.Stats.BadPassword.Load() != 1 {
-		t.Error("a wrong password is not counted")
+	if s.Stats.BadPassword.Load() != 1 || noted.Load() != 1 {
+		t.Errorf("a wrong password is counted %d times and noted %d times", s.Stats.BadPassword.Load(), noted.Load())
 	}
 	nobody := goldenServer()
 	nobody.AnonymousFrom = []netip.Prefix{}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -140,14 +141,18 @@ func TestCookies(t *testing.T) {
 
 // TestCookieAge: a cookie is replaced after half an hour and valid for an hour.
 func TestCookieAge(t *testing.T) {
+	synctest.Test(t, testCookieAge)
+}
+
+func testCookieAge(t *testing.T) {
 	b := newBaker()
 	for _, tt := range []struct {
 		age   time.Duration
 		good  bool
 		fresh bool
-	}{{0, true, false}, {29 * time.Minute, true, false}, {31 * time.Minute, true, true}, {59 * time.Minute, true, true},
-		{61 * time.Minute, false, true},
-		{-4 * time.Minute, true, false}, {-6 * time.Minute, false, true}} {
+	}{{0, true, false}, {30 * time.Minute, true, false}, {30*time.Minute + time.Second, true, true},
+		{time.Hour, true, true}, {time.Hour + time.Second, false, true},
+		{-5 * time.Minute, true, false}, {-5*time.Minute - time.Second, false, true}} {
 		var c cookie
 		c.read([]byte("client 1"))
 		b.check(&c, stranger)

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // A closer counts how often it was closed.
@@ -155,19 +157,17 @@ func TestStreamNewcomers(t *testing.T) {
 	for i := range silent {
 		silent[i] = dial(t, addr)
 	}
-	for s.Stats.Open.Load() < 8 {
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "all connections are open", func() bool { return s.Stats.Open.Load() >= 8 })
 	// All connections are local: they give way as soon as they are idle.
-	for ok := false; !ok; {
+	await.True(t, "a newcomer gets an answer", func() bool {
 		c := dial(t, addr)
-		if _, err := io.WriteString(c, "x\n"); err == nil {
-			answer := make([]byte, 2)
-			_, err = io.ReadFull(c, answer)
-			ok = err == nil && string(answer) == "x\n"
+		if _, err := io.WriteString(c, "x\n"); err != nil {
+			return false
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		answer := make([]byte, 2)
+		_, err := io.ReadFull(c, answer)
+		return err == nil && string(answer) == "x\n"
+	})
 	if s.Stats.Evicted.Load() == 0 || s.Stats.Open.Load() > 9 {
 		t.Errorf("%d gave way, %d open", s.Stats.Evicted.Load(), s.Stats.Open.Load())
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestFailuresWait: the first five failures of a network cost no wait, and each further one waits
@@ -132,20 +133,20 @@ func TestFailuresInLog(t *testing.T) {
 		}
 		f.Note("http", b, time.Now())
 		lines(1, "network=192.0.2.0")
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		lines(2, "failures=1001 doors=\"map[http:1 razor2:1000]\" networks=2 most_from=192.0.2.0 of_it=1000")
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		lines(2, "failures=1001")
 		f.Note("http", b, time.Now())
 		lines(3, "network=198.51.100.0")
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		lines(3, "")
 		for i := range 1 + 5000 { // the first one has its own line
 			f.Note("http", netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1}), time.Now())
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		lines(5, "failures=5000 doors=map[http:5000] networks=4096") // also bounded
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 	})
 }
 
@@ -168,6 +169,6 @@ func TestSlowEnds(t *testing.T) {
 		if got := time.Since(begin); got != 0 {
 			t.Errorf("an ended context waits %v", got)
 		}
-		time.Sleep(2 * time.Minute) // the log's timer
+		bubble.Advance(2 * time.Minute) // the log's timer
 	})
 }

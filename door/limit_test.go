@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestLimiterOracle compares the limiter with a token bucket in plain
@@ -22,7 +24,7 @@ func TestLimiterOracle(t *testing.T) {
 		}
 		oracle := map[netip.Addr]*model{}
 		for step := range 20000 {
-			time.Sleep(time.Duration(rnd.IntN(3)) * time.Second / perSecond / 2)
+			bubble.Advance(time.Duration(rnd.IntN(3)) * time.Second / perSecond / 2)
 			addr := netip.AddrFrom4([4]byte{192, 0, 2, byte(rnd.IntN(20))})
 			n := 1 + rnd.IntN(6)
 			m := oracle[addr]

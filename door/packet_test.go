@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 func echoPacket(_ context.Context, p *Packet) {
@@ -199,9 +200,7 @@ func TestPacketRate(t *testing.T) {
 	for range 10 {
 		other.Write([]byte("x"))
 	}
-	for s.Stats.Limited.Load() < 10 {
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "ten packets are limited", func() bool { return s.Stats.Limited.Load() >= 10 })
 	stop()
 	if got := s.Stats.Received.Load(); got != 3 {
 		t.Errorf("Stats.Received = %d, want 3", got)
@@ -295,9 +294,7 @@ func TestPacketBatchPanic(t *testing.T) {
 	c := dialUDP(t, "127.0.0.1", port)
 	for i := range 10 {
 		c.Write([]byte("panic"))
-		for s.Stats.Panics.Load() == int64(i) {
-			time.Sleep(time.Millisecond)
-		}
+		await.True(t, "the handler panics", func() bool { return s.Stats.Panics.Load() > int64(i) })
 		if !quiet(t, c) {
 			t.Error("answer after a panic")
 		}

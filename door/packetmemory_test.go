@@ -7,17 +7,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // settled waits until f holds.
 func settled(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not so after a minute", what)
-		}
-	}
+	await.True(t, what, f)
 }
 
 func heldOf(m *Memory) int64 {

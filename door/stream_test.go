@@ -16,6 +16,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // echo answers every line with itself, until the connection or the drain ends.
@@ -191,9 +194,7 @@ func TestStreamCapIsGivenBack(t *testing.T) {
 			t.Fatalf("answer %q", got)
 		}
 		c.Close()
-		for s.Stats.Open.Load() > 0 {
-			time.Sleep(time.Millisecond)
-		}
+		await.True(t, "the connection is closed", func() bool { return s.Stats.Open.Load() == 0 })
 	}
 }
 
@@ -471,7 +472,7 @@ func TestStreamAcceptFails(t *testing.T) {
 		s := &StreamServer{Handler: echo, RequestTime: time.Hour}
 		done := make(chan error, 1)
 		go func() { done <- s.Serve(l) }()
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := ask(t, here, "x"); got != "x" {
 			t.Errorf("answer %q", got)
 		}
@@ -501,7 +502,7 @@ func TestStreamShutdownInPause(t *testing.T) {
 		s := &StreamServer{Handler: echo}
 		done := make(chan error, 1)
 		go func() { done <- s.Serve(l) }()
-		time.Sleep(10500 * time.Millisecond)
+		bubble.Advance(10500 * time.Millisecond)
 		began := time.Now()
 		if err := s.Shutdown(t.Context()); err != nil {
 			t.Error(err)

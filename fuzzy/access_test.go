@@ -28,8 +28,8 @@ func TestIPv6(t *testing.T) {
 	})
 }
 
-// answers returns how many of n pings are answered.
-func answers(t *testing.T, address string, n int) (answered int) {
+// answers returns how many of n pings are answered, of which want should be.
+func answers(t *testing.T, address string, n, want int) (answered int) {
 	t.Helper()
 	c, err := net.Dial("udp", address)
 	must(t, err)
@@ -39,7 +39,7 @@ func answers(t *testing.T, address string, n int) (answered int) {
 		_, err := c.Write(r.Append(nil))
 		must(t, err)
 	}
-	return prototest.Answers(c)
+	return prototest.Answers(c, want)
 }
 
 func TestRatesAndNetworks(t *testing.T) {
@@ -59,7 +59,7 @@ func TestRatesAndNetworks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tt.s.Clearinghouse = new(prototest.House)
-			if got := answers(t, serve(t, tt.s), 20); got != tt.want {
+			if got := answers(t, serve(t, tt.s), 20, tt.want); got != tt.want {
 				t.Errorf("%d of 20 requests answered, want %d", got, tt.want)
 			}
 		})
@@ -86,7 +86,8 @@ func (h *slowHouse) Count(ctx context.Context, sigs []bulkhead.Signature, n []ui
 // server takes wait for a disk that does not answer.
 func TestWritesDoNotStallChecks(t *testing.T) {
 	house := &slowHouse{bulkhead.CounterOf(new(prototest.House)), make(chan struct{}, 1), make(chan struct{})}
-	address := serve(t, &Server{Clearinghouse: house})
+	memory := door.NewMemory(1 << 30)
+	address := serve(t, &Server{Clearinghouse: house, Memory: memory})
 	release := sync.OnceFunc(func() { close(house.release) })
 	t.Cleanup(release) // runs before the server's cleanup, which waits for its writes
 	writer, err := net.Dial("udp", address)
@@ -99,6 +100,9 @@ func TestWritesDoNotStallChecks(t *testing.T) {
 		must(t, err)
 	}
 	<-house.counting
+	if _, held, _ := memory.Usage(); held == 0 {
+		t.Error("writes that wait hold no memory")
+	}
 	c := dial(t, address, nil)
 	for i := range 100 {
 		if r := mustCheck(t, c, digestOf(byte(i)), nil); r.OK() {

@@ -311,6 +311,13 @@ func TestForgedHeaders(t *testing.T) {
 	if r.inserted[HeaderClass] != "none" || s.Stats.Forged.Load() != 3 {
 		t.Errorf("inserted %q, %d forged", r.inserted, s.Stats.Forged.Load())
 	}
+	// A mail server that lets no header be changed gets no such request.
+	m = serveWith(t, &Server{Clearinghouse: house}, 0x1ff&^actChangeHeaders)(6, everything)
+	m.connect("198.51.100.7")
+	r = m.message("ann@shop.example", []string{"bob@example.com"}, text("X-Bulkhead: none\n", offer))
+	if len(r.deleted) > 0 || r.code != replyAccept {
+		t.Errorf("deleted %q, %q", r.deleted, r.code)
+	}
 }
 
 func TestExempt(t *testing.T) {
@@ -804,6 +811,8 @@ func TestMalformedPackets(t *testing.T) {
 		"connect, family":    "\x00\x00\x00\x04Cx\x00Z",
 		"mail, no end":       "\x00\x00\x00\x03M<>",
 		"mail, empty":        "\x00\x00\x00\x01M",
+		"rcpt, no end":       "\x00\x00\x00\x03R<>",
+		"rcpt, empty":        "\x00\x00\x00\x01R",
 		"header":             "\x00\x00\x00\x03Lx\x00",
 		"macros":             "\x00\x00\x00\x04DMi\x00",
 		"no macros":          "\x00\x00\x00\x01D",

@@ -32,6 +32,12 @@ type result struct {
 // serve runs a server and returns a function that connects to it.
 func serve(t testing.TB, s *Server) func(version, steps uint32) *mta {
 	t.Helper()
+	return serveWith(t, s, 0x1ff)
+}
+
+// serveWith is serve for a mail server that permits these actions.
+func serveWith(t testing.TB, s *Server, actions uint32) func(version, steps uint32) *mta {
+	t.Helper()
 	address := prototest.ServeStream(t, "127.0.0.1:0", s)
 	return func(version, steps uint32) *mta {
 		c, err := net.Dial("tcp", address.String())
@@ -40,7 +46,7 @@ func serve(t testing.TB, s *Server) func(version, steps uint32) *mta {
 		}
 		t.Cleanup(func() { c.Close() })
 		m := &mta{t: t, c: c, r: bufio.NewReader(c)}
-		m.send(cmdOptions, options{version, 0x1ff, steps}.append(nil)[5:])
+		m.send(cmdOptions, options{version, actions, steps}.append(nil)[5:])
 		p := m.read()
 		agreed, err := parseOptions(p.data)
 		if err != nil || p.cmd != cmdOptions {

@@ -5,11 +5,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -178,7 +182,7 @@ func (w *waiting) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Recei
 // go on.
 func TestBusy(t *testing.T) {
 	house := &waiting{&prototest.House{}, make(chan struct{}), make(chan struct{})}
-	s := &Server{Clearinghouse: house, Votes: 1}
+	s := &Server{Clearinghouse: house, Votes: 1, Memory: door.NewMemory(1 << 30)}
 	address := start(t, s, "127.0.0.1:0")
 	conn := dial(t, address)
 	done := make(chan error, 1)
@@ -188,6 +192,9 @@ func TestBusy(t *testing.T) {
 		done <- err
 	}()
 	<-house.begun
+	if _, held, _ := s.Memory.Usage(); held == 0 {
+		t.Error("a vote that waits holds no memory")
+	}
 	if got := exchange(t, conn, "Op: report\nOp-Digest: "+d2+"\nThread: 30051\nPV: 2.1\n\n"); got != "" ||
 		s.Stats.Busy.Load() != 1 {
 		t.Errorf("answer %q, %d votes dropped, want none and one", got, s.Stats.Busy.Load())
@@ -508,6 +515,58 @@ func TestDigests(t *testing.T) {
 		sig, ok := ParseDigest([]byte(text))
 		if ok != want || ok && hex.EncodeToString(sig.Sum()) != d1 {
 			t.Errorf("%q: %v, %v, want %v", text, sig, ok, want)
+		}
+	}
+}
+
+// TestSkew: the clock of a signed request may differ by 300 seconds.
+func TestSkew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{Accounts: keys{"alice": aliceKey}}
+		for seconds, want := range map[int64]error{0: nil, 300: nil, -300: nil, 301: errTimestamp, -301: errTimestamp} {
+			sent := Request{Op: []byte("ping"), Thread: []byte("30051"), User: []byte("alice"),
+				Time: strconv.AppendInt(nil, time.Now().Unix()+seconds, 10)}
+			var r Request
+			if !r.Parse(sent.Append(nil, []byte(aliceKey))) {
+				t.Fatal("not a request")
+			}
+			if err := s.authenticate(t.Context(), &r); err != want {
+				t.Errorf("a clock that is %d s ahead: %v, want %v", seconds, err, want)
+			}
+		}
+	})
+}
+
+// TestFailures: unknown users and wrong signatures are failed log-ins, and other refusals are not.
+func TestFailures(t *testing.T) {
+	signed := func(user, key string, at time.Time) string {
+		r := Request{Op: []byte("ping"), Thread: []byte("30051"), User: []byte(user),
+			Time: strconv.AppendInt(nil, at.Unix(), 10)}
+		return string(r.Append(nil, []byte(key)))
+	}
+	for name, tt := range map[string]struct {
+		request string
+		want    int64
+	}{
+		"good":              {signed("alice", aliceKey, time.Now()), 0},
+		"an unknown user":   {signed("bob", aliceKey, time.Now()), 1},
+		"a closed account":  {signed("gone", aliceKey, time.Now()), 1},
+		"a wrong signature": {signed("alice", strings.Repeat("1", 40), time.Now()), 1},
+		"an old signature":  {signed("alice", aliceKey, time.Now().Add(-time.Hour)), 0},
+		"a broken disk":     {signed("odd", aliceKey, time.Now()), 0},
+		"an unknown op":     {"Op: fly\nThread: 30051\nPV: 2.1\n\n", 0},
+		"no version":        {"Op: ping\nThread: 30051\n\n", 0},
+	} {
+		var noted atomic.Int64
+		f := door.NewFailures(slog.New(slog.DiscardHandler))
+		f.Told = func(where string, _ netip.Addr, n int) {
+			if noted.Add(int64(n)); where != "pyzor" {
+				t.Errorf("%s: noted at %s", name, where)
+			}
+		}
+		conn := dial(t, start(t, &Server{Clearinghouse: &prototest.House{}, Failures: f}, "127.0.0.1:0"))
+		if got := exchange(t, conn, tt.request); noted.Load() != tt.want {
+			t.Errorf("%s: %d failures noted, want %d; answer %q", name, noted.Load(), tt.want, got)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	digests "github.com/bulkhead-mail/bulkhead/digest/pyzor"
@@ -159,5 +160,22 @@ func TestClientGivesUp(t *testing.T) {
 	c.Timeout = 0
 	if _, err := c.Do(ended, OpPing); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of its context: %v", err)
+	}
+	// The context ends while the client waits for an answer.
+	c.Timeout = time.Hour
+	ended, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Do(ended, OpPing)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after the end of its context: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the client waits longer than its context")
 	}
 }

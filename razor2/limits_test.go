@@ -64,6 +64,8 @@ func TestRequests(t *testing.T) {
 		{name: "batch", request: "-a=c&e=8&s=" + e8Sum + "\r\na=c&e=4&s=" + e4Sum + "\r\na=c\r\n.\r\n",
 			want: "-p=0\r\np=1&cf=100\r\nerr=200\r\n.\r\n", stats: stats{checks: 3, listed: 1, malformed: 1}},
 		{name: "batch of one", request: "-a=c&e=8&s=" + e8Sum + "\r\n.\r\n", want: "p=0\r\n", stats: stats{checks: 1}},
+		{name: "batch of a row without a command", request: "-\r\na=c&e=8&s=" + e8Sum + "\r\n.\r\n",
+			want: "-err=200\r\nerr=200\r\n.\r\n"},
 		{name: "first step of a report", login: true, request: "a=r&e=4&s=" + e4Sum + "\r\n",
 			want: "err=230\r\n", stats: ana},
 		{name: "first step, of a link", login: true, request: "a=r&e=8&s=" + e8Sum + "\r\n", want: "res=0\r\n", stats: ana},

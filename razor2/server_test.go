@@ -671,6 +671,18 @@ func TestHelper(t *testing.T) {
 	}
 }
 
+// TestHelperWhitelisted: whitelisted mail is ham, whatever its parts are.
+func TestHelperWhitelisted(t *testing.T) {
+	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
+	for white, want := range map[string]string{"": "spam", "sender": "ham"} {
+		v := bulkhead.Verdict{Whitelisted: white, Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam}}}
+		h := &Helper{Clearinghouse: &verdicts{v: v}, MaxMail: 1 << 16}
+		if got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", h), mail); got != want || err != nil {
+			t.Errorf("whitelisted as %q: %q, %v, want %q", white, got, err, want)
+		}
+	}
+}
+
 // TestHelperEnds: reading a mail ends with its context, and the mail gets no
 // answer.
 func TestHelperEnds(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // BenchmarkApply measures the processor time of applying rounds of one origin to its replica, in a
@@ -62,9 +63,10 @@ func BenchmarkApply(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				for waiting := 1; waiting > 0; time.Sleep(10 * time.Millisecond) {
-					_, waiting = e.replicas.Indexed()
-				}
+				await.True(b, "all indexes are made", func() bool {
+					_, waiting := e.replicas.Indexed()
+					return waiting == 0
+				})
 				began := processor(b)
 				for _, parts := range entries {
 					if err := applyParts(e, all[0].ID, parts); err != nil {

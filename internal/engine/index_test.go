@@ -137,16 +137,15 @@ func (w *walk) same(sigs []bulkhead.Signature) {
 
 // indexed waits until the indexes are made that the node wants, and returns how many arrays
 // they find.
-func (w *walk) indexed() int {
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		in, waiting := w.replicas.Indexed()
-		if waiting == 0 {
-			return in
-		}
-		if time.Now().After(end) {
-			w.t.Fatalf("%d arrays are in an index, %d wait after a minute", in, waiting)
-		}
+func (w *walk) indexed() (in int) {
+	waiting := 0
+	if !await.Within(await.Patience, func() bool {
+		in, waiting = w.replicas.Indexed()
+		return waiting == 0
+	}) {
+		w.t.Fatalf("%d arrays are in an index, %d wait after %v", in, waiting, await.Patience)
 	}
+	return in
 }
 
 // TestIndexWalk: a check with indexes has the same verdict as a check that reads all arrays of all

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // crowded returns a node with memory for the arrays of two peers, and the n engines
@@ -90,12 +90,14 @@ func TestMergeServing(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	readers.Wait()
-	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("",
-		Need{Geometry: g, Pages: g.Pages()}) {
-		if time.Now().After(end) {
-			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
+	if !await.Within(await.Patience, func() bool {
+		if home.RemoteMemory().Merged >= nPeers {
+			return true
 		}
-		time.Sleep(time.Millisecond)
+		home.Room("", Need{Geometry: g, Pages: g.Pages()})
+		return false
+	}) {
+		t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 	}
 	t.Logf("%d checks; %+v", checks.Load(), home.RemoteMemory())
 }
@@ -123,12 +125,14 @@ func TestRenameWhileWarm(t *testing.T) {
 			images = parts
 		}
 	}
-	for end := time.Now().Add(time.Minute); home.RemoteMemory().Merged < nPeers; home.Room("",
-		Need{Geometry: g, Pages: g.Pages()}) {
-		if time.Now().After(end) {
-			t.Fatalf("not all is merged: %+v", home.RemoteMemory())
+	if !await.Within(await.Patience, func() bool {
+		if home.RemoteMemory().Merged >= nPeers {
+			return true
 		}
-		time.Sleep(time.Millisecond)
+		home.Room("", Need{Geometry: g, Pages: g.Pages()})
+		return false
+	}) {
+		t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 	}
 	var parts []Parsed
 	for _, p := range images {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -122,9 +123,7 @@ func TestDiskTrouble(t *testing.T) {
 					t.Fatalf("%d sightings, want %d: refused reports count nothing", v.Sightings, 1+round)
 				}
 				trouble(disk).Store(false)
-				for e.Refusing() != nil {
-					time.Sleep(time.Millisecond)
-				}
+				await.True(t, "reports are taken again", func() bool { return e.Refusing() == nil })
 				report(t, e, one)
 			}
 			if err := errors.Join(e.Close(context.Background()), st.Close()); err != nil {
@@ -153,9 +152,7 @@ func TestCheckpointRests(t *testing.T) {
 	for i := range 200 {
 		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)}})
 		if i%50 == 0 {
-			for disk.tried.Load() == 0 {
-				time.Sleep(time.Millisecond)
-			}
+			await.True(t, "a checkpoint is tried", func() bool { return disk.tried.Load() > 0 })
 		}
 	}
 	if n := disk.tried.Load(); n > 2 {
@@ -192,15 +189,10 @@ func TestSyncFails(t *testing.T) {
 	}
 	disk.broken.Store(true)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
-	for st.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "the store fails", func() bool { return st.Err() != nil })
 	disk.broken.Store(false)
-	for end := time.Now().Add(time.Minute); e.counters.recoveries.Load() == 0 ||
-		e.Refusing() != nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("nothing was recovered; the store says: %v", st.Err())
-		}
+	if !await.Within(await.Patience, func() bool { return e.counters.recoveries.Load() > 0 && e.Refusing() == nil }) {
+		t.Fatalf("nothing was recovered; the store reports: %v", st.Err())
 	}
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s}})
 	if err := errors.Join(e.Close(ctx), st.Close()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // A crowd is ten origins, one after the other, and a node that has replicas of them all. Half of
@@ -76,15 +77,13 @@ func newCrowd(tb testing.TB, n, capacity uint64, limit float64) *crowd {
 			}
 		}
 		begun := time.Now()
-		for end := begun.Add(time.Minute); limit > 0; time.Sleep(time.Millisecond) {
+		await.True(tb, "there is room", func() bool {
+			if limit == 0 {
+				return true
+			}
 			now, later := c.home.Room(origins[i].ID, Need{Geometry: own.Geometry, Pages: own.Geometry.Pages()})
-			if now || !later {
-				break
-			}
-			if time.Now().After(end) {
-				tb.Fatal("no room after a minute")
-			}
-		}
+			return now || !later
+		})
 		_, parts, err := origin.Images(ctx, own.Array, own.Start)
 		if err != nil {
 			tb.Fatal(err)
@@ -157,10 +156,10 @@ func (c *crowd) evict(tb testing.TB) time.Duration {
 	if err := c.home.SetOrigins(tb.Context(), list); err != nil {
 		tb.Fatal(err)
 	}
-	for slices.ContainsFunc(c.home.replicas.View().Merged,
-		func(m *replica.Merged) bool { return slices.Contains(m.Origins(), out) }) {
-		time.Sleep(100 * time.Microsecond)
-	}
+	await.True(tb, "the evicted peer counts no more", func() bool {
+		return !slices.ContainsFunc(c.home.replicas.View().Merged,
+			func(m *replica.Merged) bool { return slices.Contains(m.Origins(), out) })
+	})
 	return time.Since(begun)
 }
 

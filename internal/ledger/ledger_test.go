@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -392,7 +393,7 @@ func TestMark(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { there.Follow(ctx, house, time.Second); close(ended) }()
-		time.Sleep(5 * time.Second)
+		bubble.Advance(5 * time.Second)
 		if here.Seen() || there.Seen() {
 			t.Error("seen before anything was taken")
 		}

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // TestEntryBounds checks that an entry of the maximum length is accepted, and one that is a byte
@@ -416,9 +418,7 @@ func TestRun(t *testing.T) {
 	if err := Allow(path, []string{"a.example"}); err != nil {
 		t.Fatal(err)
 	}
-	for s.Reloads.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "the list is reloaded", func() bool { return s.Reloads.Load() > 0 })
 	cancel()
 	<-ended
 	h := s.Handles()[0]

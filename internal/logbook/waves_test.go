@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // put notes an entry with the reporter, sender and links of e, as a House does.
@@ -281,14 +282,10 @@ func TestFollows(t *testing.T) {
 		put(b, c.now.Add(time.Duration(i)*time.Millisecond), Entry{Kind: Checked, Door: "http"},
 			[]bulkhead.Signature{exact(1)})
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if all := b.waves.snapshot(0).Waves; len(all) == 1 && all[0].Messages == 10 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the entries were not read")
-		}
-	}
+	await.True(t, "the entries are read", func() bool {
+		all := b.waves.snapshot(0).Waves
+		return len(all) == 1 && all[0].Messages == 10
+	})
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)

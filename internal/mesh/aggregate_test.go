@@ -360,7 +360,7 @@ func (w *topology) step() {
 		}
 	case x < 75:
 		what = "pause"
-		time.Sleep(time.Duration(w.rng.Int64N(int64(20 * time.Second))))
+		bubble.Advance(time.Duration(w.rng.Int64N(int64(20 * time.Second))))
 	case x < 82:
 		what = "faults"
 		loss, repeat, delay := w.rng.Float64()*0.4, w.rng.Float64()*0.3, time.Duration(w.rng.Int64N(int64(3*time.Second)))
@@ -419,12 +419,12 @@ func (w *topology) close() {
 
 // run runs a schedule, and returns the errors at its end.
 func (w *topology) run(steps int) (wrong []string, over, asked int) {
-	time.Sleep(time.Minute)
+	bubble.Advance(time.Minute)
 	for range steps {
 		w.step()
 	}
 	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
-	time.Sleep(10 * time.Minute)
+	bubble.Advance(10 * time.Minute)
 	synctest.Wait()
 	if extra, asked := w.doubled(); extra > asked/100 {
 		wrong = append(wrong, fmt.Sprintf("%d of %d counts exceed all that was ever reported, limit %d", extra, asked,
@@ -449,7 +449,7 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 			}
 		}
 	}
-	time.Sleep(10 * time.Minute)
+	bubble.Advance(10 * time.Minute)
 	synctest.Wait()
 	wrong, extra, again := w.compare(expelled)
 	return wrong, over + extra, asked + again

@@ -135,7 +135,7 @@ func inBubble(t *testing.T, f func(t *testing.T, k *memBroker)) {
 }
 
 // settle waits until all counts are shared.
-func settle() { time.Sleep(5 * time.Second) }
+func settle() { bubble.Advance(5 * time.Second) }
 
 // A slowEngine calls before once, when it is given a part of a peer.
 type slowEngine struct {
@@ -164,7 +164,7 @@ func TestRollbackInTheMiddle(t *testing.T) {
 			go func() {
 				done <- home.RollbackPeer(context.Background(), peer.id.ID(), time.Now().Truncate(24*time.Hour))
 			}()
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 		}
 		trust(t, home, 1, peer)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
@@ -374,7 +374,7 @@ func TestMergedPeers(t *testing.T) {
 		}
 		want := func(after string, count uint32) {
 			t.Helper()
-			time.Sleep(2 * time.Minute)
+			bubble.Advance(2 * time.Minute)
 			for sig := range 30 {
 				if got := enginetest.Check(t, home.engine, sig).Sightings; got != count {
 					t.Fatalf("%s: signature %d: %d sightings, want %d", after, sig, got, count)
@@ -456,7 +456,7 @@ func TestThirtyTwoOrigins(t *testing.T) {
 				truth[n] += count
 			}
 		}
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		over := 0
 		for n := range 400 {
 			got := enginetest.Check(t, home.engine, n).Sightings

@@ -135,7 +135,7 @@ func TestDraw(t *testing.T) {
 			{0, most - 1, true}, {0, 1, false}, {time.Minute, 0, true}, {0, most/10 + 1, false},
 			{time.Minute, most / 10, false}, {5 * time.Minute, most / 3, true}, {24 * time.Hour, most - 1, true}, {0, 2, false},
 		} {
-			time.Sleep(step.wait)
+			bubble.Advance(step.wait)
 			s.may(h, own) // it asks
 			s.charge(h, step.bytes)
 			if got := s.may(h, own); got != step.may {

@@ -83,9 +83,9 @@ func TestHeadUnderLoad(t *testing.T) {
 		defer origin.stop()
 		settle()
 		trust(t, home, 1, origin)
-		time.Sleep(time.Minute) // earlier counts are requested
+		bubble.Advance(time.Minute) // earlier counts are requested
 		before := home.peer(t, origin).Asked
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if p := home.peer(t, origin); p.Asked != before || p.Missing != 0 || len(p.Refusals) > 0 {
 			t.Errorf("asked %d times, %d missing, refused %v", p.Asked-before, p.Missing, p.Refusals)
 		}

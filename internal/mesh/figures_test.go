@@ -169,7 +169,7 @@ func TestNamesOfPeers(t *testing.T) {
 			for _, x := range []*forger{f, other} {
 				x.say(t, home, &wire.Message{Kind: wire.KindHead, Name: tt.notified})
 			}
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 			if got := home.peerOf(t, f.id).Name; got != "forger" {
 				t.Errorf("told %q: a peer with a name is called %q", tt.notified, got)
 			}

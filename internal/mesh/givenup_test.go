@@ -34,9 +34,9 @@ func TestGivenUp(t *testing.T) {
 			if err := origin.engine.Count(t.Context(), sigs, ones); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(20 * time.Second)
+			bubble.Advance(20 * time.Second)
 		}
-		time.Sleep(5 * time.Minute)
+		bubble.Advance(5 * time.Minute)
 		if n := origin.engine.Info().Forgotten; n == 0 {
 			t.Fatal("the origin has given up no generation")
 		}
@@ -51,7 +51,7 @@ func TestGivenUp(t *testing.T) {
 		late := newSite(t, k, slow)
 		defer late.stop()
 		trust(t, late, 1, origin)
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if p := late.peer(t, origin); len(p.Refusals) > 0 || p.Missing != 0 ||
 			enginetest.Check(t, late.engine, reports*each-1).Sightings != 1 {
 			t.Errorf("a peer that came late: refused %v, %d missing, %d sightings of the last", p.Refusals, p.Missing,

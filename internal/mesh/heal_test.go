@@ -52,7 +52,7 @@ func newWard(t *testing.T, seed uint64, nodes int) *ward {
 			n.report()
 		}
 	}
-	time.Sleep(20 * time.Second)
+	bubble.Advance(20 * time.Second)
 	synctest.Wait()
 	if wrong := w.compare(); wrong != nil {
 		t.Fatal(wrong)
@@ -142,13 +142,13 @@ func TestHeal(t *testing.T) {
 				if i%20 == 0 {
 					w.ill.report()
 				}
-				time.Sleep(500 * time.Millisecond)
+				bubble.Advance(500 * time.Millisecond)
 				if lowered(before, w.seen(w.nodes[1])) {
 					t.Fatalf("seed %d: a peer counts less than before", seed)
 				}
 			}
 			w.calm()
-			time.Sleep(2 * time.Minute)
+			bubble.Advance(2 * time.Minute)
 			synctest.Wait()
 			for _, wrong := range w.compare() {
 				t.Errorf("seed %d: %s", seed, wrong)
@@ -176,7 +176,7 @@ func TestHealKilled(t *testing.T) {
 			w.ill.start()
 			for range 5 {
 				w.ill.report()
-				time.Sleep(time.Duration(w.rng.Int64N(int64(3 * time.Second))))
+				bubble.Advance(time.Duration(w.rng.Int64N(int64(3 * time.Second))))
 				w.ill.report()
 				w.ill.stop(w.rng.IntN(4) > 0)
 				w.ill.start()
@@ -185,7 +185,7 @@ func TestHealKilled(t *testing.T) {
 				}
 			}
 			w.calm()
-			time.Sleep(2 * time.Minute)
+			bubble.Advance(2 * time.Minute)
 			synctest.Wait()
 			for _, wrong := range w.compare() {
 				t.Errorf("seed %d: %s", seed, wrong)
@@ -225,13 +225,13 @@ func TestHealNobody(t *testing.T) {
 			wait := map[string]time.Duration{"away": 11 * time.Minute, "empty": 11 * time.Minute,
 				"evicted": 5 * time.Second}[how]
 			if how != "evicted" {
-				time.Sleep(time.Minute)
+				bubble.Advance(time.Minute)
 				if !w.ill.mesh.Status().Healing {
 					t.Errorf("%s: has given up after a minute", how)
 				}
 			}
 			w.ill.report()
-			time.Sleep(wait)
+			bubble.Advance(wait)
 			synctest.Wait()
 			s := w.ill.mesh.Status()
 			if got := len(w.ill.engine.Doubts()); s.Healing || s.Incarnation <= life || got == 0 || got != doubts {
@@ -254,9 +254,9 @@ func TestHealLate(t *testing.T) {
 		w.hurt("counts", "spam", "revoked")
 		w.net.wipe()
 		w.ill.start()
-		time.Sleep(5 * time.Minute)
+		bubble.Advance(5 * time.Minute)
 		w.calmNode(w.nodes[1])
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		synctest.Wait()
 		for _, wrong := range w.compare() {
 			t.Error(wrong)
@@ -326,7 +326,7 @@ func TestHealLiar(t *testing.T) {
 			}
 			w.ill.start()
 			low, doubts := w.low(w.ill), len(w.ill.engine.Doubts())
-			time.Sleep(15 * time.Minute)
+			bubble.Advance(15 * time.Minute)
 			synctest.Wait()
 			if lies == 0 {
 				t.Fatal("nobody has asked the liar")
@@ -490,7 +490,7 @@ func TestHealSaid(t *testing.T) {
 					other.AddPeer(t.Context(), w.ill.id.ID(), "", 1)); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(20 * time.Second)
+				bubble.Advance(20 * time.Second)
 				w.k.mu.Lock()
 				stored := len(w.k.images)
 				w.k.mu.Unlock()
@@ -504,7 +504,7 @@ func TestHealSaid(t *testing.T) {
 				for range 5 {
 					w.ill.report()
 				}
-				time.Sleep(5 * time.Second)
+				bubble.Advance(5 * time.Second)
 			}
 			life := w.ill.mesh.Status().Incarnation
 			before := w.seen(w.nodes[1])
@@ -520,12 +520,12 @@ func TestHealSaid(t *testing.T) {
 			}
 			for range 100 {
 				w.ill.report()
-				time.Sleep(time.Second)
+				bubble.Advance(time.Second)
 				if lowered(before, w.seen(w.nodes[1])) {
 					t.Fatalf("seed %d: a peer counts less than before", seed)
 				}
 			}
-			time.Sleep(time.Minute)
+			bubble.Advance(time.Minute)
 			synctest.Wait()
 			for _, wrong := range w.compare() {
 				t.Errorf("seed %d: %s", seed, wrong)

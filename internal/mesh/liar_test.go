@@ -304,7 +304,7 @@ func TestSilent(t *testing.T) {
 		dir := t.TempDir()
 		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		trust(t, home, 1, peer)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if p := home.peer(t, peer); p.Silent != 0 || p.Heard.IsZero() {
 			t.Errorf("heard: %+v", p)
 		}

@@ -203,7 +203,7 @@ func TestAlive(t *testing.T) {
 		} {
 			r.again()
 			r.e.held = nil
-			time.Sleep(time.Hour)
+			bubble.Advance(time.Hour)
 			r.t.last = last
 			for len(r.sender.wants) > 0 {
 				<-r.sender.wants
@@ -247,7 +247,7 @@ func TestTwoLives(t *testing.T) {
 		r.e.life = 20
 		seq := uint64(0)
 		hear := func(life, boot uint64, after time.Duration) {
-			time.Sleep(after)
+			bubble.Advance(after)
 			seq++
 			r.t.alive(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: life, Boot: boot, Seq: seq,
 				At: 0}})

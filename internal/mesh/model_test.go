@@ -180,10 +180,10 @@ func runModelOf(t *testing.T, seed uint64, done *tallyOfSteps, v variant) {
 	if v.days {
 		w.sameTime()
 	}
-	time.Sleep(4 * time.Minute)
+	bubble.Advance(4 * time.Minute)
 	synctest.Wait()
 	w.forgetFormer()
-	time.Sleep(time.Minute) // merged arrays that held former incarnations are made anew
+	bubble.Advance(time.Minute) // merged arrays that held former incarnations are made anew
 	synctest.Wait()
 	for _, wrong := range w.compare() {
 		t.Error(wrong)
@@ -257,6 +257,9 @@ func (w *world) say(what string, n *node) {
 	w.log.Info("--- "+what, "node", n.i, "time", time.Now().Format(time.TimeOnly))
 }
 
+// rest lets the nodes run for d, on the simulated clock or, with a real NATS server, on the real one.
+func (w *world) rest(d time.Duration) { time.Sleep(d) }
+
 // step takes a random step.
 func (w *world) step() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
@@ -269,7 +272,7 @@ func (w *world) step() {
 		}
 	case x < 70:
 		w.done.add("pause")
-		time.Sleep(time.Duration(w.rng.Int64N(int64(4 * w.pause))))
+		w.rest(time.Duration(w.rng.Int64N(int64(4 * w.pause))))
 	case x < 75:
 		say("faults")
 		w.net.faults(w.rng.Float64()*0.5, w.rng.Float64()*0.3, w.rng.Float64())
@@ -300,14 +303,14 @@ func (w *world) step() {
 		o := w.nodes[(n.i+1+w.rng.IntN(len(w.nodes)-1))%len(w.nodes)]
 		say("evicted")
 		err := n.mesh.EvictPeer(w.t.Context(), o.id.ID())
-		time.Sleep(time.Duration(w.rng.Int64N(int64(5 * w.pause))))
+		w.rest(time.Duration(w.rng.Int64N(int64(5 * w.pause))))
 		if err = errors.Join(err, n.mesh.AddPeer(w.t.Context(), o.id.ID(), "", 1)); err != nil {
 			w.t.Fatal(err)
 		}
 		delete(n.refused, o)
 	default:
 		say("long pause")
-		time.Sleep(60 * w.pause)
+		w.rest(60 * w.pause)
 	}
 }
 

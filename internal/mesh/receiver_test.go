@@ -438,7 +438,7 @@ func TestRepair(t *testing.T) {
 		if asked() != nil || r.t.stop != nil || r.t.backoff != 2*gapWait || r.status().Missing != 9 {
 			t.Errorf("asked at once; %d are missing", r.status().Missing)
 		}
-		time.Sleep(gapWait)
+		bubble.Advance(gapWait)
 		w := asked()
 		if w == nil || w.To != r.peer.Hint() || w.Incarnation != 44 || w.Boot != 50 || len(w.Wants) != 1 ||
 			w.Proofs != nil || len(r.t.stop) != 1 || r.status().Asked != 1 || r.status().Behind != gapWait {
@@ -446,11 +446,11 @@ func TestRepair(t *testing.T) {
 		}
 		for wait := 2 * gapWait; wait < 3*time.Minute; wait *= 2 {
 			limited := min(wait, maxBackoff)
-			time.Sleep(limited/2 - 1)
+			bubble.Advance(limited/2 - 1)
 			if asked() != nil {
 				t.Errorf("asked again before %v", limited/2)
 			}
-			time.Sleep(limited/2 + 2)
+			bubble.Advance(limited/2 + 2)
 			if asked() == nil {
 				t.Errorf("not asked again after %v", limited)
 			}
@@ -476,11 +476,11 @@ func TestRepair(t *testing.T) {
 		r.t.dirty = true
 		r.t.heads[x] = wire.ArrayHead{Ref: x, Version: 9, Geometry: bitsOf}
 		asked()
-		time.Sleep(catchUpWait - 1)
+		bubble.Advance(catchUpWait - 1)
 		if asked() != nil {
 			t.Error("asked while a broker is read")
 		}
-		time.Sleep(time.Nanosecond)
+		bubble.Advance(time.Nanosecond)
 		if asked() == nil {
 			t.Error("not asked after a broker was read for long")
 		}

@@ -58,15 +58,15 @@ func TestNewLife(t *testing.T) {
 			begun(true, "one of few")
 		}
 		begun(false, "one more")
-		time.Sleep(renewRest)
+		bubble.Advance(renewRest)
 		begun(false, "as long after as counts")
-		time.Sleep(time.Nanosecond)
+		bubble.Advance(time.Nanosecond)
 		begun(true, "later")
 		r.state.TwinAt = time.Now()
 		begun(false, "beside a twin")
-		time.Sleep(twinRest*r.opts.Heartbeat - 1)
+		bubble.Advance(twinRest*r.opts.Heartbeat - 1)
 		begun(false, "a while after the twin")
-		time.Sleep(time.Nanosecond)
+		bubble.Advance(time.Nanosecond)
 		begun(true, "long after the twin")
 	})
 }
@@ -161,11 +161,11 @@ func TestImagesRest(t *testing.T) {
 			t.Errorf("noted: %+v", a)
 		}
 		r.sender.needs(x, h)
-		time.Sleep(imageRest - 1)
+		bubble.Advance(imageRest - 1)
 		if n := sent(); n != 0 || len(r.sender.wanted) != 1 {
 			t.Errorf("%d messages too soon", n)
 		}
-		time.Sleep(time.Nanosecond)
+		bubble.Advance(time.Nanosecond)
 		if n := sent(); n != 1 || served() != 2000 {
 			t.Errorf("%d messages after a rest, %d bytes served", n, served())
 		}
@@ -175,7 +175,7 @@ func TestImagesRest(t *testing.T) {
 			want         int
 		}{{refreshLeast, 0, 0}, {refreshLeast + 1, 0, 1}, {refreshLeast + 4, refreshLeast/4 + 1, 0},
 			{refreshLeast + 5, refreshLeast/4 + 1, 1}} {
-			time.Sleep(imageRest)
+			bubble.Advance(imageRest)
 			a.since, a.image = tt.since, tt.image
 			if n := sent(); n != tt.want {
 				t.Errorf("%d bytes of rounds after images of %d: %d messages, want %d", tt.since, tt.image, n, tt.want)
@@ -192,7 +192,7 @@ func TestImagesRest(t *testing.T) {
 		if n := sent(); n != 0 {
 			t.Errorf("%d messages: rounds go out again too soon", n)
 		}
-		time.Sleep(imageRest)
+		bubble.Advance(imageRest)
 		if n := sent(); n != 1 || r.sender.arrays[x2].due {
 			t.Errorf("%d messages after a rest, due %v", n, r.sender.arrays[x2].due)
 		}
@@ -253,7 +253,7 @@ func TestSentAgain(t *testing.T) {
 			{10, 2 * size, true, [][]uint64{{10, 13}, {16, 19}}}, {13, 2*size - 1, true, [][]uint64{{13}, {16}, {19}}},
 			{10, 3 * size, true, [][]uint64{{10, 13, 16}, {19}}}, {10, 1, true, [][]uint64{{10}, {13}, {16}, {19}}},
 		} {
-			time.Sleep(imageRest)
+			bubble.Advance(imageRest)
 			r.sender.draws[h] = &draw{left: 1e6}
 			served := r.status().Served
 			ok, sent := again(tt.version, tt.limit)
@@ -273,15 +273,15 @@ func TestSentAgain(t *testing.T) {
 				t.Errorf("again at once since %d: %v, %v, due from %d, want %d", tt.version, ok, sent, a.dueFrom, tt.from)
 			}
 		}
-		time.Sleep(imageRest - 1)
+		bubble.Advance(imageRest - 1)
 		if ok, sent := again(10, 1<<20); !ok || sent != nil {
 			t.Errorf("too soon: %v, %v", ok, sent)
 		}
-		time.Sleep(time.Nanosecond)
+		bubble.Advance(time.Nanosecond)
 		if ok, sent := again(10, 1<<20); !ok || len(sent) != 1 || a.due {
 			t.Errorf("after a rest: %v, %v, due %v", ok, sent, a.due)
 		}
-		time.Sleep(imageRest)
+		bubble.Advance(imageRest)
 		r.bus.max = 100
 		r.sender.history = 1 << 20
 		if ok, _ := again(10, 1<<20); ok || len(a.rounds) != 0 {
@@ -493,7 +493,7 @@ func TestHeads(t *testing.T) {
 			want int
 			due  bool
 		}{{time.Hour, 1, false}, {0, 0, true}, {headRest - 1, 0, true}, {1, 1, false}} {
-			time.Sleep(tt.wait)
+			bubble.Advance(tt.wait)
 			r.sender.headSoon(t.Context())
 			if n := len(r.bus.messages(t)); n != tt.want || r.sender.headDue != tt.due {
 				t.Errorf("%v later: %d heads, due %v", tt.wait, n, r.sender.headDue)

@@ -38,7 +38,7 @@ func TestSeen(t *testing.T) {
 				r.receiver.upTo[b] = begun
 			}
 		}
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		now := time.Now().UTC()
 		r.receiver.saveSeen(now)
 		want := map[string]time.Time{"caught": now, "away": begun, "read": begun.Add(time.Minute), "read before": begun,
@@ -261,7 +261,7 @@ func TestCaughtUp(t *testing.T) {
 			k.wipe()
 			var at []time.Time
 			for n := range tt.stored {
-				time.Sleep(time.Minute)
+				bubble.Advance(time.Minute)
 				at = append(at, time.Now())
 				m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: now, Boot: now, Seq: uint64(n + 1),
 					At: now}, From: r.peer.Hint()}

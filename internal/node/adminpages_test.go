@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // TestConfigPage checks that the page has the configuration without secrets, checks a text without
@@ -97,16 +98,13 @@ func TestPeoplePage(t *testing.T) {
 	}
 	b := newBrowser(t, base)
 	logIn(t, b, admin)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // recorded after the start
-		if w, err := admin.Weights(t.Context()); err != nil {
+	await.True(t, "weights are recorded after the start", func() bool {
+		w, err := admin.Weights(t.Context())
+		if err != nil {
 			t.Fatal(err)
-		} else if len(w) > 0 {
-			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("no weights are noted")
-		}
-	}
+		return len(w) > 0
+	})
 	status, page := b.get("/people")
 	wants(t, "people", status, page, 200, "Worth of admin: 1.00", "Record of administration", "addUser", "account bob",
 		"refused", "failed")

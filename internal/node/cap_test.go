@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // TestClientOf checks that a connection from this machine belongs to no client.
@@ -93,15 +95,15 @@ func TestSilentConnections(t *testing.T) {
 			return err
 		}
 		// All are from this machine, where connections that are idle for a second are closed.
-		for n, err := 0, errors.New("not asked"); err != nil; n++ {
+		var failure error
+		if !await.Within(await.Patience, func() bool {
 			var c net.Conn
-			if c, err = ask("/"); err == nil {
-				err = read(c)
+			if c, failure = ask("/"); failure == nil {
+				failure = read(c)
 			}
-			if n == 1000 {
-				t.Fatalf("encrypted %v: nobody gave way: %v", encrypted, err)
-			}
-			time.Sleep(10 * time.Millisecond)
+			return failure == nil
+		}) {
+			t.Fatalf("encrypted %v: no connection gave way: %v", encrypted, failure)
 		}
 		close(answer)
 		if err := read(slow); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // A browser has cookies, follows redirects, and sends the headers of a browser.
@@ -198,16 +199,13 @@ func TestHistoryPage(t *testing.T) {
 	status, page = b.upload(advert)
 	wants(t, "unknown mail", status, page, 200, "unknown")
 	var id string
-	for deadline := time.Now().Add(time.Minute); id == ""; {
-		if time.Now().After(deadline) {
-			t.Fatalf("no check in the history:\n%s", page)
-		}
-		time.Sleep(50 * time.Millisecond) // entries are written in batches
+	await.True(t, "the check is in the history, whose entries are written in batches", func() bool {
 		status, page = b.get("/history?kind=check&class=unknown")
 		wants(t, "history", status, page, 200, "Search")
 		_, id, _ = strings.Cut(page, `name="id" value="`)
 		id, _, _ = strings.Cut(id, `"`)
-	}
+		return id != ""
+	})
 	status, page = b.get("/history?class=spam")
 	wants(t, "nothing of that class", status, page, 200, "Nothing of that kind")
 	status, page = b.get("/history?id=" + id)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // request returns Attributes of name and value pairs.
@@ -759,7 +760,7 @@ func TestRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- l.Run(ctx) }()
-		time.Sleep(DefaultCheckpoint + time.Second)
+		bubble.Advance(DefaultCheckpoint + time.Second)
 		synctest.Wait()
 		if keys := open(t, o).Usage()[0].Keys; keys != 1 {
 			t.Errorf("%d keys saved after a minute, want 1", keys)

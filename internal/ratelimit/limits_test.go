@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // TestRuleBounds checks that the largest and smallest values of a rule are accepted, and values
@@ -433,9 +435,7 @@ func TestWebhookAnswers(t *testing.T) {
 			status <- tt.status
 		}
 		w.Notify(Event{Rule: "r"})
-		for w.Sent.Load()+w.Failed.Load() == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		await.True(t, "the event is sent", func() bool { return w.Sent.Load()+w.Failed.Load() > 0 })
 		cancel()
 		<-ended
 		if w.Sent.Load() != tt.sent || w.Failed.Load() != tt.failed || strings.Contains(said.String(),
@@ -455,9 +455,7 @@ func TestWebhookAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { w.Run(ctx); close(ended) }()
-	for w.Failed.Load() == 0 { // the URL does not exist
-		time.Sleep(time.Millisecond)
-	}
+	await.True(t, "an event fails, because the URL does not exist", func() bool { return w.Failed.Load() > 0 })
 	cancel()
 	<-ended
 	for range webhookQueue + 1 { // there is room again, but not for the last event

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // failOnce returns a fault that hits the first operation of the kind on a path that contains part,
@@ -168,7 +170,7 @@ func TestRelaxedSync(t *testing.T) {
 		if got := durable(); got != 1 { // the segment was created and synced with the first entry
 			t.Errorf("durable %d at once, want 1", got)
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		synctest.Wait()
 		if got := durable(); got != 3 {
 			t.Errorf("durable %d after a minute, want 3", got)
@@ -177,7 +179,7 @@ func TestRelaxedSync(t *testing.T) {
 		fs.mu.Lock()
 		fs.fault, _ = failOnce("sync", journalDir)
 		fs.mu.Unlock()
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		synctest.Wait()
 		if _, err := s.Append(nil); !errors.Is(err, ErrFailed) || !errors.Is(err, errFault) {
 			t.Errorf("Append after a sync that failed: %v", err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
@@ -135,15 +136,15 @@ fuzzy_check {
 // takes seconds of processor time.
 func (c *checker) await(t *testing.T) {
 	t.Helper()
-	for limit := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	var last error
+	if !await.Within(5*time.Minute, func() bool {
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", c.port))
-		if err == nil {
+		if last = err; err == nil {
 			conn.Close()
-			return
 		}
-		if time.Now().After(limit) {
-			t.Fatalf("rspamd does not listen: %v", err)
-		}
+		return err == nil
+	}) {
+		t.Fatalf("rspamd does not listen: %v", last)
 	}
 }
 

@@ -132,12 +132,14 @@ func (c *eximClock) name(sender int) string {
 func (c *eximClock) ask(sender int, f func()) {
 	now := time.Now()
 	next := now.Truncate(time.Second).Add(time.Second)
+	wait := time.Duration(0)
 	switch past := time.Duration(now.Nanosecond()); {
 	case past < eximTick:
-		time.Sleep(eximTick - past)
+		wait = eximTick - past
 	case next.Sub(now) < eximTick:
-		time.Sleep(next.Add(eximTick).Sub(now))
+		wait = next.Add(eximTick).Sub(now)
 	}
+	time.Sleep(wait)
 	before := time.Now().Unix()
 	f()
 	if time.Now().Unix() != before {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/token"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -90,10 +91,10 @@ func packages(ctx context.Context, patterns []string) ([]pkg, error) {
 	return all, nil
 }
 
-// A job is a mutant made ready to be tried.
+// A job is a mutant to be tried.
 type job struct {
 	*mutant
-	code    []byte
+	number  int // of the switch, from 1 on
 	covered bool
 	fate    fate
 }
@@ -125,136 +126,105 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	jobs, of, err := o.sample(p, lines)
+	jobs, sources, err := o.sample(p, lines)
 	if err != nil {
 		return 0, err
 	}
-	if err := o.tryAll(ctx, p, tests, jobs, dir); err != nil {
+	if err := o.prepare(ctx, p, sources); err != nil {
 		return 0, err
 	}
-	return o.print(p, jobs, of), nil
+	binary, err := o.build(ctx, p, sources, jobs, dir)
+	if err != nil {
+		return 0, err
+	}
+	if out, err := o.test(ctx, p, binary, 0, selection{others: true}, tests.limit(selection{others: true}), dir); err != nil {
+		return 0, fmt.Errorf("%s: the tests fail with all changes switched off: %w\n%s", p.ImportPath, err, out)
+	}
+	o.tryAll(ctx, p, binary, tests, jobs, dir)
+	return o.print(p, jobs, sources), nil
 }
 
-// sample draws the mutants to try, and returns the number of all mutants.
-func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, of int, err error) {
-	type candidate struct {
-		s *source
-		m *mutant
-	}
-	var all []candidate
+// sample draws the mutants to try, a few more than wanted because some will not compile, and
+// returns all files of the package.
+func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, sources []*source, err error) {
+	fset := token.NewFileSet()
 	for _, name := range p.GoFiles {
-		s, err := parse(filepath.Join(p.Dir, name))
+		s, err := parse(fset, filepath.Join(p.Dir, name))
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
+		sources = append(sources, s)
 		for _, m := range s.mutants {
-			all = append(all, candidate{s, m})
+			jobs = append(jobs, &job{mutant: m, covered: s.covered(m.line, lines[p.ImportPath+"/"+name])})
 		}
 	}
-	of = len(all)
-	rand.New(rand.NewPCG(o.seed, 0)).Shuffle(of, func(i, j int) { all[i], all[j] = all[j], all[i] })
-	for _, c := range all {
-		if o.n > 0 && len(jobs) == o.n+o.n/2 { // some will not compile
-			break
-		}
-		c.m.apply()
-		code, err := c.s.render()
-		c.m.undo()
-		if err != nil {
-			continue // a change that cannot be printed is none
-		}
-		jobs = append(jobs, &job{mutant: c.m, code: code,
-			covered: c.s.covered(c.m.line, lines[p.ImportPath+"/"+filepath.Base(c.m.file)])})
+	rand.New(rand.NewPCG(o.seed, 0)).Shuffle(len(jobs), func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
+	if o.n > 0 {
+		jobs = jobs[:min(len(jobs), o.n+o.n/2)]
 	}
-	return jobs, of, nil
+	for _, j := range jobs {
+		j.mutant.job = j
+	}
+	return jobs, sources, nil
 }
 
-// tryAll tries the jobs, several at once, until o.n of them have compiled.
-func (o *options) tryAll(ctx context.Context, p pkg, tests *order, jobs []*job, dir string) error {
-	var (
-		mu   sync.Mutex
-		next int
-		done int // that compiled
-		fail error
-		wg   sync.WaitGroup
-	)
-	take := func() (int, *job) {
-		mu.Lock()
-		defer mu.Unlock()
-		if next == len(jobs) || o.n > 0 && done >= o.n || fail != nil {
-			return 0, nil
+// tryAll tries the jobs, several at once, until o.n of those that compiled were tried.
+func (o *options) tryAll(ctx context.Context, p pkg, binary string, tests *order, jobs []*job, dir string) {
+	left := slices.DeleteFunc(slices.Clone(jobs), func(j *job) bool { return j.fate == invalid })
+	if o.n > 0 && len(left) > o.n {
+		for _, j := range left[o.n:] {
+			j.fate = invalid // not tried
 		}
-		next++
-		return next - 1, jobs[next-1]
+		left = left[:o.n]
 	}
+	var wg sync.WaitGroup
+	queue := make(chan *job)
 	for range max(1, o.jobs) {
 		wg.Go(func() {
-			for i, j := take(); j != nil; i, j = take() {
-				f, err := o.try(ctx, p, tests, j, filepath.Join(dir, fmt.Sprint(i)))
-				mu.Lock()
-				j.fate = f
-				if f != invalid {
-					done++
-				}
-				fail = errors.Join(fail, err)
+			for j := range queue {
+				j.fate = o.try(ctx, p, binary, tests, j, dir)
 				if o.verbose {
-					fmt.Fprintf(os.Stderr, "%4d %s %s:%d: %s\n", done, [...]string{"SURVIVED", "killed", "invalid"}[f],
-						relative(j.file), j.line, j.what)
+					fmt.Fprintf(os.Stderr, "%s %s:%d: %s\n", [...]string{"SURVIVED", "killed"}[j.fate], relative(j.file),
+						j.line, j.what)
 				}
-				mu.Unlock()
 			}
 		})
 	}
-	wg.Wait()
-	for _, j := range jobs[next:] {
-		j.fate = invalid // not tried
+	for _, j := range left {
+		queue <- j
 	}
-	return fail
+	close(queue)
+	wg.Wait()
 }
 
-// try runs the tests of a package with one change.
-func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir string) (fate, error) {
-	if err := os.Mkdir(dir, 0o777); err != nil {
-		return invalid, err
-	}
-	defer os.RemoveAll(dir)
-	changed := filepath.Join(dir, filepath.Base(j.file))
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {j.file: changed}})
-	if err != nil {
-		return invalid, err
-	}
-	list := filepath.Join(dir, "overlay.json")
-	if err := errors.Join(os.WriteFile(changed, j.code, 0o666), os.WriteFile(list, overlay, 0o666)); err != nil {
-		return invalid, err
-	}
-	binary := filepath.Join(dir, "tests")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-o", binary,
-		p.ImportPath)
-	build.Dir = p.Dir
-	if build.Run() != nil {
-		return invalid, nil
-	}
+// try runs the tests of a package with one change in force.
+func (o *options) try(ctx context.Context, p pkg, binary string, tests *order, j *job, dir string) fate {
 	if !j.covered {
-		return survived, nil // no test runs the line
+		return survived // no test runs the line
 	}
-	for _, some := range tests.selections(j.file) {
-		if out, err := o.test(ctx, p, binary, some, tests.limit(some), dir); err != nil {
+	tmp, err := os.MkdirTemp(dir, "try")
+	if err != nil {
+		return survived
+	}
+	defer os.RemoveAll(tmp)
+	for _, s := range tests.selections(j.file) {
+		if out, err := o.test(ctx, p, binary, j.number, s, tests.limit(s), tmp); err != nil {
 			tests.note(j.file, out)
-			return killed, nil
+			return killed
 		}
 	}
-	return survived, nil
+	return survived
 }
 
-// test runs some of the tests.
-func (o *options) test(ctx context.Context, p pkg, binary string, some selection, limit time.Duration,
+// test runs a selection of the tests with the change of a number in force, 0 for none.
+func (o *options) test(ctx context.Context, p pkg, binary string, number int, s selection, limit time.Duration,
 	dir string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	test := exec.CommandContext(ctx, binary, append(o.args(p, limit), some.args(o.skip)...)...)
+	test := exec.CommandContext(ctx, binary, append(o.args(p, limit), s.args(o.skip)...)...)
 	test.Dir = p.Dir
 	// Some changes allocate without end.
-	test.Env = append(os.Environ(), "GOMEMLIMIT=2GiB", "TMPDIR="+dir)
+	test.Env = append(os.Environ(), "GOMEMLIMIT=2GiB", "TMPDIR="+dir, fmt.Sprintf("%s=%d", variable, number))
 	return test.CombinedOutput()
 }
 
@@ -272,8 +242,11 @@ func (o *options) args(p pkg, limit time.Duration) []string {
 }
 
 // print lists the survivors and the score, and returns the score in percent.
-func (o *options) print(p pkg, jobs []*job, of int) float64 {
-	n, dead := 0, 0
+func (o *options) print(p pkg, jobs []*job, sources []*source) float64 {
+	n, dead, of := 0, 0, 0
+	for _, s := range sources {
+		of += len(s.mutants)
+	}
 	for _, j := range jobs {
 		switch j.fate {
 		case killed:

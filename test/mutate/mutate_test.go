@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"go/token"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -28,43 +29,48 @@ func Sum(limit int, list []int) (n int, ok bool) {
 		}
 		n += list[i]
 		record(n)
+		if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) {
+			continue
+		}
 	}
 	return n, true
 }
 
 func record(int) {}
+
+const slack = 1
 `
 
-// TestSites names every change of a small file, applies each and takes it back.
+// TestSites names every change of a small file, and puts each into the file alone.
 func TestSites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sample.go")
 	if err := os.WriteFile(path, []byte(sample), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	s, err := parse(path)
-	if err != nil {
-		t.Fatal(err)
+	parsed := func() (*source, string) {
+		s, err := parse(token.NewFileSet(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, err := s.render()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, string(code)
 	}
-	before, err := s.render()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(string(before), "//go:build linux\n") {
+	s, before := parsed()
+	if !strings.HasPrefix(before, "//go:build linux\n") {
 		t.Errorf("the build constraint is lost:\n%s", before)
 	}
 	var got []string
-	for _, m := range s.mutants {
-		m.apply()
-		changed, err := s.render()
-		m.undo()
-		if err != nil {
-			t.Errorf("line %d, %s: %v", m.line, m.what, err)
+	for i, m := range s.mutants {
+		changed, _ := parsed()
+		if !changed.mutants[i].embed(7, "int") {
+			t.Errorf("line %d, %s: takes no switch", m.line, m.what)
 		}
-		if string(changed) == string(before) {
-			t.Errorf("line %d, %s: changes nothing", m.line, m.what)
-		}
-		if again, _ := s.render(); string(again) != string(before) {
-			t.Fatalf("line %d, %s: was not taken back:\n%s", m.line, m.what, again)
+		code, err := changed.render()
+		if err != nil || !numbers.Match(code) || string(code) == before {
+			t.Errorf("line %d, %s: %v, no switch in\n%s", m.line, m.what, err, code)
 		}
 		got = append(got, strings.TrimSpace(strings.Split(sample, "\n")[m.line-1])+" | "+m.what)
 	}
@@ -76,6 +82,15 @@ func TestSites(t *testing.T) {
 		"for i := 0; i < len(list); i++ { | ++ -> --",
 		"n += list[i] | statement left out",
 		"record(n) | statement left out",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | condition -> true",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | condition -> false",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | || -> &&",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | >= -> <",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | - -> +",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | > -> >=",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | > -> <=",
+		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | 6 -> 7",
+		"continue | statement left out",
 		"if n > limit && list[i] != 0 { | condition -> true",
 		"if n > limit && list[i] != 0 { | condition -> false",
 		"if n > limit && list[i] != 0 { | && -> ||",
@@ -91,6 +106,164 @@ func TestSites(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("changes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// switched is a package whose tests print what each function returns.
+var switched = map[string]string{"go.mod": "module example.org/switched\n\ngo 1.26\n",
+	"switched.go": `package switched
+
+import "time"
+
+type word uint8
+
+func less(a, b int) bool { return a < b }
+func atMost(a, b int) bool { return a <= b }
+func above(a, b int) bool { return a > b }
+func atLeast(a, b int) bool { return a >= b }
+func equal(a, b int) bool { return a == b }
+func other(a, b int) bool { return a != b }
+func chain(a, b int) bool { return a > 0 && b > 0 || a == b }
+func plus(a, b int) int { return a + b }
+func minus(a, b float64) float64 { return a - b }
+func times(a time.Duration) time.Duration { return a * time.Second }
+func over(a, b int) int { return a / b }
+func rest(a, b int) int { return a % b }
+func left(a word, b uint) word { return a << b }
+func bits(a, b word) word { return a&b ^ a | a&^b }
+func text(a, b string) string { return a + b }
+func text2(a string) string { a += "x"; return a }
+func small(a word) word { return a + 255 }
+func table() int { return len([3]int{2: 1}) }
+func is(a bool) bool {
+	if a {
+		return true
+	}
+	return false
+}
+func loop(n int) (sum int) {
+	for i := 0; i*i < n*n; i++ {
+		if i == 1 {
+			continue
+		}
+		sum += i
+	}
+	sum--
+	return sum
+}
+`,
+	"switched_test.go": `package switched
+
+import (
+	"fmt"
+	"testing"
+)
+
+func Test(t *testing.T) {
+	for i, f := range []func(a, b int) bool{less, atMost, above, atLeast, equal, other, chain} {
+		fmt.Println([]string{"less", "atMost", "above", "atLeast", "equal", "other", "chain"}[i], f(1, 2), f(2, 2), f(3, 2), f(0, 5))
+	}
+	fmt.Println("plus", plus(5, 2))
+	fmt.Println("minus", minus(5, 2))
+	fmt.Println("times", times(3))
+	fmt.Println("over", over(6, 2))
+	fmt.Println("rest", rest(7, 4))
+	fmt.Println("left", left(4, 1))
+	fmt.Println("bits", bits(6, 3))
+	fmt.Println("text", text("a", "b"))
+	fmt.Println("text2", text2("a"))
+	fmt.Println("small", small(3), table())
+	fmt.Println("is", is(true), is(false))
+	fmt.Println("loop", loop(4))
+}
+`}
+
+// TestSwitches compiles a package with all its changes, and selects one after the other.
+func TestSwitches(t *testing.T) {
+	dir, tmp := t.TempDir(), t.TempDir()
+	for name, text := range switched {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	t.Setenv("GOFLAGS", "-mod=mod")
+	pkgs, err := packages(t.Context(), []string{"."})
+	if err != nil || len(pkgs) != 1 {
+		t.Fatal(pkgs, err)
+	}
+	o, p := &options{}, pkgs[0]
+	jobs, sources, err := o.sample(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.prepare(t.Context(), p, sources); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := o.build(t.Context(), p, sources, jobs, tmp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := func(number int) map[string]string {
+		out, _ := o.test(t.Context(), p, binary, number, selection{others: true}, time.Minute, tmp)
+		lines := make(map[string]string)
+		for line := range strings.Lines(string(out)) {
+			name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+			lines[name] = rest
+		}
+		return lines
+	}
+	plain := printed(0)
+	got := make(map[string]string)
+	for _, j := range jobs {
+		name, _, _ := strings.Cut(strings.TrimPrefix(strings.Split(switched["switched.go"], "\n")[j.line-1], "func "), "(")
+		if strings.HasPrefix(name, "\t") || strings.HasPrefix(name, "}") {
+			name = "loop"
+			if j.line < 32 {
+				name = "is"
+			}
+		}
+		what := name + ": " + j.what
+		if j.fate == invalid {
+			got[what] += ";invalid"
+			continue
+		}
+		now := printed(j.number)
+		for line, result := range plain {
+			if line != name && now[line] != result {
+				t.Errorf("%s: changes %s from %q to %q", what, line, result, now[line])
+			}
+		}
+		got[what] += ";" + now[name]
+	}
+	for what, all := range got {
+		list := strings.Split(all[1:], ";")
+		slices.Sort(list)
+		got[what] = strings.Join(list, ";")
+	}
+	want := map[string]string{
+		"less: < -> <=": "true true false true", "less: < -> >=": "false true true false",
+		"atMost: <= -> <": "true false false true", "atMost: <= -> >": "false false true false",
+		"above: > -> >=": "false true true false", "above: > -> <=": "true true false true",
+		"atLeast: >= -> >": "false false true false", "atLeast: >= -> <": "true false false true",
+		"equal: == -> !=": "true false true true", "other: != -> ==": "false true false false",
+		"chain: && -> ||": "true true true true", "chain: || -> &&": "false true false false",
+		"chain: > -> <=": "false true false false;false true false true",
+		"chain: > -> >=": "true true true false;true true true true",
+		"chain: 0 -> 1":  "false true true false;true true true false", "chain: == -> !=": "true true true true",
+		"plus: + -> -": "3", "minus: - -> +": "7", "times: * -> /": "0s", "over: / -> *": "12", "rest: % -> *": "28",
+		"left: << -> >>": "2", "bits: & -> |": "5", "bits: &^ -> &": "6", "bits: ^ -> &": "6", "bits: | -> &": "4",
+		"is: condition -> false": "false false", "is: condition -> true": "true true", "is: return true -> false": "false false",
+		"is: return false -> true": "true true", "text2: statement left out": "a",
+		"loop: 0 -> 1": "4", "loop: 1 -> 2": "3", "loop: < -> <=": "8", "loop: < -> >=": "-1", "loop: == -> !=": "0",
+		"loop: * -> /": ";-1", "loop: ++ -> --": "-7", "loop: -- -> ++": "6", "loop: += -> -=": "-6",
+		"loop: condition -> true": "-1", "loop: condition -> false": "-1;5", "loop: statement left out": "-1;5;5",
+		// A string has no difference, a word has no 256, and the length of an array is a constant.
+		"text: + -> -": "invalid", "text2: += -> -=": "invalid", "small: 255 -> 256": "invalid", "small: + -> -": "invalid",
+		"table: 1 -> 2": "invalid", "table: 2 -> 3": "invalid", "table: 3 -> 4": "invalid",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("results: %q\nwant %q", got, want)
 	}
 }
 
@@ -114,7 +287,7 @@ func Sign(n int) int {
 	if err := os.WriteFile(path, []byte(code), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	s, err := parse(path)
+	s, err := parse(token.NewFileSet(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

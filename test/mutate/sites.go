@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
-	"go/format"
 	"go/parser"
+	"go/printer"
 	"go/token"
+	"go/types"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +18,12 @@ type mutant struct {
 	file string
 	line int
 	what string // "< -> <=", "statement left out"
-	// apply makes the change in the tree it was found in, undo takes it back.
-	apply, undo func()
+	// embed puts the change into the tree it was found in, as a switch with this number. typ is the
+	// name of the type of the expression of, "" if it is not known. embed returns false, and changes
+	// nothing, if the place takes no switch.
+	embed func(number int, typ string) bool
+	of    ast.Expr
+	job   *job // nil: not in the sample
 }
 
 // A source is one parsed file and the changes that it offers.
@@ -29,11 +34,17 @@ type source struct {
 	mutants []*mutant
 	// cases gives the line of the switch for the lines of its cases' expressions.
 	cases map[int]int
+	types map[ast.Expr]types.TypeAndValue // set by prepare
+	// slots gives the place of a statement in its block, and posts the loop that a statement is the
+	// last part of the head of.
+	slots map[ast.Stmt]*ast.Stmt
+	posts map[ast.Stmt]*ast.ForStmt
 }
 
 // parse reads a file and finds all its mutants.
-func parse(path string) (*source, error) {
-	s := &source{path: path, fset: token.NewFileSet(), cases: make(map[int]int)}
+func parse(fset *token.FileSet, path string) (*source, error) {
+	s := &source{path: path, fset: fset, cases: make(map[int]int), slots: make(map[ast.Stmt]*ast.Stmt),
+		posts: make(map[ast.Stmt]*ast.ForStmt)}
 	var err error
 	if s.tree, err = parser.ParseFile(s.fset, path, nil, parser.ParseComments|parser.SkipObjectResolution); err != nil {
 		return nil, err
@@ -46,13 +57,13 @@ func parse(path string) (*source, error) {
 	return s, nil
 }
 
-// render returns the file as it stands, a mutant applied or not.
+// render returns the file as it stands, with or without changes.
 func (s *source) render() ([]byte, error) {
 	var out bytes.Buffer
-	// Comments are left out: a statement that goes would leave its own behind.
+	// Comments are left out: a statement that moves would leave its own behind.
 	bare := *s.tree
 	bare.Comments = directives(s.tree.Comments)
-	err := format.Node(&out, s.fset, &bare)
+	err := printer.Fprint(&out, s.fset, &bare)
 	return out.Bytes(), err
 }
 
@@ -67,9 +78,8 @@ func directives(all []*ast.CommentGroup) []*ast.CommentGroup {
 	return keep
 }
 
-func (s *source) add(at token.Pos, what string, apply, undo func()) {
-	s.mutants = append(s.mutants, &mutant{file: s.path, line: s.fset.Position(at).Line, what: what, apply: apply,
-		undo: undo})
+func (s *source) add(at token.Pos, what string, of ast.Expr, embed func(number int, typ string) bool) {
+	s.mutants = append(s.mutants, &mutant{file: s.path, line: s.fset.Position(at).Line, what: what, of: of, embed: embed})
 }
 
 // swaps holds the replacements of an operator. Each one is a mutant of its own.
@@ -89,16 +99,43 @@ var swaps = map[token.Token][]token.Token{
 func (s *source) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
-		s.operator(n.OpPos, &n.Op)
+		was := n.Op
+		if mentions(n.Y, "slack") && negated[was] != 0 {
+			s.compared(n)
+			break
+		}
+		s.operator(n.OpPos, was, nil, func(to token.Token, i int, _ string) bool {
+			embedBinary(n, was, to, i)
+			return true
+		})
 	case *ast.IncDecStmt:
-		s.operator(n.TokPos, &n.Tok)
+		s.operator(n.TokPos, n.Tok, n.X, func(to token.Token, i int, typ string) bool {
+			if loop := s.posts[n]; loop != nil {
+				if typ == "" {
+					return false
+				}
+				steps := "1, -1"
+				if n.Tok == token.DEC {
+					steps = "-1, 1"
+				}
+				loop.Post = &ast.AssignStmt{Lhs: []ast.Expr{n.X}, Tok: token.ADD_ASSIGN,
+					Rhs: []ast.Expr{ast.NewIdent(fmt.Sprintf("_lit[%s](%d, %s)", typ, i, steps))}}
+				return true
+			}
+			return s.instead(n, i, &ast.IncDecStmt{X: n.X, Tok: to})
+		})
 	case *ast.AssignStmt:
-		s.operator(n.TokPos, &n.Tok)
+		s.operator(n.TokPos, n.Tok, nil, func(to token.Token, i int, _ string) bool {
+			return s.instead(n, i, &ast.AssignStmt{Lhs: n.Lhs, Tok: to, Rhs: n.Rhs})
+		})
 	case *ast.IfStmt:
 		s.condition(&n.Cond)
 	case *ast.ForStmt:
 		if n.Cond != nil {
 			s.constant(&n.Cond, "false")
+		}
+		if n.Post != nil {
+			s.posts[n.Post] = n
 		}
 	case *ast.SwitchStmt:
 		s.noteCases(n)
@@ -113,7 +150,53 @@ func (s *source) visit(n ast.Node) bool {
 	case *ast.CommClause:
 		s.statements(n.Body)
 	}
-	return !spoken(n)
+	return !spoken(n) && !sizes(n)
+}
+
+// compared adds the change of a comparison with a tolerance. To move its bound by nothing more than
+// equality changes nothing: no sum of weights is equal to a bound and a tolerance.
+func (s *source) compared(n *ast.BinaryExpr) {
+	was, to := n.Op, negated[n.Op]
+	s.add(n.OpPos, fmt.Sprintf("%s -> %s", was, to), nil, func(i int, _ string) bool {
+		embedBinary(n, was, to, i)
+		return true
+	})
+}
+
+// mentions reports whether an expression has a name in it.
+func mentions(e ast.Expr, name string) (found bool) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		found = found || ok && id.Name == name
+		return !found
+	})
+	return found
+}
+
+// sizes reports whether a node only sizes a buffer that grows by itself: its number is no part of a
+// contract.
+func sizes(n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	switch f := call.Fun.(type) {
+	case *ast.Ident: // make([]T, 0, capacity), make(map[K]V, size)
+		if f.Name != "make" || len(call.Args) < 2 {
+			return false
+		}
+		if _, ok := call.Args[0].(*ast.MapType); ok {
+			return true
+		}
+		if len(call.Args) < 3 {
+			return false
+		}
+		length, ok := call.Args[1].(*ast.BasicLit)
+		return ok && length.Value == "0"
+	case *ast.SelectorExpr:
+		return f.Sel.Name == "NewReaderSize" || f.Sel.Name == "NewWriterSize"
+	}
+	return false
 }
 
 // noteCases notes where the expressions of a switch's cases are. They run with the
@@ -152,28 +235,40 @@ func spoken(n ast.Node) bool {
 	return false
 }
 
-func (s *source) operator(at token.Pos, op *token.Token) {
-	was := *op
+func (s *source) operator(at token.Pos, was token.Token, of ast.Expr,
+	embed func(to token.Token, i int, typ string) bool) {
 	for _, to := range swaps[was] {
-		s.add(at, fmt.Sprintf("%s -> %s", was, to), func() { *op = to }, func() { *op = was })
+		s.add(at, fmt.Sprintf("%s -> %s", was, to), of, func(i int, typ string) bool { return embed(to, i, typ) })
 	}
 }
+
+// instead runs another statement in place of st while change i is in force.
+func (s *source) instead(st ast.Stmt, i int, other ast.Stmt) bool {
+	slot := s.slots[st]
+	if slot == nil {
+		return false
+	}
+	*slot = &ast.IfStmt{Cond: on(i), Body: block(other), Else: block(*slot)}
+	return true
+}
+
+func block(list ...ast.Stmt) *ast.BlockStmt { return &ast.BlockStmt{List: list} }
 
 func (s *source) condition(cond *ast.Expr) {
 	s.constant(cond, "true")
 	s.constant(cond, "false")
 }
 
-// constant replaces a condition by true or false. It still uses the variables of the condition,
-// because the compiler rejects unused variables.
+// constant replaces a condition by true or false.
 func (s *source) constant(cond *ast.Expr, value string) {
-	was, op := *cond, token.LOR
-	if value == "false" {
-		op = token.LAND
-	}
-	s.add(was.Pos(), "condition -> "+value, func() {
-		*cond = &ast.BinaryExpr{X: &ast.ParenExpr{X: was}, Op: op, Y: ast.NewIdent(value)}
-	}, func() { *cond = was })
+	s.add((*cond).Pos(), "condition -> "+value, nil, func(i int, _ string) bool {
+		if value == "true" {
+			*cond = binary(*cond, token.LOR, on(i))
+		} else {
+			*cond = binary(*cond, token.LAND, not(on(i)))
+		}
+		return true
+	})
 }
 
 // result negates a boolean result of a function.
@@ -187,9 +282,12 @@ func (s *source) result(r *ast.ReturnStmt) {
 		if id.Name == "true" {
 			other = "false"
 		}
-		s.add(e.Pos(), "return "+id.Name+" -> "+other, func() {
-			r.Results[i] = ast.NewIdent(other)
-		}, func() { r.Results[i] = e })
+		s.add(e.Pos(), "return "+id.Name+" -> "+other, nil, func(n int, _ string) bool {
+			if r.Results[i] = on(n); id.Name == "true" {
+				r.Results[i] = not(on(n))
+			}
+			return true
+		})
 	}
 }
 
@@ -201,14 +299,21 @@ func (s *source) number(l *ast.BasicLit) {
 	if err != nil {
 		return
 	}
-	was, more := l.Value, strconv.FormatUint(v+1, 10)
-	s.add(l.Pos(), was+" -> "+more, func() { l.Value = more }, func() { l.Value = was })
+	was, next := l.Value, strconv.FormatUint(v+1, 10)
+	s.add(l.Pos(), was+" -> "+next, l, func(i int, typ string) bool {
+		if typ == "" {
+			return false
+		}
+		l.Value, l.Kind = fmt.Sprintf("_lit[%s](%d, %s, %s)", typ, i, was, next), token.STRING // printed as it is
+		return true
+	})
 }
 
 // statements offers to leave out each statement that the following code does not need to compile:
 // calls, assignments, sends, branches.
 func (s *source) statements(list []ast.Stmt) {
 	for i, st := range list {
+		s.slots[st] = &list[i]
 		switch st := st.(type) {
 		case *ast.ExprStmt:
 			if spoken(st.X) {
@@ -222,6 +327,9 @@ func (s *source) statements(list []ast.Stmt) {
 		default:
 			continue
 		}
-		s.add(st.Pos(), "statement left out", func() { list[i] = &ast.EmptyStmt{Implicit: true} }, func() { list[i] = st })
+		s.add(st.Pos(), "statement left out", nil, func(n int, _ string) bool {
+			list[i] = &ast.IfStmt{Cond: not(on(n)), Body: block(list[i])}
+			return true
+		})
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // An image is what "podman load" reads.
@@ -142,10 +144,7 @@ func TestImage(t *testing.T) {
 	if len(check) < 2 || check[0] != "CMD" {
 		t.Fatalf("health check %q", check)
 	}
-	healthy := false
-	for end := time.Now().Add(2 * time.Minute); !healthy && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		healthy = inside(check[1:]...).Run() == nil
-	}
+	healthy := await.Within(2*time.Minute, func() bool { return inside(check[1:]...).Run() == nil })
 	stopped := errors.Join(node.Process.Signal(os.Interrupt), node.Wait())
 	if !healthy || stopped != nil {
 		t.Errorf("healthy %v, %v:\n%s", healthy, stopped, log.String())

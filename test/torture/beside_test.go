@@ -37,7 +37,7 @@ func TestBeside(t *testing.T) {
 		rounds, requests = 5, 1000
 		// The node accepts or closes the connections that arrived at once and wait in the kernel. The
 		// test measures the effect of its presence.
-		settle = func() { time.Sleep(2 * time.Second) }
+		settle = func() { runFor(2 * time.Second) }
 	}
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"),
 		sized+lenient+fmt.Sprintf("[limits]\nconnections = %d\n", crowd+1000))

@@ -40,19 +40,19 @@ func TestClock(t *testing.T) {
 		by := time.Duration(1 +
 			v.rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour, 3 * 24 * time.Hour}[v.rng.IntN(3)])))
 		end := v.begin()
-		time.Sleep(pause)
+		runFor(pause)
 		switch {
 		case !back && ahead+by < furthest:
 			advance(t, v.client, by)
 			ahead += by
 			v.faults["clock moved forward by "+sizeOf(by)]++
-			time.Sleep(pause)
+			runFor(pause)
 			end()
 		case ahead-by > -behind && v.rng.IntN(2) == 0:
 			moveClock(t, v.client, "back", by)
 			ahead -= by
 			v.faults["clock moved back by "+sizeOf(by)+" while it runs"]++
-			time.Sleep(pause)
+			runFor(pause)
 			end()
 		case stop:
 			p.Stop()

@@ -97,9 +97,9 @@ func (o *others) use(ctx context.Context, rng *rand.Rand) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if err := door(ctx, rng); err != nil {
-					time.Sleep(time.Duration(20+rng.IntN(100)) * time.Millisecond)
+					runFor(time.Duration(20+rng.IntN(100)) * time.Millisecond)
 				}
-				time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
+				runFor(time.Duration(rng.IntN(30)) * time.Millisecond)
 			}
 		})
 	}

@@ -43,7 +43,7 @@ func TestKill(t *testing.T) {
 			return
 		case 3:
 			v.killUse(func() string {
-				time.Sleep(v.someTime(1200))
+				runFor(v.someTime(1200))
 				return "in use"
 			})
 		case 4, 5, 6:
@@ -84,7 +84,7 @@ func (v *victim) killStart() {
 	if v.rng.IntN(2) == 0 {
 		within /= 10
 	}
-	time.Sleep(time.Duration(v.rng.Int64N(int64(within + time.Millisecond))))
+	runFor(time.Duration(v.rng.Int64N(int64(within + time.Millisecond))))
 	p.Kill()
 	when := "before"
 	if v.modified("store/watermark") != before {
@@ -100,7 +100,7 @@ func (v *victim) killUse(until func() string) {
 	p := v.serve()
 	v.compare("after a kill")
 	end := v.begin()
-	time.Sleep(v.someTime(150))
+	runFor(v.someTime(150))
 	what := until()
 	p.Kill()
 	end()
@@ -117,7 +117,7 @@ func (v *victim) killSegment() {
 	end := v.begin()
 	what := "in use"
 	if v.poll(func() bool { return !slices.Equal(v.segments(), segments) }) {
-		time.Sleep(pause)
+		runFor(pause)
 		what = "at a new segment of the journal"
 	}
 	p.Kill()
@@ -143,7 +143,7 @@ func (v *victim) untilCheckpoint() string {
 	if !v.poll(steps[v.rng.IntN(len(steps))]) {
 		return "in use"
 	}
-	time.Sleep(pause)
+	runFor(pause)
 	return "at a checkpoint"
 }
 
@@ -162,7 +162,7 @@ func (v *victim) untilGeneration(ahead time.Duration) string {
 		}
 		opened <- err
 	}()
-	time.Sleep(pause)
+	runFor(pause)
 	select {
 	case err := <-opened:
 		if err != nil {

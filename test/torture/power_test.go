@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -41,7 +42,7 @@ func TestPower(t *testing.T) {
 func (v *victim) cutStart(d *disk) {
 	d.cutAfter(v.rng.IntN(60))
 	p := nodetest.Run(v.t, v.dir, v.bin, "serve", "--config", "node.toml", "--data", v.data)
-	time.Sleep(time.Duration(v.rng.IntN(400)) * time.Millisecond)
+	runFor(time.Duration(v.rng.IntN(400)) * time.Millisecond)
 	p.Kill()
 	v.faults["power cut during a start"]++
 	d.boot(v.t)
@@ -56,16 +57,14 @@ func (v *victim) cutUse(d *disk) {
 	end := v.begin()
 	switch ends {
 	case 0:
-		time.Sleep(pause)
+		runFor(pause)
 		p.Kill()
 	case 1:
-		time.Sleep(pause)
+		runFor(pause)
 		d.cut()
 	default:
 		d.cutAfter(changes)
-		for wait := time.Now().Add(2 * time.Second); !d.isDead() && time.Now().Before(wait); {
-			time.Sleep(time.Millisecond)
-		}
+		await.Within(2*time.Second, d.isDead)
 		d.cut()
 	}
 	p.Kill()
@@ -101,7 +100,7 @@ func (v *victim) ailStart(d *disk) {
 	f := v.someFault()
 	d.ail(f)
 	p := nodetest.Run(v.t, v.dir, v.bin, "serve", "--config", "node.toml", "--data", v.data)
-	time.Sleep(v.someTime(600))
+	runFor(v.someTime(600))
 	v.faults[f.String()] += d.ail(fault{})
 	p.Kill()
 	p = v.serve()
@@ -118,7 +117,7 @@ func (v *victim) ailUse(d *disk) {
 	f, pause, ends := v.someFault(), v.someTime(1500), v.rng.IntN(3)
 	end := v.begin()
 	d.ail(f)
-	time.Sleep(pause)
+	runFor(pause)
 	if ends == 0 {
 		d.cut()
 	}

@@ -264,6 +264,10 @@ func (v *victim) begin() (end func()) {
 	}
 }
 
+// runFor lets the node run for d, under the load that others put on it. Faults come at random
+// moments: no condition leads to them.
+func runFor(d time.Duration) { time.Sleep(d) }
+
 func (v *victim) anotherRand() *rand.Rand { return rand.New(rand.NewPCG(v.rng.Uint64(), 0)) }
 
 // count sends sightings until ctx ends or the node does not answer.
@@ -280,7 +284,7 @@ func (v *victim) count(ctx context.Context, rng *rand.Rand) {
 		if err := v.client.Count(ctx, sigs, n); err != nil {
 			var refused *client.Problem
 			if errors.As(err, &refused) {
-				time.Sleep(time.Millisecond)
+				runFor(time.Millisecond)
 				continue // it says that nothing was counted
 			}
 			return
@@ -326,7 +330,7 @@ func (v *victim) compare(when string) {
 func (v *victim) kill() {
 	if v.rng.IntN(4) == 0 {
 		p := nodetest.Run(v.t, v.dir, v.bin, "serve", "--config", "node.toml", "--data", v.data)
-		time.Sleep(time.Duration(v.rng.IntN(150)) * time.Millisecond)
+		runFor(time.Duration(v.rng.IntN(150)) * time.Millisecond)
 		p.Kill()
 		v.faults["killed while starting"]++
 	}
@@ -334,7 +338,7 @@ func (v *victim) kill() {
 	v.compare("after a kill")
 	pause := time.Duration(20+v.rng.IntN(1500)) * time.Millisecond
 	end := v.begin()
-	time.Sleep(pause)
+	runFor(pause)
 	p.Kill()
 	end()
 	v.faults["killed while counting"]++

@@ -50,7 +50,7 @@ func (v *victim) wreck() {
 	p := v.serveWith(everything)
 	v.compare("before a file is damaged")
 	end := v.begin()
-	time.Sleep(1200 * time.Millisecond)
+	runFor(1200 * time.Millisecond)
 	stop := v.rng.IntN(2) == 0
 	if stop {
 		p.Stop()

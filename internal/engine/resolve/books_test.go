@@ -3,6 +3,7 @@ package resolve
 import (
 	"encoding/binary"
 	"log/slog"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -85,6 +86,23 @@ func (b *books) pass(d time.Duration) {
 	}
 }
 
+// changeSecret changes the network's secret: all that is new is counted with the n'th one.
+func (b *books) changeSecret(n byte, past ...filter.Secret) {
+	b.t.Helper()
+	secrets := keys.NewSecrets(filter.Secret{n}, past...)
+	if err := secrets.Check(); err != nil {
+		b.t.Fatal(err)
+	}
+	before := maker
+	b.t.Cleanup(func() { maker = before })
+	maker = secrets.Maker()
+	b.r.SetKeys(secrets.Maker())
+	b.tally.SetKey(secrets.IDs[0])
+	b.block.SetKey(secrets.IDs[0])
+	b.view.KeyIDs = secrets.IDs
+	b.pass(0)
+}
+
 func (b *books) put(name string, role trust.Role, weight float64) {
 	b.t.Helper()
 	if err := b.accounts.Put(trust.Account{Name: name, Role: role, Weight: weight}); err != nil {
@@ -103,6 +121,7 @@ func message(r bulkhead.Report) *Message {
 	for i := range r.Signatures {
 		m.Keys = append(m.Keys, maker.Base(&r.Signatures[i]))
 	}
+	m.Past = maker.Past
 	return m
 }
 
@@ -148,6 +167,10 @@ func (b *books) apply() {
 		g.Votes.SetBatch(b.index, d.Voted, nil)
 		g.Spam.SetBatch(b.index, d.Spam, nil)
 		g.Revoked.SetBatch(b.index, d.Revoked, nil)
+		if g.Floor > 0 {
+			g.ToldSpam.SetBatch(b.index, d.ToldSpam, nil)
+			g.ToldRevoked.SetBatch(b.index, d.ToldRevoked, nil)
+		}
 	}
 	for _, l := range d.Late {
 		if g := b.view.Block.Find(l.Gen); g != nil {
@@ -215,3 +238,6 @@ func seeds(n int) int {
 	}
 	return n
 }
+
+// addrIn returns an address of the n'th network.
+func addrIn(n byte) netip.Addr { return netip.AddrFrom4([4]byte{198, 18, n, 1}) }

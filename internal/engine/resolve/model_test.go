@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -338,9 +340,12 @@ func (m *model) decided(d *Decisions) {
 // weeks and several in a batch. It compares receipts, weights, listings, counts, credits and
 // ballots with maps.
 func TestAgainstModel(t *testing.T) {
+	plain := maker
 	for seed := range uint64(seeds(6)) {
+		maker = plain
 		rng := rand.New(rand.NewPCG(seed, 5))
-		exact := seed%3 > 0
+		exact, changes := seed%3 > 0, seed%2 > 0
+		var secrets []filter.Secret // former ones, newest first
 		b := newBooksOf(t, exact, 400_000)
 		m := newModel(b, exact)
 		policy := trust.DefaultPolicy()
@@ -408,6 +413,11 @@ func TestAgainstModel(t *testing.T) {
 				b.pass(15 * day)
 			case 1, 2, 3:
 				b.pass(day)
+			case 4:
+				if changes && len(secrets) < keys.MaxSecrets-1 {
+					secrets = append([]filter.Secret{maker.Secret}, secrets...)
+					b.changeSecret(byte(100+len(secrets)), secrets...)
+				}
 			}
 		}
 	}
@@ -424,6 +434,7 @@ func (m *model) undo(rng *rand.Rand, sigs []bulkhead.Signature) {
 		items = append(items, ballots.Item{Key: maker.Base(&sigs[i]), Facet: bulkhead.TextFacet})
 	}
 	m.b.begin()
+	m.b.r.opts.Keys.Adopt(maker.Past)
 	off, on := m.b.r.Retract(voice, items)
 	m.b.apply()
 	if wantOff, wantOn := m.retract(voice, sigs); off != wantOff || on != wantOn {

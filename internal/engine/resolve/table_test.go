@@ -63,6 +63,9 @@ func TestTableBatches(t *testing.T) {
 	if x.empty(); x.has(k) {
 		t.Error("it has a key of the batch before")
 	}
+	if n := len(x.slots); n != leastSlots {
+		t.Errorf("emptied, a small table keeps %d slots, want %d", n, leastSlots)
+	}
 	for i := range uint64(mostSlots) {
 		x.add(filter.Key{Hi: i, Lo: i}, 1)
 	}

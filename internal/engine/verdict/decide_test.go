@@ -176,6 +176,8 @@ func TestDecide(t *testing.T) {
 		{"a copy from a known sender", p(body(bulkhead.Exact, one), bank), nil, "", good, noFacet,
 			"from others; the sender \"bank.example\" is known"},
 		{"a changed copy from a known sender", message(nearly(two), p(bank)), nil, "", good, noFacet, "is known"},
+		{"a changed copy from a sender that is known by copies of this text",
+			message(p(body(bulkhead.Exact, no.delivered(199))), nearly(two), p(bank)), nil, "", good, noFacet, "is known"},
 		{"a copy that was often reported, from a sender that is hardly known",
 			p(body(bulkhead.Exact, voted(9, 0)), from("new.example", no.delivered(8))), nil, "", spam, byText,
 			"reported as spam"},
@@ -183,6 +185,9 @@ func TestDecide(t *testing.T) {
 			nil, "", unknown, noFacet, "is known"},
 		{"the same, which a root wants", p(body(bulkhead.Exact, voted(9, 0)), from("new.example", no.delivered(8))),
 			paired("new.example", voted(0, 1)), "", good, noFacet, "wanted"},
+		{"a text that is off the list, from a sender known by fewer, with a reported link",
+			p(body(bulkhead.Exact, voted(5, 5)), from("new.example", no.delivered(4)), link("evil.example", two)), nil, "", good,
+			noFacet, ""},
 		{"known of one day only", p(body(bulkhead.Exact, one), from("bank.example", Evidence{Old: 50, Days: 1})), nil, "",
 			spam, byText, ""},
 		{"known by two deliveries", p(body(bulkhead.Exact, one), from("bank.example", Evidence{Old: 2, Days: 2})), nil, "",
@@ -303,6 +308,14 @@ func TestDecide(t *testing.T) {
 			link("own.example", two)), nil, "", unknown, noFacet, ""},
 		{"a link to another that ends alike", p(body(bulkhead.Exact, no), from("own.example", no),
 			link("notown.example", voted(3, 0))), nil, "", spam, byLink, ""},
+		{"a link to another that has one letter more", p(body(bulkhead.Exact, no), from("own.example", no),
+			link("xown.example", voted(3, 0))), nil, "", spam, byLink, ""},
+		{"a link to a host of the sender's with a short name", p(body(bulkhead.Exact, no), from("own.example", no),
+			link("w.own.example", voted(3, 0))), nil, "", unknown, noFacet, ""},
+		{"two links, of which the first is reported more", p(body(bulkhead.Exact, no), link("worse.example", voted(5, 0)),
+			link("evil.example", two)), nil, "", spam, byLink, "worse.example"},
+		{"two links, of which the second is reported more", p(body(bulkhead.Exact, no), link("evil.example", two),
+			link("worse.example", voted(5, 0))), nil, "", spam, byLink, "worse.example"},
 		{"a link by one and a trap, of nobody verified", p(body(bulkhead.Exact, no), link("evil.example", trapped)), nil,
 			"", spam, byLink, "links to"},
 		{"of a sender of whom nobody reported anything",
@@ -379,6 +392,14 @@ func TestDecide(t *testing.T) {
 		{"by one and a trap, as often delivered as that outweighs", nearly(trapped.delivered(30)), nil, "", spam, byText, ""},
 		{"and once more", nearly(trapped.delivered(31)), nil, "", suspected, byText, "often delivered"},
 		{"by two, but often delivered", nearly(two.delivered(41)), nil, "", suspected, byText, "often delivered"},
+		{"by two, as often delivered today as that outweighs",
+			nearly(Evidence{Votes: two.Votes, Own: Listed, New: 133}), nil, "", spam, byText, "2 bands"},
+		{"and once more today", nearly(Evidence{Votes: two.Votes, Own: Listed, New: 134}), nil, "", suspected, byText,
+			"often delivered"},
+		{"by two peers, as often delivered as that outweighs", nearly(Evidence{Peers: Peers{Spam: 2}}.delivered(40)), nil, "",
+			spam, byText, "2 bands"},
+		{"by two peers, and once more", nearly(Evidence{Peers: Peers{Spam: 2}}.delivered(41)), nil, "", suspected, byText,
+			"often delivered"},
 		{"by two, with two contexts", nearly(several(two.delivered(41))), nil, "", spam, byText, "several senders or links"},
 		{"by one, and nobody answers for it", append(nearly(one), network(no)), nil, "", spam, byText,
 			"no sender of this one was verified"},
@@ -412,9 +433,17 @@ func TestDecide(t *testing.T) {
 			"", good, noFacet, "wanted"},
 		{"an exact copy, wanted from this sender", p(body(bulkhead.Exact, two), from("ann.example", no)),
 			paired("ann.example", voted(0, 1)), "", good, noFacet, "wanted"},
+		{"half wanted from this sender", message(nearly(two), p(from("ann.example", no))),
+			paired("ann.example", Evidence{Votes: trust.Balance{Ham: Unit / 2}}), "", good, noFacet, "wanted"},
+		{"less than half", message(nearly(two), p(from("ann.example", no))),
+			paired("ann.example", Evidence{Votes: trust.Balance{Ham: Unit/2 - 1}}), "", suspected, byText, ""},
 		{"with links that known senders send", message(nearly(two),
 			p(link("shop.example", wellSent(9)), link("shop.example/a", wellSent(9)))), nil, "", unknown, noFacet,
 			"all its links"},
+		{"with a link of three deliveries from known senders", message(nearly(two), p(link("shop.example", wellSent(3)))), nil,
+			"", unknown, noFacet, "all its links"},
+		{"with a link of ten deliveries, two of them from known senders",
+			message(nearly(two), p(link("shop.example", sent(no.delivered(10), 2)))), nil, "", spam, byText, ""},
 		{"with links of its own, delivered for days", message(nearly(two),
 			p(link("shop.example", no.delivered(9)), link("shop.example/a", no.delivered(9)))), nil, "", spam, byText, ""},
 		{"with one that is not", message(nearly(two), p(link("shop.example", wellSent(9)), evil)), nil, "", spam, byText, ""},
@@ -458,6 +487,15 @@ func TestDecide(t *testing.T) {
 				t.Errorf("pairs were asked for %d times, want once at most", asked)
 			}
 			agree(t, &v)
+			// The place of a signature in the message does not matter.
+			for i := range tt.parts {
+				turned, by, _ := judge(slices.Concat(tt.parts[i:], tt.parts[:i]), tt.pairs, tt.white)
+				if turned.Class != tt.class || by.By != tt.by || turned.Confidence != v.Confidence ||
+					by.SenderGood != out.SenderGood || by.History != out.History {
+					t.Errorf("with part %d first: class %v by %v, confidence %d, %+v, want %v by %v, %d, %+v", i, turned.Class, by.By,
+						turned.Confidence, by, tt.class, tt.by, v.Confidence, out)
+				}
+			}
 		})
 	}
 }

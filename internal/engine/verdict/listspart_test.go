@@ -32,6 +32,7 @@ func TestListsPart(t *testing.T) {
 // TestOutweighs: what stands in the message itself says more than what is quoted in it,
 // and of two alike the stronger.
 func TestOutweighs(t *testing.T) {
+	peer := &Match{Evidence: Evidence{Votes: voted(0, 0).Votes, Peers: Peers{Spam: 1.2}}}
 	match := func(votes int, quoted bool) *Match { return &Match{Evidence: voted(votes, 0), Quoted: quoted} }
 	for _, tt := range []struct {
 		a, b *Match
@@ -41,6 +42,9 @@ func TestOutweighs(t *testing.T) {
 		{match(2, false), match(1, false), true}, {match(1, false), match(2, false), false},
 		{match(1, false), match(1, false), false},
 		{match(2, true), match(1, true), true}, {match(1, true), match(2, true), false},
+		// A peer that lists counts like one vote.
+		{peer, match(2, false), false}, {match(2, false), peer, true}, {peer, match(1, false), true},
+		{match(1, false), peer, false},
 	} {
 		if got := tt.a.outweighs(tt.b, Policy{Promotion: 1, NearMatch: 2}); got != tt.want {
 			t.Errorf("%d votes, quoted %v, beside %d, %v: outweighs %v", tt.a.Evidence.Votes.Spam, tt.a.Quoted,

@@ -172,3 +172,47 @@ func TestOwnName(t *testing.T) {
 		}
 	}
 }
+
+// TestPairTexts: a text is paired by its first eight bands or, without bands, by the first eight
+// signatures of the whole text.
+func TestPairTexts(t *testing.T) {
+	var near, whole []bulkhead.Signature
+	for i := range 10 {
+		near = append(near, bulkhead.MustSignature(bulkhead.Near, []byte{byte(i)}))
+		whole = append(whole, bulkhead.MustSignature(bulkhead.RazorE4, []byte{byte(i)}))
+	}
+	for name, sigs := range map[string][]bulkhead.Signature{"bands": near, "signatures of the text": whole,
+		"bands before signatures": slices.Concat(near, whole)} {
+		for _, n := range []int{0, 7, 8, 9, len(sigs)} {
+			var p Parts
+			p.Set(sigs[:n])
+			if want := []int{0, 1, 2, 3, 4, 5, 6, 7}[:min(n, 8)]; !slices.Equal(p.Texts, want) {
+				t.Errorf("%d %s: paired by %v, want %v", n, name, p.Texts, want)
+			}
+		}
+	}
+}
+
+// TestContextsOfLinks: a text is paired with the three foreign links that have the fewest deliveries,
+// in ascending order.
+func TestContextsOfLinks(t *testing.T) {
+	for _, tt := range []struct {
+		deliveries []int // of the links
+		want       []int // their places in the message, after its text
+	}{
+		{[]int{1}, []int{1}}, {[]int{3, 2}, []int{2, 1}}, {[]int{3, 2, 1}, []int{3, 2, 1}},
+		{[]int{4, 3, 2, 1}, []int{4, 3, 2}}, {[]int{1, 2, 3, 4}, []int{1, 2, 3}}, {[]int{2, 4, 1, 3}, []int{3, 1, 4}},
+		{[]int{1, 1, 1, 1}, []int{1, 2, 3}},
+	} {
+		sigs, evidence := []bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte{1})}, make([]Evidence, 1)
+		for i, n := range tt.deliveries {
+			sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, fmt.Sprint("link", i, ".example")))
+			evidence = append(evidence, Evidence{Old: uint32(n)})
+		}
+		var p Parts
+		p.Set(sigs)
+		if got := p.Contexts(sigs, evidence, nil); !slices.Equal(got, tt.want) {
+			t.Errorf("links with %v deliveries: %v, want %v", tt.deliveries, got, tt.want)
+		}
+	}
+}

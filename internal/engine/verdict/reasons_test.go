@@ -202,6 +202,8 @@ func TestErrorReason(t *testing.T) {
 		{1e-18, "one in 1000 quadrillion "},
 		{1.0 / 996, "one in 1,000 "},
 		{1.0 / 994, "one in 990 "},
+		{1.0 / 1_004, "one in 1,000 "},
+		{1.0 / 1_009, "one in 1,000 "},
 		{1.0 / 104_999, "one in 100,000 "},
 		{1.0 / 996_000, "one in 1 million "},
 	} {

@@ -87,7 +87,7 @@ func TestTurnedMessage(t *testing.T) {
 
 	schemes := map[rune]bulkhead.Scheme{'x': bulkhead.Exact, 'd': bulkhead.DCCBody, 'e': bulkhead.RazorE4,
 		'n': bulkhead.Near,
-		's': bulkhead.RspamdShingle, 'L': bulkhead.Link, 'A': bulkhead.Attachment}
+		's': bulkhead.RspamdShingle, 'L': bulkhead.Link, 'A': bulkhead.Attachment, 'N': bulkhead.Network}
 	o := new(Odds)
 	o.AddSpam(spam)
 	o.AddRevoked(revoked)
@@ -128,6 +128,14 @@ func TestTurnedMessage(t *testing.T) {
 		{[]string{"x-", "Ll", "Ah"}, spam, bulkhead.ClassSpam},
 		{[]string{"x-", "La-"}, 2 * (spam + spam), bulkhead.ClassSpam},
 		{[]string{"nll------", "Lh"}, 28*spam*spam + revoked, bulkhead.ClassSuspected},
+		// Bands that are listed again make spam of a text for which no sender answers. As many of the
+		// revoked bands as are needed are listed by an error.
+		{[]string{"naa------", "N-"}, 28*spam*spam + 2*spam, bulkhead.ClassSpam},
+		{[]string{"naaa-----", "N-"}, 28*spam*spam + 3*spam*spam, bulkhead.ClassSpam},
+		{[]string{"nlaa-----", "N-"}, 28*spam*spam + spam*spam, bulkhead.ClassSpam},
+		{[]string{"nla------", "N-"}, 28*spam*spam + spam, bulkhead.ClassSpam},
+		{[]string{"nlla-----", "N-"}, 28 * spam * spam, bulkhead.ClassSpam},
+		{[]string{"naah-----", "N-"}, 28*spam*spam + 3*spam, bulkhead.ClassSpam},
 	} {
 		c := Case{Pairs: noPairs{}}
 		policy := Policy{Promotion: 1, NearMatch: 2, Mature: true}
@@ -139,6 +147,9 @@ func TestTurnedMessage(t *testing.T) {
 				f := found(scheme, n, bulkhead.Finding{})
 				if scheme == bulkhead.Link {
 					f.Signature = bulkhead.NamedSignature(bulkhead.Link, fmt.Sprintf("evil%d.example", n))
+				}
+				if scheme == bulkhead.Network {
+					f.Signature = network(Evidence{}).signature()
 				}
 				e := inState(state)
 				if scheme.Facet() != bulkhead.TextFacet && state != isUnknown {

@@ -88,12 +88,17 @@ func EachFamily(t *testing.T, serve func(t *testing.T, address string) net.Addr,
 	}
 }
 
-// Answers returns how many datagrams come over c before it falls silent. Servers handle the
-// datagrams of one loopback socket in order, so silence means that the rest was dropped.
-func Answers(c net.Conn) (n int) {
+// Answers waits for the wanted number of datagrams over c, for at most a minute, and then until c
+// falls silent. It returns the number of datagrams. Servers handle the datagrams of one loopback
+// socket in order, so silence means that the others were dropped.
+func Answers(c net.Conn, want int) (n int) {
 	buf := make([]byte, 2048)
 	for {
-		c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		wait := 300 * time.Millisecond
+		if n < want {
+			wait = time.Minute
+		}
+		c.SetReadDeadline(time.Now().Add(wait))
 		if _, err := c.Read(buf); err != nil {
 			return n
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // A walk is a node with many origins, whose checks are compared with and without indexes.

@@ -21,7 +21,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
-	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 var mergeSchedules = flag.Int("merges", 30, "random schedules of TestMerge")

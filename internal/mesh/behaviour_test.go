@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -171,7 +172,7 @@ func TestRollbackInTheMiddle(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := enginetest.Check(t, memory.Engine, 1).Sightings; got != 0 || home.peer(t, peer).Missing != 0 {
 			t.Errorf("%d sightings of a generation that was rolled back: %+v", got, home.peer(t, peer))
 		}
@@ -226,9 +227,9 @@ func TestRollback(t *testing.T) {
 		defer peer.stop()
 		trust(t, home, 1, peer)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
-		time.Sleep(36 * time.Hour)
+		bubble.Advance(36 * time.Hour)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 4)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 7 {
 			t.Fatalf("%d sightings, want 7", got)
 		}
@@ -257,7 +258,7 @@ func TestRollback(t *testing.T) {
 			t.Errorf("rollback to the future: %v", err)
 		}
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 5)
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 12 {
 			t.Errorf("rolled back to an hour ago, inside the last generation: %d sightings, want 12: it began before", got)
 		}
@@ -265,16 +266,16 @@ func TestRollback(t *testing.T) {
 			t.Fatal(err)
 		}
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 6)
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 3 {
 			t.Errorf("rolled back to this morning: %d sightings, want 3", got)
 		}
 		if p := home.peer(t, peer); p.Refusals[member.ReasonRollback] == 0 || p.Missing != 0 {
 			t.Errorf("after the rollback: %+v", p)
 		}
-		time.Sleep(24 * time.Hour)
+		bubble.Advance(24 * time.Hour)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 7)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 10 {
 			t.Errorf("on the next day: %d sightings, want 3 + 7", got)
 		}
@@ -293,7 +294,7 @@ func TestOvertakenHead(t *testing.T) {
 		k.hold(wire.KindHead, 4*time.Second)
 		home.weigh(t, peer, 1)
 		peer.sender.Greet()
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		if p := home.peer(t, peer); p.Messages != 2 || p.Applied != 1 {
@@ -503,12 +504,12 @@ func TestOneOfTwoBrokersAway(t *testing.T) {
 				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
 				settle()
 				home.wires[1].set(false)
-				time.Sleep(time.Minute)
+				bubble.Advance(time.Minute)
 				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 10)
 				settle()
 				peer.stop()
 				for range 20 {
-					time.Sleep(time.Minute)
+					bubble.Advance(time.Minute)
 					enginetest.Report(t, other.engine, 2, bulkhead.Sighting, 1)
 				}
 				if stop {

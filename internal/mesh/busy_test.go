@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -46,7 +47,7 @@ func TestImagesUnderLoad(t *testing.T) {
 		settle()
 		k.wipe()
 		trust(t, home, 1, peer)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got, sent, images := enginetest.Check(t, home.engine,
 			1).Sightings, busy.sent.Load(), busy.images.Load(); got != sent ||
 			images > 2 {

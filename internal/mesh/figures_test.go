@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -92,7 +93,7 @@ func TestFigures(t *testing.T) {
 		const reports = 40
 		for n := range reports {
 			enginetest.Report(t, peer.engine, n, bulkhead.Vote(n%2), 1)
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 		}
 		settle()
 		var keys, memory, changes uint64

@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -187,7 +188,7 @@ func TestReadOn(t *testing.T) {
 		const n = 400
 		for range n {
 			enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
-			time.Sleep(2 * time.Second)
+			bubble.Advance(2 * time.Second)
 		}
 		k.mu.Lock()
 		stored := len(k.deltas)
@@ -253,7 +254,7 @@ func TestSeenMargin(t *testing.T) {
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
 		peer.stop() // no peer can be asked
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		s, err := member.LoadState(dir)
 		if err != nil {
 			t.Fatal(err)

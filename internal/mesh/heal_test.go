@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -428,7 +429,7 @@ func TestRefillBounds(t *testing.T) {
 			home.mesh.receiver.deliver(context.Background(), bus,
 				wire.Arrival{Topic: wire.Topic{Kind: wire.KindAsk, Origin: m.To, Key: id.Hint().String()},
 					Data: wire.AppendMessage(nil, m, id)}, true)
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 			synctest.Wait()
 		}
 		x := wire.LostPages{Ref: wire.Ref{Array: engine.ArrayCounts, Start: counts.Start}, Geometry: counts.Geometry}

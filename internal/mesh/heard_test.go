@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestForeignHeads checks that only a recent head, signed by a peer, proves that the peer is in
@@ -68,7 +69,7 @@ func TestForeignHeads(t *testing.T) {
 			t.Error("a message of another network waits to be taken")
 		}
 		r.Book.Figures(from, func(s *member.Stats) { s.Network, s.NetworkAt = "cafe", time.Now() })
-		time.Sleep(networkRest - time.Nanosecond)
+		bubble.Advance(networkRest - time.Nanosecond)
 		if r.status().Network == "" {
 			t.Error("forgotten before an hour is over")
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -320,9 +321,9 @@ func TestRoundTooLarge(t *testing.T) {
 		for n := range 6000 {
 			enginetest.Report(t, peer.engine, n, bulkhead.Sighting, 1)
 		}
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		if got := enginetest.Check(t, home.engine, 1).Sightings; got != 2 {
 			t.Errorf("%d sightings, want 2; peer %+v", got, home.peer(t, peer))
 		}

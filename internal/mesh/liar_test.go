@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -111,13 +112,13 @@ func TestStateLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
 				dir, peerDir := memoryDir(t), memoryDir(t)
-				time.Sleep(20 * 24 * time.Hour)
+				bubble.Advance(20 * 24 * time.Hour)
 				memory := enginetest.Small(t, nil) // only now: it reads its clock every second
 				home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 				peer := newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 				trust(t, peer, 1, home)
 				enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
-				time.Sleep(5 * time.Minute)
+				bubble.Advance(5 * time.Minute)
 				home.stop()
 				if restart {
 					peer.stop()
@@ -132,7 +133,7 @@ func TestStateLost(t *testing.T) {
 				home = newSite(t, k, func(o *member.Options) { o.Dir, o.Now = dir, late })
 				defer home.stop()
 				enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
-				time.Sleep(5 * time.Minute)
+				bubble.Advance(5 * time.Minute)
 				if a, b := enginetest.Check(t, memory, 1).Sightings, enginetest.Check(t, memory, 2).Sightings; a != 0 || b != 7 {
 					t.Errorf("the peer counts %d of before the loss and %d of after, want 0 and 7: %+v", a, b, peer.peer(t, home))
 				}
@@ -174,7 +175,7 @@ func TestCopiedBackUnseen(t *testing.T) {
 		peer := newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 		trust(t, peer, 1, home)
 		enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
-		time.Sleep(5 * time.Minute)
+		bubble.Advance(5 * time.Minute)
 		home.stop()
 		peer.stop()
 		if err := os.Remove(filepath.Join(peerDir, heardFile)); err != nil {
@@ -186,7 +187,7 @@ func TestCopiedBackUnseen(t *testing.T) {
 		peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 		defer peer.stop()
 		enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		if a, b := enginetest.Check(t, memory, 1).Sightings, enginetest.Check(t, memory, 2).Sightings; a != 0 || b != 7 {
 			t.Errorf("the peer counts %d of before and %d of after, want 0 and 7: %+v", a, b, peer.peer(t, home))
 		}
@@ -207,14 +208,14 @@ func TestCopiedBackSoon(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Minute)
+			bubble.Advance(time.Minute)
 			home = newSite(t, k, func(o *member.Options) {
 				o.Dir, o.Now = dir, func() time.Time { return time.Now().Add(ahead) }
 			})
 			peer := newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 			trust(t, peer, 1, home)
 			enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
-			time.Sleep(10 * time.Second)
+			bubble.Advance(10 * time.Second)
 			if got := enginetest.Check(t, memory, 1).Sightings; got != 3 {
 				t.Fatalf("%d sightings, want 3", got)
 			}
@@ -231,7 +232,7 @@ func TestCopiedBackSoon(t *testing.T) {
 			defer peer.stop()
 			enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
 			limit := resetAfter + ahead + home.opts.Heartbeat + 5*time.Second
-			for began := time.Now(); ; time.Sleep(time.Second) {
+			for began := time.Now(); ; bubble.Advance(time.Second) {
 				a, b := enginetest.Check(t, memory, 1).Sightings, enginetest.Check(t, memory, 2).Sightings
 				if a == 0 && b == 7 {
 					break
@@ -273,7 +274,7 @@ func TestNewestProcessShown(t *testing.T) {
 			}
 		}
 		r.t.alive(t.Context(), announced(25)) // late
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		r.t.alive(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 20, Boot: 27, Seq: 1,
 			At: 27}})
 		if len(r.sender.wants) != 1 {
@@ -311,7 +312,7 @@ func TestSilent(t *testing.T) {
 		peer.stop()
 		settle()
 		received := home.peer(t, peer).Heard
-		time.Sleep(time.Hour)
+		bubble.Advance(time.Hour)
 		if p := home.peer(t, peer); !p.Heard.Equal(received) || p.Silent != time.Since(received) {
 			t.Errorf("silent for an hour: %+v", p)
 		}
@@ -538,7 +539,7 @@ func TestAsksWithoutEnd(t *testing.T) {
 				wants = append(wants, wire.ArrayHead{Ref: wire.Ref{Array: a.Array, Start: a.Start}, Partial: true})
 			}
 			f.say(t, home, &wire.Message{Kind: wire.KindAsk, To: home.id.Hint(), Incarnation: before.Incarnation, Wants: wants})
-			time.Sleep(3 * time.Second)
+			bubble.Advance(3 * time.Second)
 		}
 		k.wipe()
 		p := home.peerOf(t, f.id)
@@ -547,7 +548,7 @@ func TestAsksWithoutEnd(t *testing.T) {
 			t.Errorf("%d bytes were sent for %d asks: %+v", sent, asks, p)
 		}
 		late.weigh(t, home, 1)
-		time.Sleep(time.Minute)
+		bubble.Advance(time.Minute)
 		if got := enginetest.Check(t, late.engine, 77).Sightings; got != 1 {
 			t.Errorf("who asks for the first time is not answered: %+v", late.peer(t, home))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestHeadsHeard checks the effect of a head on the replica's arrays: they have gone back, are
@@ -223,7 +224,7 @@ func TestAlive(t *testing.T) {
 				}
 				again := func(after time.Duration, want int) {
 					t.Helper()
-					time.Sleep(after)
+					bubble.Advance(after)
 					r.t.alive(t.Context(), &wire.Message{Kind: tt.kind, Stamp: tt.at})
 					if len(r.sender.wants) != want {
 						t.Errorf("%s: told again %d times, want %d", name, len(r.sender.wants), want)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // orgOf returns the organisation of a key.
@@ -99,7 +100,7 @@ func TestOldClaims(t *testing.T) {
 		if got := s.peerOf(t, it.id).Organisations; got != 1 {
 			t.Errorf("%d organisations after an old head, want 1", got)
 		}
-		time.Sleep(time.Second)
+		bubble.Advance(time.Second)
 		it.at.Incarnation += 5
 		it.at.Boot, it.at.At, it.at.Seq = it.at.Incarnation+1, it.at.Incarnation+2, 0
 		it.claims(t, s, wire.Organisation{1}, orgOf(s.id))

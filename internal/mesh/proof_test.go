@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestForgot checks that a node has forgotten what it signed in a later incarnation or process, or
@@ -109,7 +110,7 @@ func TestResetOfAnOrigin(t *testing.T) {
 			if tt.change != nil {
 				tt.change(r.t)
 			}
-			time.Sleep(tt.after)
+			bubble.Advance(tt.after)
 			r.t.reset(t.Context())
 			if got := len(r.e.forgotten) > 0; got != tt.want || got && r.e.forgotten[0] != 0 {
 				t.Errorf("%s: forgotten since %v, want it: %v", name, r.e.forgotten, tt.want)

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestAdmit checks the treatment of a round, and the peer charged for a refusal.
@@ -465,7 +466,7 @@ func TestRepair(t *testing.T) {
 			proofs  int
 		}{{true, 0, 44, 1}, {false, 45, 45, 1}, {false, 0, 44, 0}} {
 			r.t.suspect, r.t.next, r.t.doubted = tt.suspect, tt.next, time.Now()
-			time.Sleep(maxBackoff)
+			bubble.Advance(maxBackoff)
 			if w := asked(); w == nil || w.Incarnation != tt.life || len(w.Proofs) != tt.proofs {
 				t.Errorf("%+v: asked %+v", tt, w)
 			}

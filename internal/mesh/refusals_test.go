@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestRefusals checks that each fault of a message is counted against its sender, once, under its
@@ -61,7 +62,7 @@ func TestRefusals(t *testing.T) {
 		} {
 			before := home.peerOf(t, f.id).Refusals
 			f.bring(t, home, tt.topic, tt.raw)
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 			after := home.peerOf(t, f.id)
 			for reason, n := range after.Refusals {
 				want := before[reason]

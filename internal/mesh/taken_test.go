@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -100,7 +101,7 @@ func TestTaken(t *testing.T) {
 			if ask(wire.Hint{1}) != 0 || ask(me) != 1 || r.status().Messages != 0 {
 				t.Errorf("%s: %d asks are taken", role, len(r.sender.asks))
 			}
-			time.Sleep(time.Second)
+			bubble.Advance(time.Second)
 			r.receiver.take(t.Context(), &incoming{m: &wire.Message{Kind: wire.KindHead, From: from,
 				Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}, size: 10})
 			if s := r.status(); role == member.Publish {
@@ -136,7 +137,7 @@ func TestGrowthOfSilence(t *testing.T) {
 			"long ago": {100 * time.Hour, 0, 72 * 60},
 		} {
 			r := newRig(t, k, nil)
-			time.Sleep(3 * time.Hour)
+			bubble.Advance(3 * time.Hour)
 			mem := r.Members[r.peer.Hint()]
 			if tt.received > 0 {
 				mem.Heard = time.Now().Add(-tt.received)

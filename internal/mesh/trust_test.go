@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -139,9 +140,9 @@ func TestRefusedIsNotCharged(t *testing.T) {
 		trust(t, peer, 1, home)
 		full.full.Store(true)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 500)
-		time.Sleep(10 * time.Minute)
+		bubble.Advance(10 * time.Minute)
 		full.full.Store(false)
-		time.Sleep(2 * time.Minute)
+		bubble.Advance(2 * time.Minute)
 		if p, got := home.peer(t, peer), enginetest.Check(t, home.engine, 1).Sightings; got != 500 || p.Quarantine != "" {
 			t.Errorf("%d sightings, want 500; quarantine %q", got, p.Quarantine)
 		}
@@ -240,7 +241,7 @@ func TestNewKey(t *testing.T) {
 		defer again.stop()
 		again.weigh(t, home, 0)
 		enginetest.Report(t, again.engine, 2, bulkhead.Sighting, 10)
-		time.Sleep(5 * time.Minute)
+		bubble.Advance(5 * time.Minute)
 		list := home.Status().Peers
 		if len(list) != 1 || list[0].ID != to.ID() || list[0].Weight != 0.8 {
 			t.Fatalf("peers after the change of %s to %s: %+v", old.ID(), to.ID(), list)
@@ -294,7 +295,7 @@ func TestTwoServersOneKey(t *testing.T) {
 		for range 10 {
 			enginetest.Report(t, twin.engine, 2, bulkhead.Sighting, 1)
 			enginetest.Report(t, peer.engine, 2, bulkhead.Sighting, 1)
-			time.Sleep(30 * time.Second)
+			bubble.Advance(30 * time.Second)
 		}
 		if p := home.peer(t, peer); p.Quarantine != "two servers use its key" {
 			t.Errorf("quarantine %q", p.Quarantine)
@@ -434,14 +435,14 @@ func TestAwayIsNoGrowth(t *testing.T) {
 				defer peer.stop()
 				trust(t, home, 1, peer)
 				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
-				time.Sleep(10 * time.Minute)
+				bubble.Advance(10 * time.Minute)
 				if restart {
 					home.stop()
 				} else {
 					home.bus.set(false)
 				}
 				for range 40 {
-					time.Sleep(time.Hour)
+					bubble.Advance(time.Hour)
 					enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 30_000)
 				}
 				if restart {
@@ -449,13 +450,13 @@ func TestAwayIsNoGrowth(t *testing.T) {
 				} else {
 					home.bus.set(true)
 				}
-				time.Sleep(10 * time.Minute)
+				bubble.Advance(10 * time.Minute)
 				if p, got := home.peer(t, peer), enginetest.Check(t, memory, 1).Sightings; p.Quarantine != "" || got != 1_200_001 {
 					t.Errorf("%d sightings, want 1200001; quarantine %q", got, p.Quarantine)
 				}
-				time.Sleep(3 * time.Hour)
+				bubble.Advance(3 * time.Hour)
 				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 100_000)
-				time.Sleep(10 * time.Minute)
+				bubble.Advance(10 * time.Minute)
 				if p := home.peer(t, peer); !strings.Contains(p.Quarantine, "adds") {
 					t.Errorf("100,000 adds at once where 60,000 an hour are allowed: quarantine %q", p.Quarantine)
 				}

@@ -199,8 +199,8 @@ func TestSpreading(t *testing.T) {
 			Reporter: bulkhead.Reporter{Account: "a"}})
 		m.Seen = Seen{GoodSender: true, Sightings: 9}
 		b.begin()
-		if _, err := b.r.Report(m); err != nil || len(b.r.Gatherings()) != 1 || len(b.r.spreading) > maxRevoked {
-			t.Fatalf("text %d: %d gatherings, %d texts in memory, %v", i, len(b.r.Gatherings()), len(b.r.spreading), err)
+		if _, err := b.r.Report(m); err != nil || len(b.r.Gatherings()) != 1 || len(b.r.noticed.spreading) > maxRevoked {
+			t.Fatalf("text %d: %d gatherings, %d texts in memory, %v", i, len(b.r.Gatherings()), len(b.r.noticed.spreading), err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
@@ -121,7 +122,7 @@ func Inspect(n *store.Inspection) ([]Doubt, error) {
 		if !bad[a.name] {
 			continue
 		}
-		lost, err := a.scan(n, func(*filter.Image) error { return nil })
+		lost, err := a.scan(n, func(*arrays.Image) error { return nil })
 		if err != nil {
 			return doubts, err
 		}
@@ -136,7 +137,7 @@ func Inspect(n *store.Inspection) ([]Doubt, error) {
 }
 
 // scan calls fn for the readable pages of a damaged file.
-func (a *arrayFile) scan(n *store.Inspection, fn func(*filter.Image) error) ([]Doubt, error) {
+func (a *arrayFile) scan(n *store.Inspection, fn func(*arrays.Image) error) ([]Doubt, error) {
 	lost, err := pages.Salvage(n, a.name, a.geometry, a.start, fn)
 	if err != nil {
 		return nil, err

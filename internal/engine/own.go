@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
@@ -28,28 +29,28 @@ type recorder struct {
 
 // A recording holds the changes of one array since its rounds were last taken.
 type recording struct {
-	rounds []*filter.Round // each begins where the one before ends
+	rounds []*arrays.Round // each begins where the one before ends
 	adds   int
 	cut    bool // the next add begins a new round
 }
 
 // begin returns the recording of an array that is about to change, or nil if recording is off.
 // first begins a round at the array's present version.
-func (r *recorder) begin(a Array, start uint64, first func() *filter.Round) *recording {
+func (r *recorder) begin(a Array, start uint64, first func() *arrays.Round) *recording {
 	if !r.on {
 		return nil
 	}
 	key := replica.Key{Array: a, Start: start}
 	rec := r.rounds[key]
 	if rec == nil || rec.adds > maxRecorded {
-		rec = &recording{rounds: []*filter.Round{first()}}
+		rec = &recording{rounds: []*arrays.Round{first()}}
 		r.rounds[key] = rec
 	}
 	return rec
 }
 
 // note calls record with the round that takes the adds.
-func (c *recording) note(record func(r *filter.Round)) {
+func (c *recording) note(record func(r *arrays.Round)) {
 	last := c.rounds[len(c.rounds)-1]
 	r := last
 	if c.cut && last.Len() > 0 {
@@ -69,7 +70,7 @@ func (c *recording) note(record func(r *filter.Round)) {
 
 // addCounts applies adds to an own array, and records them.
 func (e *Engine) addCounts(index uint64, g *book.Tally, v *votes) {
-	own, ok := g.Counts.(*filter.Counting)
+	own, ok := g.Counts.(*arrays.Counting)
 	if ok && e.wounds != nil {
 		e.wounds.note(index, ArrayCounts, g.Start, own.PageOf, v.Counts.Keys, v.Counts.N)
 	}
@@ -84,11 +85,11 @@ func (e *Engine) addCounts(index uint64, g *book.Tally, v *votes) {
 	}
 	before := make([]uint32, len(v.Counts.Keys))
 	own.AddBatch(index, v.Counts.Keys, v.Counts.N, before)
-	rec.note(func(r *filter.Round) { r.Record(v.Counts.Keys, v.Counts.N, before) })
+	rec.note(func(r *arrays.Round) { r.Record(v.Counts.Keys, v.Counts.N, before) })
 }
 
 func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, keys []filter.Key) {
-	own, ok := set.(*filter.Bits)
+	own, ok := set.(*arrays.Bits)
 	if ok && e.wounds != nil {
 		e.wounds.note(index, a, start, own.PageOf, keys, nil)
 	}
@@ -103,7 +104,7 @@ func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, k
 	}
 	before := make([]bool, len(keys))
 	own.SetBatch(index, keys, before)
-	rec.note(func(r *filter.Round) { r.RecordBits(keys, before) })
+	rec.note(func(r *arrays.Round) { r.RecordBits(keys, before) })
 }
 
 // Record starts or stops recording the changes of the own arrays, for
@@ -150,7 +151,7 @@ func (e *Engine) Own() []ArrayState {
 	view := e.view()
 	var out []ArrayState
 	for _, g := range view.tally.Live {
-		if own, ok := g.Counts.(*filter.Counting); ok && view.secrets.Shares(g.CountsGeometry.KeyID) {
+		if own, ok := g.Counts.(*arrays.Counting); ok && view.secrets.Shares(g.CountsGeometry.KeyID) {
 			out = append(out, replica.StateOf(ArrayCounts, g.Start, own.Above()))
 		}
 	}
@@ -159,10 +160,10 @@ func (e *Engine) Own() []ArrayState {
 			continue
 		}
 		spam, revoked := g.Shared()
-		if own, ok := spam.(*filter.Bits); ok {
+		if own, ok := spam.(*arrays.Bits); ok {
 			out = append(out, replica.StateOf(ArraySpam, g.Start, own))
 		}
-		if own, ok := revoked.(*filter.Bits); ok {
+		if own, ok := revoked.(*arrays.Bits); ok {
 			out = append(out, replica.StateOf(ArrayRevoked, g.Start, own))
 		}
 	}
@@ -173,7 +174,7 @@ func (e *Engine) Own() []ArrayState {
 // version at that moment. It returns an error that wraps [bulkhead.ErrMalformed] if there is no
 // such array. A new round begins at that version.
 func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uint64, parts []Part, err error) {
-	var images []*filter.Image
+	var images []*arrays.Image
 	found := false
 	err = e.inTurn(ctx, func() {
 		// Copying is fast and encoding is slow, so only the copy is made between batches.
@@ -195,11 +196,11 @@ func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uin
 	return version, parts, nil
 }
 
-func (e *Engine) copyPages(a Array, start uint64) (images []*filter.Image, version uint64, found bool) {
+func (e *Engine) copyPages(a Array, start uint64) (images []*arrays.Image, version uint64, found bool) {
 	view := e.view()
 	var array any
 	if g := view.tally.Find(start); g != nil && a == ArrayCounts && view.secrets.Shares(g.CountsGeometry.KeyID) {
-		if own, ok := g.Counts.(*filter.Counting); ok {
+		if own, ok := g.Counts.(*arrays.Counting); ok {
 			array = own.Above()
 		}
 	}
@@ -214,7 +215,7 @@ func (e *Engine) copyPages(a Array, start uint64) (images []*filter.Image, versi
 	}
 	own, ok := array.(interface {
 		Pages() int
-		Image(p int) *filter.Image
+		Image(p int) *arrays.Image
 		Version() uint64
 	})
 	if !ok {

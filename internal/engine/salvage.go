@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
@@ -140,12 +141,12 @@ func (e *Engine) refill(d *Doubt) (bool, error) {
 	return true, nil
 }
 
-// An imaged is an array whose pages can be copied: *filter.Counting or *filter.Bits.
+// An imaged is an array whose pages can be copied: *arrays.Counting or *arrays.Bits.
 type imaged interface {
 	Geometry() filter.Geometry
-	Image(page int) *filter.Image
-	Load(m *filter.Image) error
-	LoadAt(index uint64, m *filter.Image) error
+	Image(page int) *arrays.Image
+	Load(m *arrays.Image) error
+	LoadAt(index uint64, m *arrays.Image) error
 	PageOf(k filter.Key) int
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -149,7 +150,7 @@ func (e *Engine) examine(n *store.Inspection, doubts []Doubt) (left []Doubt) {
 
 // floorOf returns the floor of an own array.
 func floorOf(array imaged) uint32 {
-	if c, ok := array.(*filter.Counting); ok {
+	if c, ok := array.(*arrays.Counting); ok {
 		return c.Floor()
 	}
 	return 0
@@ -215,7 +216,7 @@ func (e *Engine) own(k replica.Key) imaged {
 }
 
 // Heal durably restores a page from a peer's replica: an image in the encoding of
-// [filter.Image.Append]. It returns an error that wraps [ErrOtherPage], and changes nothing, if the
+// [arrays.Image.Append]. It returns an error that wraps [ErrOtherPage], and changes nothing, if the
 // page is not the one that was lost, by its sum in the checkpoint. It returns an error that wraps
 // [bulkhead.ErrMalformed] if the image is not a page of the array.
 func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, image []byte) error {
@@ -223,7 +224,7 @@ func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, i
 	if array == nil {
 		return fmt.Errorf("%w: %s of generation %d is gone", ErrOtherPage, a, start)
 	}
-	m, err := filter.ParseImage(image, array.Geometry())
+	m, err := arrays.ParseImage(image, array.Geometry())
 	if err == nil && m.Floor() > 0 {
 		err = errors.New("it has a floor")
 	}
@@ -276,15 +277,15 @@ const Broker = "broker"
 // A recalled is an array that is rebuilt from published messages.
 type recalled interface {
 	imaged
-	ApplyRound(index uint64, r *filter.Round, replayed bool) error
+	ApplyRound(index uint64, r *arrays.Round, replayed bool) error
 	SetGeneration(uint64)
 }
 
 func newRecalled(g filter.Geometry, start uint64) (array recalled, err error) {
 	if g.Kind == filter.Cells {
-		array, err = filter.NewSparseCounting(g)
+		array, err = arrays.NewSparseCounting(g)
 	} else {
-		array, err = filter.NewSparseBits(g)
+		array, err = arrays.NewSparseBits(g)
 	}
 	if err == nil {
 		array.SetGeneration(start)
@@ -299,7 +300,7 @@ func recall(g filter.Geometry, start uint64, images [][]byte, rounds []Part) (re
 		return nil, err
 	}
 	for _, b := range images {
-		m, err := filter.ParseImage(b, g)
+		m, err := arrays.ParseImage(b, g)
 		if err == nil {
 			err = array.Load(m)
 		}
@@ -307,9 +308,9 @@ func recall(g filter.Geometry, start uint64, images [][]byte, rounds []Part) (re
 			return nil, err
 		}
 	}
-	list := make([]*filter.Round, len(rounds))
+	list := make([]*arrays.Round, len(rounds))
 	for i := range rounds {
-		if list[i], err = filter.ParseRoundBody(rounds[i].Round, g, start, rounds[i].From); err != nil {
+		if list[i], err = arrays.ParseRoundBody(rounds[i].Round, g, start, rounds[i].From); err != nil {
 			return nil, err
 		}
 	}
@@ -330,7 +331,7 @@ func recall(g filter.Geometry, start uint64, images [][]byte, rounds []Part) (re
 type healing struct {
 	peer string
 	at   place
-	page *filter.Image
+	page *arrays.Image
 	sum  pages.Sum
 	said bool // published by the node itself: it may have more than the lost page
 }
@@ -364,12 +365,12 @@ func (c *healing) do(e *Engine) error {
 
 // grown returns the page of an array with the given floor after the later adds. The page may
 // already have the first of these adds.
-func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
+func (w *wound) grown(m *arrays.Image, floor uint32) (*arrays.Image, error) {
 	array, err := newRecalled(m.Geometry, m.Generation)
 	if err != nil {
 		return nil, err
 	}
-	counts, _ := array.(*filter.Counting)
+	counts, _ := array.(*arrays.Counting)
 	if counts != nil && floor > 0 {
 		err = counts.SetFloor(floor)
 	}
@@ -379,7 +380,7 @@ func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
 	changes := m.Info.Version - w.sum.Version
 	switch {
 	case counts == nil:
-		array.(*filter.Bits).SetBatch(0, w.keys, nil) // keys that it already has change nothing
+		array.(*arrays.Bits).SetBatch(0, w.keys, nil) // keys that it already has change nothing
 	case floor > 0 && changes > 0:
 		w.raise(counts)
 	default:
@@ -394,7 +395,7 @@ func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
 
 // raise raises the count of every key added since to at least its number of adds. With a floor, not
 // all adds were shown to peers, so the adds that the page already has cannot be determined.
-func (w *wound) raise(page *filter.Counting) {
+func (w *wound) raise(page *arrays.Counting) {
 	since := make(map[filter.Key]uint64)
 	for i, k := range w.keys {
 		since[k] += uint64(w.n[i])
@@ -409,7 +410,7 @@ func (w *wound) raise(page *filter.Counting) {
 // has returns the number of later adds that a page already has, given the number of changes by
 // which it is newer than the lost page. Every add is one change, except an add of 0 or to a count
 // at the maximum.
-func (w *wound) has(changes uint64, page *filter.Counting) (n int, err error) {
+func (w *wound) has(changes uint64, page *arrays.Counting) (n int, err error) {
 	for changes > 0 && n < len(w.keys) {
 		if w.n[n] > 0 {
 			changes--
@@ -461,7 +462,7 @@ func (h *healed) apply(e *Engine, index uint64) error {
 	if array == nil {
 		return nil // its generation is gone
 	}
-	m, err := filter.ParseImage(h.Image, array.Geometry())
+	m, err := arrays.ParseImage(h.Image, array.Geometry())
 	if err != nil {
 		return fmt.Errorf("%w: page of %s: %v", errEntry, h.Array, err)
 	}
@@ -501,7 +502,7 @@ func (endHealing) do(e *Engine) error {
 // array is missing or has another geometry.
 func (e *Engine) ReplicaPages(ctx context.Context, origin string, a Array, start uint64, g filter.Geometry,
 	list []int) (out [][]byte, err error) {
-	var images []*filter.Image
+	var images []*arrays.Image
 	var copied error
 	err = e.inTurn(ctx, func() {
 		images, copied = e.replicas.CopyPages(origin, replica.Key{Array: a, Start: start}, g, list)

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -195,7 +195,7 @@ func (r *receiver) doubt(p *peer, t *track) {
 
 // grow charges a peer for an applied round. It quarantines the peer if the peer adds too much, or
 // if the array reports too many keys that were never added.
-func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArrayState, parsed *filter.Round) {
+func (r *receiver) grow(ctx context.Context, p *peer, t *track, a engine.ArrayState, parsed *arrays.Round) {
 	var why string
 	r.figures(p.key.hint(), func(s *stats) { why = s.growth.charge(&r.m.opts, time.Now(), a.Array, parsed) })
 	r.suspend(ctx, p, cmp.Or(why, r.showsTooMuch(p, t, a)))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -321,13 +322,13 @@ func TestSilent(t *testing.T) {
 
 // announced returns rounds that begin arrays of the given number of lines: one each, that adds the
 // given number of keys.
-func announced(t *testing.T, f *forger, arrays int, lines uint64, keys int) []*message {
+func announced(t *testing.T, f *forger, count int, lines uint64, keys int) []*message {
 	t.Helper()
 	now := uint64(time.Now().Unix())
 	var out []*message
-	for i := range arrays {
+	for i := range count {
 		small := filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: 8, KeyID: testSecret.ID()}
-		b, err := filter.NewSparseBits(small)
+		b, err := arrays.NewSparseBits(small)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -424,7 +425,7 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 			t.Fatal(err)
 		}
 		large.KeyID = testSecret.ID()
-		theirs, err := filter.NewSparseCounting(large)
+		theirs, err := arrays.NewSparseCounting(large)
 		if err != nil {
 			t.Fatal(err)
 		}

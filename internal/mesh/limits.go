@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -20,7 +21,7 @@ type growth struct {
 const burst = 60
 
 // charge adds the adds of a round. It returns the reason if they exceed the allowance, or "".
-func (g *growth) charge(o *Options, now time.Time, a engine.Array, r *filter.Round) string {
+func (g *growth) charge(o *Options, now time.Time, a engine.Array, r *arrays.Round) string {
 	if minutes := now.Sub(g.at).Minutes(); minutes > 0 {
 		kept := now.Sub(g.credited).Minutes() < burst
 		g.adds = leak(g.adds, minutes*o.MaxAdds, kept)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -166,7 +167,7 @@ func FuzzParseMessage(f *testing.F) {
 				if g.Validate() != nil {
 					t.Fatalf("geometry %v", g)
 				}
-				filter.ParseRoundBody(r.data, g, r.start, r.from)
+				arrays.ParseRoundBody(r.data, g, r.start, r.from)
 			}
 		}
 		if m.proof == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -190,7 +191,7 @@ func TestImagesTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		x := ref{engine.ArraySpam, 7}
-		b, err := filter.NewBits(bitsOf)
+		b, err := arrays.NewBits(bitsOf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +256,7 @@ func TestRestoredImageSupersedes(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		x := ref{engine.ArraySpam, 7}
-		array, err := filter.NewBits(bitsOf)
+		array, err := arrays.NewBits(bitsOf)
 		if err != nil {
 			t.Fatal(err)
 		}

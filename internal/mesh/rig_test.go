@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -194,7 +195,7 @@ func roundOf(t *testing.T, x ref, from uint64, keys int) round {
 	t.Helper()
 	var body []byte
 	if x.array == engine.ArrayCounts {
-		c, err := filter.NewCounting(cellsOf)
+		c, err := arrays.NewCounting(cellsOf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +209,7 @@ func roundOf(t *testing.T, x ref, from uint64, keys int) round {
 		body = r.AppendBody(nil)
 		return round{ref: x, from: from, to: r.To, geometry: cellsOf, announce: true, data: body, boot: 5}
 	}
-	b, err := filter.NewBits(bitsOf)
+	b, err := arrays.NewBits(bitsOf)
 	if err != nil {
 		t.Fatal(err)
 	}

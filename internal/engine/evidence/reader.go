@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
@@ -34,7 +35,7 @@ type Reader struct {
 	kinds uint8        // number of keys for an ask in form ofKinds
 	epoch int          // epoch that keys belong to
 	keys  []filter.Key // of one look-up
-	picks filter.Picks // of keys
+	picks arrays.Picks // of keys
 	n     []uint32     // their counts
 	read  readAhead    // of the arrays
 	extra []extra      // further kinds to look up
@@ -44,7 +45,7 @@ type Reader struct {
 	rest     []int              // indexes of the asks for which an index has no sum
 	restKeys []filter.Key       // likewise
 	sum      sum                // the sum being made
-	arrays   []*filter.Counting // arrays that are to be read
+	arrays   []*arrays.Counting // arrays that are to be read
 
 	hits   []int        // indexes of keys that an index may have
 	rows   []uint64     // columns that may have them, a row for each hit
@@ -176,7 +177,7 @@ func (r *Reader) turnTo(epoch int) {
 // readAhead holds the counts of the keys of a look-up in several successive arrays.
 type readAhead struct {
 	at, from, end int // index of the current array, and the range of arrays that were read
-	arrays        []*filter.Counting
+	arrays        []*arrays.Counting
 	n             []uint32 // by array, then by key
 }
 
@@ -197,7 +198,7 @@ func (r *Reader) load(i, n int, at func(i int) *generation) {
 	}
 	a.from, a.end, a.arrays = i, i, a.arrays[:0]
 	for ; a.end < n && len(a.arrays) <= readTogether/len(r.keys) && at(a.end).epoch == r.epoch; a.end++ {
-		array, ok := at(a.end).array.(*filter.Counting)
+		array, ok := at(a.end).array.(*arrays.Counting)
 		if !ok {
 			break
 		}
@@ -300,7 +301,7 @@ func (r *Reader) prefetch(x *index) {
 			r.expect(x, w, columns, r.restKeys[j*kinds])
 		}
 	}
-	filter.PrefetchEach(r.arrays, r.some)
+	arrays.PrefetchEach(r.arrays, r.some)
 }
 
 // expect adds the arrays of some columns of the w'th word, which will be read for a key, to the

@@ -76,8 +76,8 @@ func (b *FuseBuilder) Build() (*Fuse, error) {
 		return nil, fmt.Errorf("filter: %w", err)
 	}
 	f := &Fuse{
-		head: head{secret: b.secret}, seed: made.Seed, segment: made.SegmentLength, segments: made.SegmentCount, width: b.width,
-		count: uint64(len(keys)),
+		head: head{secret: b.secret}, seed: made.Seed, segment: made.SegmentLength, segments: made.SegmentCount,
+		width: b.width, count: uint64(len(keys)),
 	}
 	f.words = make([]uint64, f.size())
 	huge.Advise(f.words)

@@ -254,12 +254,12 @@ func TestHasEach(t *testing.T) {
 	}
 	for _, size := range []int{0, 1, 2, 17, len(keys)} {
 		from := rng.IntN(len(keys) - size + 1)
-		some := keys[from : from+size]
+		part := keys[from : from+size]
 		for n := range len(sets) + 1 {
 			out := make([]bool, n*size)
-			HasEach(sets[:n], some, out)
+			HasEach(sets[:n], part, out)
 			for j, has := range out {
-				if want := sets[j/size].Has(some[j%size]); has != want {
+				if want := sets[j/size].Has(part[j%size]); has != want {
 					t.Fatalf("set %d of %d, key %d of %d: %v, want %v", j/size, n, j%size, size, has, want)
 				}
 			}

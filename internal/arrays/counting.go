@@ -152,19 +152,19 @@ func (c *Counting) AddBatch(index uint64, keys []Key, n []uint32, before []uint3
 // cache miss of its own, so these misses overlap as well.
 func (c *Counting) pickBatch(keys []Key, n []uint32, at *[batch]uint64, x *[batch]cells) {
 	var slots [batch]uint64
-	some := 0
+	heavy := 0
 	for i := range keys {
 		x[i] = pick(keys[i].Lo, c.keep, c.fill)
 		if n[i] < escape && nibble(c.at(at[i]), uint64(x[i])) != escape {
 			continue
 		}
 		if t := c.pages[at[i]/PageLines].table.Load(); t != nil {
-			slots[some] = t.address(at[i] % PageLines)
-			some++
+			slots[heavy] = t.address(at[i] % PageLines)
+			heavy++
 		}
 	}
-	if some > 0 {
-		prefetchLines(nil, &slots[0], some)
+	if heavy > 0 {
+		prefetchLines(nil, &slots[0], heavy)
 	}
 }
 
@@ -198,7 +198,7 @@ func (c *Counting) add(at uint64, x cells, n uint32) (before uint32) {
 				if c.floor > 0 {
 					p.Shown++ // it is a heavy key
 				}
-				c.tell(at, nil)
+				c.notify(at, nil)
 			}
 			return before
 		}

@@ -242,8 +242,8 @@ func TestPicks(t *testing.T) {
 	var p Picks
 	for _, size := range []int{0, 1, 16, 17, 33, len(keys), 2} {
 		from := rng.IntN(len(keys) - size + 1)
-		some := keys[from : from+size]
-		p.Of(some)
+		part := keys[from : from+size]
+		p.Of(part)
 		for first := range arrays {
 			these := arrays[first:]
 			for range first { // more than are read together
@@ -251,11 +251,11 @@ func TestPicks(t *testing.T) {
 			}
 			out := make([]uint32, len(these)*size)
 			if first%3 == 0 && size > 0 {
-				these[0].Prefetch(some)
+				these[0].Prefetch(part)
 			}
 			p.CountEach(these, out)
 			for i, c := range these {
-				for j, k := range some {
+				for j, k := range part {
 					if got, want := out[i*size+j], c.Count(k); got != want {
 						t.Fatalf("array %d from %d on, key %d of %d: %d, want %d", i, first, j, size, got, want)
 					}
@@ -437,6 +437,7 @@ func TestMergeBothWays(t *testing.T) {
 	check(t, a)
 	check(t, b)
 	if a.Count(Key{Hi: 1, Lo: 1}) < 1024 || b.Count(Key{Hi: 1, Lo: 3}) < 100 {
-		t.Errorf("counts %d, want at least 1024; %d, want at least 100", a.Count(Key{Hi: 1, Lo: 1}), b.Count(Key{Hi: 1, Lo: 3}))
+		t.Errorf("counts %d, want at least 1024; %d, want at least 100", a.Count(Key{Hi: 1, Lo: 1}),
+			b.Count(Key{Hi: 1, Lo: 3}))
 	}
 }

@@ -20,10 +20,10 @@ func (c *Counting) Merge(o *Counting) error {
 	var work merger
 	for p := range c.pages {
 		unlock := lockBoth(c.array, o.array)
-		info, more := c.pages[p].PageInfo, o.pages[p].PageInfo
+		info, theirs := c.pages[p].PageInfo, o.pages[p].PageInfo
 		if !blank(o.pageWords(p)) {
 			info.Version++
-			info.Keys += more.Keys
+			info.Keys += theirs.Keys
 			old := c.oldPage(p)
 			info.Overflow = c.mergePage(p, o, &work)
 			c.slicePage(p, c.writes, old)
@@ -55,9 +55,9 @@ func lockBoth(a, b *array) (unlock func()) {
 
 // A merger is working memory that a merge reuses from page to page.
 type merger struct {
-	sum        plane
-	rank       ranks
-	mine, more []uint32 // values of heavy cells, in the same order as in sum
+	sum          plane
+	rank         ranks
+	mine, theirs []uint32 // values of heavy cells, in the same order as in sum
 }
 
 // mergePage adds page p of o to the same page of c and returns the resulting number of heavy cells.
@@ -87,7 +87,7 @@ func (c *Counting) mergePage(p int, o *Counting, m *merger) (overflow int) {
 	}
 	n := m.rank.of(m.sum.lines)
 	m.mine = c.pages[p].table.Load().fill(m.mine, n, &m.rank, m.sum.lines)
-	m.more = o.pages[p].table.Load().fill(m.more, n, &m.rank, m.sum.lines)
+	m.theirs = o.pages[p].table.Load().fill(m.theirs, n, &m.rank, m.sum.lines)
 	m.sum.high = slices.Grow(m.sum.high[:0], n)[:n]
 	next := 0
 	for i := range m.sum.lines {
@@ -100,7 +100,7 @@ func (c *Counting) mergePage(p int, o *Counting, m *merger) (overflow int) {
 					v = m.mine[next]
 				}
 				if w == escape {
-					w = m.more[next]
+					w = m.theirs[next]
 				}
 				m.sum.high[next] = min(v+w, Many)
 				next++
@@ -159,13 +159,13 @@ func orLines(dst, src []words) (changed bool) {
 	for i := range dst {
 		d, s := &dst[i], &src[i]
 		var w words
-		var more uint64
+		var added uint64
 		for j := range w {
 			old := atomic.LoadUint64(&d[j])
 			w[j] = old | atomic.LoadUint64(&s[j])
-			more |= w[j] ^ old
+			added |= w[j] ^ old
 		}
-		if more != 0 {
+		if added != 0 {
 			publish(d, &w)
 			changed = true
 		}

@@ -35,11 +35,11 @@ func TestMergeBooks(t *testing.T) {
 		booked(t, c.array, o.array, func() error { return c.Merge(o) },
 			func(p int) bool { return len(o.Image(p).slots().At) > 0 })
 		check(t, c)
-		more := func(p int) bool {
+		grows := func(p int) bool {
 			mine := setBits(b.Image(p).lines).At
 			return slices.ContainsFunc(setBits(d.Image(p).lines).At, func(at uint32) bool { return !slices.Contains(mine, at) })
 		}
-		booked(t, b.array, d.array, func() error { return b.Merge(d) }, more)
+		booked(t, b.array, d.array, func() error { return b.Merge(d) }, grows)
 	})
 }
 
@@ -47,11 +47,11 @@ func TestMergeBooks(t *testing.T) {
 // whether a page changes.
 func booked(t *rapid.T, a, o *array, merge func() error, changed func(page int) bool) {
 	t.Helper()
-	var before, more []PageInfo
+	var before, theirs []PageInfo
 	var news []bool
 	sum := a.Keys()
 	for p := range a.Pages() {
-		before, more, news = append(before, a.PageInfo(p)), append(more, o.PageInfo(p)), append(news, changed(p))
+		before, theirs, news = append(before, a.PageInfo(p)), append(theirs, o.PageInfo(p)), append(news, changed(p))
 	}
 	version := a.Version()
 	if err := merge(); err != nil {
@@ -60,9 +60,9 @@ func booked(t *rapid.T, a, o *array, merge func() error, changed func(page int) 
 	for p, want := range before {
 		if news[p] {
 			want.Version++
-			want.Keys += more[p].Keys
+			want.Keys += theirs[p].Keys
 			version++
-			sum += more[p].Keys
+			sum += theirs[p].Keys
 		}
 		got := a.PageInfo(p)
 		want.Overflow = got.Overflow // verified by check

@@ -39,12 +39,12 @@ func (p *Picks) CountEach(arrays []*Counting, out []uint32) {
 	for _, c := range arrays {
 		xs, base := p.of(c), unsafe.SliceData(c.lines)
 		for from := 0; from < n; {
-			for f.more(len(arrays)) {
+			for f.loads(len(arrays)) {
 				f.load(arrays[f.array].array, p.keys)
 			}
 			at := f.land()
-			some, to := xs[from:][:len(at)], out[from:][:len(at)]
-			for i, x := range some {
+			to := out[from:][:len(at)]
+			for i, x := range xs[from:][:len(at)] {
 				if c.dir != nil {
 					to[i] = c.count(at[i], x)
 					continue
@@ -74,19 +74,19 @@ func HasEach(sets []*Bits, keys []Key, out []bool) {
 	for _, b := range sets {
 		base := unsafe.SliceData(b.lines)
 		for from := 0; from < n; {
-			for f.more(len(sets)) {
+			for f.loads(len(sets)) {
 				f.load(sets[f.array].array, keys)
 			}
 			at := f.land()
-			some, to := keys[from:][:len(at)], out[from:][:len(at)]
+			part, to := keys[from:][:len(at)], out[from:][:len(at)]
 			if b.dir == nil && b.twice && from+len(at) <= len(his) {
 				for i, hi := range his[from:][:len(at)] {
-					l, lo := lineAt(base, at[i]), some[i].Lo
+					l, lo := lineAt(base, at[i]), part[i].Lo
 					to[i] = hasBoth(l, 0, lo, hi)&hasBoth(l, 1, lo, hi)&1 != 0 && hasRest(l, lo, hi)
 				}
 			} else {
-				for i := range some {
-					to[i] = b.has(at[i], some[i].Lo)
+				for i := range part {
+					to[i] = b.has(at[i], part[i].Lo)
 				}
 			}
 			from += len(at)
@@ -112,8 +112,8 @@ const (
 	flightKeys  = 24 // maximum keys in a step; kinds of one key are on one line
 )
 
-// more reports whether further lines are to be loaded, given the number of arrays.
-func (f *flight) more(arrays int) bool {
+// loads reports whether further lines are to be loaded, given the number of arrays.
+func (f *flight) loads(arrays int) bool {
 	return f.array < arrays && f.loaded < f.step+flightSteps
 }
 
@@ -122,15 +122,15 @@ func (f *flight) load(a *array, keys []Key) {
 	s := &f.steps[f.loaded%flightSteps]
 	var lines [flightLines]uint64
 	n, total := 0, a.geo.Lines
-	some := keys[f.key:]
-	some = some[:min(len(some), flightKeys)]
-	for i := range some {
-		if i == 0 || some[i].Hi != some[i-1].Hi {
+	part := keys[f.key:]
+	part = part[:min(len(part), flightKeys)]
+	for i := range part {
+		if i == 0 || part[i].Hi != part[i-1].Hi {
 			if n == flightLines {
-				some = some[:i]
+				part = part[:i]
 				break
 			}
-			lines[n] = line(some[i].Hi, total)
+			lines[n] = line(part[i].Hi, total)
 			n++
 		}
 		s.at[i] = lines[n-1]
@@ -138,9 +138,9 @@ func (f *flight) load(a *array, keys []Key) {
 	if !a.resident() {
 		a.fetch(lines[:n])
 	}
-	s.keys = len(some)
+	s.keys = len(part)
 	f.loaded++
-	if f.key += len(some); f.key == len(keys) {
+	if f.key += len(part); f.key == len(keys) {
 		f.array, f.key = f.array+1, 0
 	}
 }

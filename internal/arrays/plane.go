@@ -91,9 +91,9 @@ func (t *table) values(lines []words, count int) []uint32 {
 }
 
 // table builds an overflow table for pl, with one entry for up to six cells of a line that have the
-// same value. It also holds the entries in more.
-func (pl plane) table(more []uint64) *table {
-	entries := more
+// same value. It also holds the entries in stale.
+func (pl plane) table(stale []uint64) *table {
+	entries := stale
 	next := 0
 	var values [lineCells]uint32
 	var sets [lineCells]mask

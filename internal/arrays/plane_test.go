@@ -42,17 +42,17 @@ func TestMaskAndNibbleBits(t *testing.T) {
 		if i%2 == 0 {
 			w |= k.Hi
 		}
-		var full, some uint64
+		var full, used uint64
 		for s := 0; s < 64; s += 4 {
 			if w>>s&15 == 15 {
 				full |= 1 << s
 			}
 			if w>>s&15 != 0 {
-				some |= 1 << s
+				used |= 1 << s
 			}
 		}
-		if escapes(w) != full || occupied(w) != some {
-			t.Fatalf("%016x: escapes %016x, want %016x; occupied %016x, want %016x", w, escapes(w), full, occupied(w), some)
+		if escapes(w) != full || occupied(w) != used {
+			t.Fatalf("%016x: escapes %016x, want %016x; occupied %016x, want %016x", w, escapes(w), full, occupied(w), used)
 		}
 		m := mask{k.Lo, k.Hi}
 		var again mask

@@ -112,7 +112,9 @@ func TestSmallArrays(t *testing.T) {
 
 // TestWrongGeometry checks that no array is made of a geometry that is not valid or of another kind.
 func TestWrongGeometry(t *testing.T) {
-	for _, g := range []Geometry{{}, {Kind: Cells, Lines: 1, K: 9}, {Kind: Bitmap, Lines: 1, K: 9}, {Kind: 3, Lines: 1, K: 8}} {
+	for _, g := range []Geometry{
+		{}, {Kind: Cells, Lines: 1, K: 9}, {Kind: Bitmap, Lines: 1, K: 9}, {Kind: 3, Lines: 1, K: 8},
+	} {
 		if _, err := NewCounting(g); !errors.Is(err, ErrGeometry) {
 			t.Errorf("NewCounting(%v): %v, want %v", g, err, ErrGeometry)
 		}

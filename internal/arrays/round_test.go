@@ -302,7 +302,7 @@ func TestShown(t *testing.T) {
 				for i := range others {
 					others[i] = Key{Hi: rng.Uint64(), Lo: rng.Uint64()}
 				}
-				seen, said := 0, 0.0
+				seen, stated := 0, 0.0
 				if g.Kind == Cells {
 					c, err := NewCounting(g)
 					if err != nil {
@@ -318,7 +318,7 @@ func TestShown(t *testing.T) {
 					for _, x := range counts {
 						seen += int(min(x, 1))
 					}
-					said = c.Shown(rng.Uint64())
+					stated = c.Shown(rng.Uint64())
 				} else {
 					b, err := NewBits(g)
 					if err != nil {
@@ -332,10 +332,10 @@ func TestShown(t *testing.T) {
 							seen++
 						}
 					}
-					said = b.Shown(rng.Uint64())
+					stated = b.Shown(rng.Uint64())
 				}
-				if got := float64(seen) / absent; math.Abs(got-said) > 0.01 {
-					t.Errorf("%v, keys on %v of the lines: %.4f of absent keys are seen, %.4f are said to be", g, share, got, said)
+				if got := float64(seen) / absent; math.Abs(got-stated) > 0.01 {
+					t.Errorf("%v, keys on %v of the lines: %.4f of absent keys are seen, %.4f are stated to be", g, share, got, stated)
 				}
 			}
 		}

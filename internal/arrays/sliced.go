@@ -362,7 +362,7 @@ const gathered = 512
 // Gather moves the part'th 8 MiB of s, counted from 0, into contiguous memory if most of it is in
 // memory: on pages of 2 MiB, reads take much less time. It reports whether such a part exists. The
 // caller must stop all writers to s's arrays for the duration.
-func (s *Sliced) Gather(part int) (more bool) {
+func (s *Sliced) Gather(part int) (exists bool) {
 	tables := []*slicedRows{&s.table}
 	if e := s.exact.Load(); e != nil {
 		for i := range e.tables {
@@ -378,9 +378,9 @@ func (s *Sliced) Gather(part int) (more bool) {
 }
 
 func (t *slicedRows) gather(part int) {
-	some, n := t.chunks[part*gathered:][:gathered], 0
-	for i := range some {
-		if some[i].Load() != nil {
+	chunks, n := t.chunks[part*gathered:][:gathered], 0
+	for i := range chunks {
+		if chunks[i].Load() != nil {
 			n++
 		}
 	}
@@ -388,11 +388,11 @@ func (t *slicedRows) gather(part int) {
 		return
 	}
 	to := (*[gathered]slicedChunk)(unsafe.Pointer(&alignedLines(gathered * len(blankChunk) / lineWords)[0]))
-	for i := range some {
-		if c := some[i].Load(); c != nil {
+	for i := range chunks {
+		if c := chunks[i].Load(); c != nil {
 			to[i] = *c
 		}
-		some[i].Store(&to[i])
+		chunks[i].Store(&to[i])
 	}
 	t.parts[part].Store(to)
 	t.held.Add(int64(gathered - n))
@@ -525,7 +525,7 @@ func (c *Counting) slice(at uint64, was *words) {
 	for _, col := range c.writes {
 		col.setLine(at, was, &l)
 	}
-	c.tell(at, was)
+	c.notify(at, was)
 }
 
 // slice writes a key that is new to line at to the columns of b, for the holder of b.mu.

@@ -14,6 +14,9 @@ import (
 // with the binary digits of the cell's value, up to 8, less 1. The smallest cell of a key is thus
 // found for 64 arrays at a time.
 //
+// Without it and the sums of watched keys, a check beside 100 origins took 4 to 14 times as long as
+// one beside none; the bound is 2.
+//
 // Source: O'Neil and Quass, "Improved Query Performance with Variant Indexes" (1997), bit-sliced
 // indexes.
 type slicedExact struct {
@@ -181,11 +184,11 @@ func (s *Sliced) countsOf(e *slicedExact, at uint64, x cells, out []CountWord) {
 			least[2] = c ^ (least[2]^c)&keep
 		}
 		// Digits encode the count less one; 7 stands for 8 and more.
-		more := all & least[0] & least[1] & least[2]
-		all &^= more
+		above := all & least[0] & least[1] & least[2]
+		all &^= above
 		out[w] = CountWord{
 			N:    [countDigits]uint64{all &^ least[0], all & (least[1] ^ least[0]), all & (least[2] ^ least[1]&least[0])},
-			More: more,
+			More: above,
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// told returns the counts of an array in a column according to s; 8 stands for any larger count. ok
+// countsIn returns the counts of an array in a column according to s; 8 stands for any larger count. ok
 // is false if s has no answer.
-func told(t interface{ Fatal(...any) }, s *Sliced, column int, keys ...Key) (n []uint32, ok bool) {
+func countsIn(t interface{ Fatal(...any) }, s *Sliced, column int, keys ...Key) (n []uint32, ok bool) {
 	out := make([]CountWord, len(keys)*s.Words())
 	for i := range out {
 		out[i] = CountWord{N: [3]uint64{^uint64(0), 1, 2}, More: 3} // left from another look-up
@@ -23,11 +23,11 @@ func told(t interface{ Fatal(...any) }, s *Sliced, column int, keys ...Key) (n [
 	for i := range keys {
 		w, bit := &out[i*s.Words()+column/64], column%64
 		value := uint32(w.N[0]>>bit&1 | w.N[1]>>bit&1<<1 | w.N[2]>>bit&1<<2)
-		more := w.More>>bit&1 == 1
-		if more && value != 0 || w.Has()>>bit&1 == 1 != (more || value > 0) {
+		large := w.More>>bit&1 == 1
+		if large && value != 0 || w.Has()>>bit&1 == 1 != (large || value > 0) {
 			t.Fatal("a count of", value, "and more", w)
 		}
-		if more {
+		if large {
 			value = 8
 		}
 		n = append(n, value)
@@ -50,7 +50,7 @@ func TestSlicedCounts(t *testing.T) {
 		arrays := make([]*Counting, rapid.IntRange(1, 4).Draw(t, "arrays"))
 		at := rng.Perm(wide)
 		arrays = arrays[:min(len(arrays), wide)]
-		keys := []Key{{Hi: rng.Uint64(), Lo: rng.Uint64()}, {Hi: rng.Uint64(), Lo: rng.Uint64()}, {Hi: rng.Uint64(), Lo: rng.Uint64()}}
+		keys := randomKeys(rng, 3)
 		kind := func() Key { return keys[rng.IntN(len(keys))].With(uint8(rng.IntN(4))) }
 		change := func(c *Counting) {
 			switch rng.IntN(12) {
@@ -82,13 +82,13 @@ func TestSlicedCounts(t *testing.T) {
 		for _, k := range append(keys, Key{Hi: rng.Uint64(), Lo: rng.Uint64()}) {
 			kinds := []Key{k.With(0), k.With(1), k.With(2), k.With(3), k.With(9)}
 			for i, c := range arrays {
-				got, ok := told(t, s, at[i], kinds...)
+				got, ok := countsIn(t, s, at[i], kinds...)
 				if !ok {
-					t.Fatal("not told")
+					t.Fatal("no counts")
 				}
 				for j := range kinds {
 					if want := min(c.Count(kinds[j]), 8); got[j] != want {
-						t.Fatalf("column %d of %d, %v: told %d, want %d", at[i], wide, g, got[j], want)
+						t.Fatalf("column %d of %d, %v: counts %d, want %d", at[i], wide, g, got[j], want)
 					}
 				}
 			}
@@ -144,17 +144,17 @@ func TestSlicedNarrow(t *testing.T) {
 		for i, k := range keys {
 			row := out[i*s.Words() : (i+1)*s.Words()]
 			if !s.Narrow(k, row) {
-				t.Fatal("not told")
+				t.Fatal("no counts")
 			}
 			for n, b := range arrays {
 				if says := row[at[n]/64]>>(at[n]%64)&1 == 1; says != b.Has(k) {
-					t.Fatalf("column %d of %d, %v: told %v", at[n], wide, g, says)
+					t.Fatalf("column %d of %d, %v: counts %v", at[n], wide, g, says)
 				}
 			}
 		}
 		s.DropExact()
 		if row := out[:s.Words()]; s.Narrow(keys[0], row) {
-			t.Fatal("told after all was dropped")
+			t.Fatal("counts after all was dropped")
 		}
 	})
 }
@@ -206,18 +206,18 @@ func TestSlicedCountsRace(t *testing.T) {
 			a := &arrays[i]
 			k := a.now.Load()
 			least := min(a.done[k].Load(), 8)
-			got, ok := told(t, s, 40*i, keys[k])
+			got, ok := countsIn(t, s, 40*i, keys[k])
 			if most := min(a.begun[k].Load(), 8); ok && (got[0] < least || got[0] > most) {
-				t.Fatalf("told %d, when it was %d to %d", got[0], least, most)
+				t.Fatalf("counts %d, when it was %d to %d", got[0], least, most)
 			}
 		}
 	}
 	all.Wait()
 	for i := range arrays {
 		for k := range keys {
-			got, ok := told(t, s, 40*i, keys[k])
+			got, ok := countsIn(t, s, 40*i, keys[k])
 			if want := arrays[i].Count(keys[k]); !ok || got[0] != min(want, 8) || want != arrays[i].done[k].Load() {
-				t.Errorf("in the end told %d %v, want %d, %d were added", got, ok, want, arrays[i].done[k].Load())
+				t.Errorf("in the end counts %d %v, want %d, %d were added", got, ok, want, arrays[i].done[k].Load())
 			}
 		}
 	}
@@ -265,8 +265,8 @@ func TestSlicedGather(t *testing.T) {
 		}
 		add(500)
 		for _, k := range keys {
-			if got, ok := told(t, s, 5, k); !ok || got[0] != min(c.Count(k), 8) {
-				t.Fatalf("told %d %v, want %d", got, ok, c.Count(k))
+			if got, ok := countsIn(t, s, 5, k); !ok || got[0] != min(c.Count(k), 8) {
+				t.Fatalf("counts %d %v, want %d", got, ok, c.Count(k))
 			}
 		}
 	}
@@ -301,17 +301,17 @@ func TestSlicedExactMemory(t *testing.T) {
 		if got != chunks<<14 {
 			t.Errorf("%d bytes for a count of %d, want %d", got, n+1, chunks<<14)
 		}
-		if got, ok := told(t, s, 0, k); !ok || got[0] != uint32(n+1) {
-			t.Errorf("told %d %v, want %d", got, ok, n+1)
+		if got, ok := countsIn(t, s, 0, k); !ok || got[0] != uint32(n+1) {
+			t.Errorf("counts %d %v, want %d", got, ok, n+1)
 		}
 	}
-	if _, ok := told(t, plain, 1, k); ok || plain.Exact() || !s.Exact() {
+	if _, ok := countsIn(t, plain, 1, k); ok || plain.Exact() || !s.Exact() {
 		t.Error("counts where there are none")
 	}
 	s.DropExact()
 	c.Add(k, 1)
-	if _, ok := told(t, s, 0, k); ok || s.Exact() || s.Bytes() != plain.Bytes() {
-		t.Errorf("dropped, but told: %v, %d bytes, want %d", ok, s.Bytes(), plain.Bytes())
+	if _, ok := countsIn(t, s, 0, k); ok || s.Exact() || s.Bytes() != plain.Bytes() {
+		t.Errorf("dropped, but counts: %v, %d bytes, want %d", ok, s.Bytes(), plain.Bytes())
 	}
 	var out [1]uint64
 	if s.Which([]Key{k}, out[:]); out[0] != 1 {
@@ -321,10 +321,18 @@ func TestSlicedExactMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := told(t, bits, 0, k); ok || s.Narrow(k, out[:]) || out[0] != 1 {
+	if _, ok := countsIn(t, bits, 0, k); ok || s.Narrow(k, out[:]) || out[0] != 1 {
 		t.Error("counts of bits, or bits of counts")
 	}
 	if _, err := NewSlicedExact(g, 0); !errors.Is(err, ErrGeometry) {
 		t.Errorf("counts of nothing: %v", err)
 	}
+}
+
+// randomKeys returns n keys.
+func randomKeys(rng *rand.Rand, n int) (keys []Key) {
+	for range n {
+		keys = append(keys, Key{Hi: rng.Uint64(), Lo: rng.Uint64()})
+	}
+	return keys
 }

@@ -160,8 +160,8 @@ func (a *watches) widen(w *Watched) *watchedColumns {
 			break
 		}
 		for i := range a.at {
-			if some := a.at[i].Load(); some != nil {
-				for _, w := range *some {
+			if list := a.at[i].Load(); list != nil {
+				for _, w := range *list {
 					if !spare || !w.used.Swap(false) {
 						a.narrow(w)
 					}
@@ -258,9 +258,9 @@ func raiseTo(n *atomic.Uint32, value uint32) {
 	}
 }
 
-// tell notifies the watchers of line at of an add to it, for the holder of c.mu. was is the former
+// notify notifies the watchers of line at of an add to it, for the holder of c.mu. was is the former
 // content of the line.
-func (c *Counting) tell(at uint64, was *words) {
+func (c *Counting) notify(at uint64, was *words) {
 	for _, col := range c.writes {
 		// A watcher that begins after this point reads the line in its new state.
 		col.In.watches.adds.Add(1)

@@ -21,7 +21,7 @@ func TestSlicedWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		keys := []Key{{Hi: rng.Uint64(), Lo: rng.Uint64()}, {Hi: rng.Uint64(), Lo: rng.Uint64()}, {Hi: rng.Uint64(), Lo: rng.Uint64()}}
+		keys := randomKeys(rng, 3)
 		kind := func() Key { return keys[rng.IntN(len(keys))].With(uint8(rng.IntN(3))) }
 		at := rng.Perm(wide)[:2]
 		var arrays [2]*Counting
@@ -108,8 +108,8 @@ func TestSlicedWatchMany(t *testing.T) {
 	}
 	wide := func() (n int) {
 		for at := range s.watches.at {
-			if some := s.watches.at[at].Load(); some != nil {
-				for _, w := range *some {
+			if list := s.watches.at[at].Load(); list != nil {
+				for _, w := range *list {
 					if w.columns.Load() != nil {
 						n++
 					}

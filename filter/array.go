@@ -1,171 +1,151 @@
 package filter
 
 import (
-	"sync"
-	"sync/atomic"
-	"unsafe"
+	"io"
 
-	"github.com/bulkhead-mail/bulkhead/filter/internal/huge"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
-// batch is the number of keys that one step of a batched call handles. Their lines are prefetched
-// during the step before, so that up to this many cache misses overlap. Steps of 8 and of 32
-// measured within 10 % of it.
-const batch = 16
+// A Counting counts how often each key was added. The count of a key is never too low. It is too
+// high for the share of keys given by [Geometry.CountError], and an unseen key has a count with
+// probability [Geometry.GhostError].
+//
+// It is the refined extension of the Bloom filter with split storage. H1: an add of n raises every
+// cell of the key to at least the key's present count + n. H2: the k cells of a key are distinct. A
+// cell is a nibble, 128 of them in a cache line, and all cells of a key are in one line. Nibble 15
+// is an escape: the value, exact up to [Many], is then in the page's overflow table.
+//
+// Any number of goroutines may read counts while one writes: reads take no lock and never miss an
+// add that has returned. A mutex orders writers, so concurrent adds are safe and never undercount;
+// a single writer that adds in batches is fastest.
+//
+// Subtraction is impossible: in a refined filter it would undercount other keys. Arrays of several
+// servers are combined by [Counting.Merge]; each server must add only to an array of its own.
+//
+// Source: Yan and Cho, "Enhancing Collaborative Spam Detection with Bloom Filters" (2006), sections
+// 4 and 5.
+type Counting struct{ array *arrays.Counting }
 
-// cached is the size in bytes up to which an array is assumed to stay in the core's
-// own cache, where prefetching costs more than it gains.
-const cached = 1 << 16
-
-// A words is one line: eight 64-bit words, word 0 first.
-type words [lineWords]uint64
-
-// PageInfo is the state of one page. A page is the unit of overflow tables,
-// recovery, replication and eviction.
-type PageInfo struct {
-	Version  uint64 // number of changes since the page was empty
-	Index    uint64 // journal index of the last entry applied, 0 if none
-	Keys     uint64 // adds of keys that were not there before; after a merge, the sum
-	Overflow int    // cells whose value is in the overflow table; 0 in bit arrays
-	// Shown and ShownKeys are Version and Keys of what the page shows to others, see
-	// [Counting.SetFloor]; 0 without a floor.
-	Shown, ShownKeys uint64
-}
-
-// page is the state of one page. All fields except table are guarded by array.mu.
-type page struct {
-	PageInfo
-	// call is the batched call that last decided to apply its entry here, so that all keys of one
-	// call that hit one page share one decision.
-	call  uint64
-	table atomic.Pointer[table] // cells whose value is 15 or more; nil: none
-}
-
-// array is the common part of Counting and Bits: the lines, their pages and the lock that orders
-// writers.
-type array struct {
-	geo   Geometry
-	id    uint64     // geo.ID()
-	lines []words    // nil if the array is sparse
-	dir   *directory // nil unless the array is sparse
-
-	// mu is held by every method that writes or needs a page to stand still. Counts and membership
-	// checks never take it.
-	mu         sync.Mutex
-	pages      []page
-	generation uint64
-	calls      uint64
-	fresh      uint64   // keys of the running call that are not yet included in keys
-	writes     []Column // columns to which new keys are also written; never modified, only replaced
-
-	keys     atomic.Uint64 // sum of page.Keys
-	overflow atomic.Int64  // bytes of all overflow tables
-	columns  atomic.Pointer[[]Column]
-}
-
-func newArray(g Geometry) *array {
-	return &array{geo: g, id: g.ID(), lines: alignedLines(int(g.Lines)), pages: make([]page, g.Pages())}
-}
-
-// alignedLines returns n zero lines, each on a cache line of its own.
-func alignedLines(n int) []words {
-	raw := make([]uint64, (n+1)*lineWords)
-	huge.Advise(raw)
-	skip := 0
-	for uintptr(unsafe.Pointer(&raw[skip]))%LineBytes != 0 {
-		skip++
+// NewCounting returns an empty array, or an error that wraps [ErrGeometry] if g is not valid or not
+// of kind [Cells].
+func NewCounting(g Geometry) (*Counting, error) {
+	array, err := arrays.NewCounting(g)
+	if err != nil {
+		return nil, err
 	}
-	return unsafe.Slice((*words)(unsafe.Pointer(&raw[skip])), n)
+	return &Counting{array}, nil
 }
 
-// touchStep is the number of lines in the smallest memory page of the system.
-const touchStep = 4096 / LineBytes
-
-// Touch makes the system allocate all memory of an array that is empty and not shared yet.
-// Otherwise the system allocates a page when a line of it is first written to, and the writer waits
-// until the page is cleared: 2 MiB if pages are huge. Touch does nothing to a sparse array.
-func (a *array) Touch() {
-	for i := 0; i < len(a.lines); i += touchStep {
-		a.lines[i][0] = 0
+// DecodeCounting reads the output of [Counting.Encode], and not a byte more. limit is the maximum
+// size of the array's lines in bytes. A larger array is refused with an error that wraps
+// [ErrTooLarge] before any memory is allocated, and memory is allocated no faster than pages
+// arrive. Damaged or missing bytes cause an error that wraps [ErrCorrupt].
+func DecodeCounting(r io.Reader, limit int64) (*Counting, error) {
+	array, err := arrays.DecodeCounting(r, limit)
+	if err != nil {
+		return nil, err
 	}
+	return &Counting{array}, nil
 }
+
+// Encode writes all of c to w: a header, then the pages in order. Adds may continue concurrently;
+// each page stands still while it is copied.
+func (c *Counting) Encode(w io.Writer) error { return c.array.Encode(w) }
 
 // Geometry returns the geometry with which the array was made.
-func (a *array) Geometry() Geometry { return a.geo }
+func (c *Counting) Geometry() Geometry { return c.array.Geometry() }
 
-// Keys returns how many adds found their key absent: the number of distinct keys, less the few that
-// looked present at their first add. After a merge it is the sum of both arrays, an upper bound.
-func (a *array) Keys() uint64 { return a.keys.Load() }
+// Generation returns the time slice that was stored with the array, 0 if there is none.
+func (c *Counting) Generation() uint64 { return c.array.Generation() }
 
-// flushKeys ends a call that added keys.
-func (a *array) flushKeys() {
-	if a.fresh > 0 {
-		a.keys.Add(a.fresh)
-		a.fresh = 0
+// Count returns how often k was added: never less, rarely more. It allocates nothing, takes no lock
+// and reads one cache line, or three for a key that was added 15 times or more.
+func (c *Counting) Count(k Key) uint32 { return c.array.Count(k) }
+
+// CountBatch sets out[i] to the count of keys[i]. It overlaps the cache misses of the keys, which
+// in arrays larger than the caches is several times faster than single calls. out must be as long
+// as keys.
+func (c *Counting) CountBatch(keys []Key, out []uint32) { c.array.CountBatch(keys, out) }
+
+// Add counts k n more times and returns the count before. Counts stop at [Many]. An add of 0
+// changes nothing.
+func (c *Counting) Add(k Key, n uint32) (before uint32) { return c.array.Add(k, n) }
+
+// AddBatch counts keys[i] n[i] more times, for all i in order. Unless before is nil, it sets
+// before[i] to the count before. n must be as long as keys, and so must before unless it is nil.
+func (c *Counting) AddBatch(keys []Key, n, before []uint32) { c.array.AddBatch(0, keys, n, before) }
+
+// Merge adds to each cell of c the value of the same cell of o, saturating at [Many]: the result
+// counts what either counted. The geometries must be equal; otherwise Merge changes nothing and
+// returns an error that wraps [ErrGeometry]. o may be in use concurrently. Merge is commutative and
+// associative but not idempotent.
+func (c *Counting) Merge(o *Counting) error { return c.array.Merge(o.array) }
+
+// Stats returns the state of c. It reads up to 64 MiB of the array, without a lock, in some ten
+// milliseconds.
+func (c *Counting) Stats() Stats { return c.array.Stats() }
+
+// A Bits is an approximate set of keys: a key that was set is always found, and a key that was not
+// set is found with probability [Geometry.GhostError].
+//
+// It is a blocked Bloom filter: all bits of a key lie in one 64-byte line. With K = 8 a key has one
+// bit in each of the eight 64-bit words, which is the fastest form, for error rates down to 1e-4.
+// With K = 16 it has one bit in each of the sixteen 32-bit half words, which is smaller below that
+// rate.
+//
+// Merge is OR: commutative, associative, idempotent. Any number of goroutines may test membership
+// while one writes, as in [Counting].
+//
+// Source: Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors" (1970); Putze,
+// Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (2010).
+type Bits struct{ array *arrays.Bits }
+
+// NewBits returns an empty array, or an error that wraps [ErrGeometry] if g is not valid or not of
+// kind [Bitmap].
+func NewBits(g Geometry) (*Bits, error) {
+	array, err := arrays.NewBits(g)
+	if err != nil {
+		return nil, err
 	}
+	return &Bits{array}, nil
 }
 
-// Generation returns the time slice the array belongs to, as set.
-func (a *array) Generation() uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.generation
-}
-
-// SetGeneration sets the time slice that goes into encoded pages. An array refuses pages of a
-// different generation.
-func (a *array) SetGeneration(generation uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.generation = generation
-}
-
-// PageInfo returns the state of page p, 0 to Pages()-1.
-func (a *array) PageInfo(p int) PageInfo {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.pages[p].PageInfo
-}
-
-// Pages returns the number of pages.
-func (a *array) Pages() int { return len(a.pages) }
-
-// PageOf returns the page on which k lies.
-func (a *array) PageOf(k Key) int { return int(line(k.Hi, a.geo.Lines) / PageLines) }
-
-// resident reports whether a is assumed to be in the core's own cache.
-func (a *array) resident() bool { return a.geo.Lines <= cached/LineBytes }
-
-// prefetch computes the lines of up to batch keys and prefetches them.
-func (a *array) prefetch(keys []Key, lines *[batch]uint64) {
-	n := min(len(keys), batch)
-	total := a.geo.Lines
-	for i := range keys[:n] {
-		lines[i] = line(keys[i].Hi, total)
+// DecodeBits reads the output of [Bits.Encode], under the conditions of [DecodeCounting].
+func DecodeBits(r io.Reader, limit int64) (*Bits, error) {
+	array, err := arrays.DecodeBits(r, limit)
+	if err != nil {
+		return nil, err
 	}
-	if n > 0 && !a.resident() {
-		a.fetch(lines[:n])
-	}
+	return &Bits{array}, nil
 }
 
-// fetch prefetches 1 to batch lines.
-func (a *array) fetch(lines []uint64) {
-	if a.dir != nil {
-		a.dir.prefetch(lines)
-	} else {
-		prefetchLines(unsafe.Pointer(unsafe.SliceData(a.lines)), &lines[0], len(lines))
-	}
-}
+// Encode writes all of b to w, as [Counting.Encode] does.
+func (b *Bits) Encode(w io.Writer) error { return b.array.Encode(w) }
 
-// due reports whether the journal entry index must be applied to page p, and if so records it
-// there. call identifies the batched call.
-func (a *array) due(p *page, index, call uint64) bool {
-	if index == 0 || p.call == call {
-		return true
-	}
-	if p.Index >= index {
-		return false
-	}
-	p.Index, p.call = index, call
-	return true
-}
+// Geometry returns the geometry with which the array was made.
+func (b *Bits) Geometry() Geometry { return b.array.Geometry() }
+
+// Generation returns the time slice that was stored with the array, 0 if there is none.
+func (b *Bits) Generation() uint64 { return b.array.Generation() }
+
+// Has reports whether k was set. It allocates nothing, takes no lock and reads one cache line.
+func (b *Bits) Has(k Key) bool { return b.array.Has(k) }
+
+// HasBatch sets out[i] to whether keys[i] was set, overlapping the cache misses of the keys. out
+// must be as long as keys.
+func (b *Bits) HasBatch(keys []Key, out []bool) { b.array.HasBatch(keys, out) }
+
+// Set puts k into the set and reports whether it seemed to be there already.
+func (b *Bits) Set(k Key) (before bool) { return b.array.Set(k) }
+
+// SetBatch puts the keys into the set. Unless before is nil, it sets before[i] to whether keys[i]
+// seemed to be there already; before must be as long as keys.
+func (b *Bits) SetBatch(keys []Key, before []bool) { b.array.SetBatch(0, keys, before) }
+
+// Merge sets in b every bit that is set in o: the result holds the keys of both. The geometries
+// must be equal; otherwise Merge changes nothing and returns an error that wraps [ErrGeometry]. o
+// may be in use concurrently. Merge is commutative, associative and idempotent.
+func (b *Bits) Merge(o *Bits) error { return b.array.Merge(o.array) }
+
+// Stats returns the state of b, as [Counting.Stats] does.
+func (b *Bits) Stats() Stats { return b.array.Stats() }

@@ -7,7 +7,7 @@
 // A set answers whether a key has been seen:
 //
 //   - [Bits]: the production set. One cache line per key; 2 bytes a key at an
-//     error of 1e-3, 3.8 at 1e-5. Concurrent readers, batches, pages, rounds.
+//     error of 1e-3, 3.8 at 1e-5. Concurrent readers, batches, merging.
 //   - [TwoPart]: two sections with hashes of the key and of its eigenvalue (Jiang
 //     and Zhao). For lists of addresses, domains and URLs.
 //   - [Fuse]: a binary fuse filter. For lists that do not change: a fifth smaller.
@@ -41,10 +41,9 @@
 // # Layout of the production arrays
 //
 // A signature is hashed once, with the network's [Secret], into a 128-bit [Key]. Its upper half
-// selects a line of 64 bytes, its lower half the cells or bits in the line. [Key.With] returns
+// selects a line of 64 bytes, its lower half the cells or bits in the line. [Key]'s With returns
 // further keys in the same line, one for each kind of vote. 1,024 lines are a page: the unit of
-// overflow tables, of journal indexes and versions, of the encoding on disk, and of copies for
-// peers ([Image]). Later additions to an array are sent as a [Round].
+// overflow tables and of the encoding on disk.
 //
 // Cells are nibbles, 128 to a line. Nibble 15 means that the value is in the page's overflow table.
 // The table stores one 64-bit entry for all cells of a line that have the same value, as the cells
@@ -70,7 +69,7 @@
 // # Errors
 //
 // An array errs in one direction only: a set key is always found, and a count is never too low.
-// [Geometry.GhostError], [Geometry.CountError] and [Geometry.BulkError] give the error rates in the
+// GhostError, CountError and BulkError of [Geometry] give the error rates in the
 // other direction at any fill, and [SizeFor] inverts them. The formulas sum over the Poisson
 // distribution of keys on lines, and are tested against simulation.
 //

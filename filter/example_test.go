@@ -52,15 +52,12 @@ func ExampleCounting_Merge() {
 	// Output: 42
 }
 
-// A batch overlaps the cache misses of its keys. The journal index makes it
-// harmless to apply an entry twice.
+// A batch overlaps the cache misses of its keys.
 func ExampleCounting_AddBatch() {
 	c, _ := filter.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: 2048, K: 6})
 	secret := filter.Secret{7}
 	keys := []filter.Key{secret.Key([]byte("one")), secret.Key([]byte("two"))}
-	for range 3 { // the entry with index 1, and two replays of it
-		c.AddBatch(1, keys, []uint32{5, 20}, nil)
-	}
+	c.AddBatch(keys, []uint32{5, 20}, nil)
 	counts := make([]uint32, len(keys))
 	c.CountBatch(keys, counts)
 	fmt.Println(counts)
@@ -96,26 +93,6 @@ func ExampleKey_With() {
 	c.Add(k.With(ham), 2)
 	fmt.Println(c.Count(k.With(spam)), c.Count(k.With(ham)))
 	// Output: 9 2
-}
-
-// A page survives a restart; a damaged one is refused.
-func ExampleImage() {
-	g := filter.Geometry{Kind: filter.Cells, Lines: 1024, K: 6}
-	c, _ := filter.NewCounting(g)
-	key := filter.Secret{}.Key([]byte("digest"))
-	c.Add(key, 3)
-	file := c.Image(0).Append(nil)
-
-	restarted, _ := filter.NewCounting(g)
-	page, err := restarted.LoadPage(file)
-	fmt.Println(page, err, restarted.Count(key))
-
-	file[70] ^= 1
-	_, err = filter.ParseImage(file, g)
-	fmt.Println(err != nil)
-	// Output:
-	// 0 <nil> 3
-	// true
 }
 
 func ExampleDecodeCounting() {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/FastFilter/xorfilter"
 
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/huge"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/huge"
 )
 
 // MaxFuse is the largest number of elements of a [Fuse].
@@ -30,15 +30,13 @@ const maxSegment = 1 << 18
 //
 // Source: Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters" (2022).
 type Fuse struct {
-	secret   Secret
-	public   bool
+	head
 	seed     uint64
 	segment  uint32 // fingerprints in a segment, a power of two
 	segments uint32 // number of segments for an element's first place; two more follow
 	width    int    // bits in a fingerprint
 	words    []uint64
 	count    uint64
-	meta     []byte
 }
 
 // A FuseBuilder collects the elements of a [Fuse]. It takes 8 bytes for each element, and about 40
@@ -78,8 +76,8 @@ func (b *FuseBuilder) Build() (*Fuse, error) {
 		return nil, fmt.Errorf("filter: %w", err)
 	}
 	f := &Fuse{
-		secret: b.secret, seed: made.Seed, segment: made.SegmentLength, segments: made.SegmentCount, width: b.width,
-		count: uint64(len(keys)),
+		head: head{secret: b.secret}, seed: made.Seed, segment: made.SegmentLength, segments: made.SegmentCount,
+		width: b.width, count: uint64(len(keys)),
 	}
 	f.words = make([]uint64, f.size())
 	huge.Advise(f.words)
@@ -154,21 +152,6 @@ func (f *Fuse) Width() int { return f.width }
 // ErrorRate returns the probability that an element that was never added is found.
 func (f *Fuse) ErrorRate() float64 { return math.Ldexp(1, -f.width) }
 
-// Meta returns the caller's metadata, as [TwoPart.Meta] does.
-func (f *Fuse) Meta() []byte { return f.meta }
-
-// SetMeta stores a copy of b, of at most [MaxMeta] bytes, with the filter.
-func (f *Fuse) SetMeta(b []byte) error {
-	if len(b) > MaxMeta {
-		return fmt.Errorf("filter: %d bytes of meta data, want at most %d", len(b), MaxMeta)
-	}
-	f.meta = append([]byte(nil), b...)
-	return nil
-}
-
-// Publish makes [Fuse.Encode] write the key into the file, as [TwoPart.Publish] does.
-func (f *Fuse) Publish() { f.public = true }
-
 // Encode writes f: width (1 byte), length of a segment and number of segments (4 bytes each), seed
 // and count (8 bytes each), key, length of the metadata (4 bytes) and the metadata, then the words
 // of the fingerprints.
@@ -179,9 +162,7 @@ func (f *Fuse) Encode(w io.Writer) error {
 	p.Uint32(f.segments)
 	p.Uint64(f.seed)
 	p.Uint64(f.count)
-	codec.WriteSecret(p, f.secret, f.public)
-	p.Uint32(uint32(len(f.meta)))
-	p.Bytes(f.meta)
+	f.write(p)
 	p.Words(f.words)
 	return p.Close()
 }
@@ -204,12 +185,7 @@ func DecodeFuse(r io.Reader, limit int64, known ...Secret) (*Fuse, error) {
 	case f.count > f.places():
 		p.Fail("%d elements in %d fingerprints", f.count, f.places())
 	}
-	f.secret, f.public = codec.ReadSecret(p, known)
-	if n := p.Uint32(); n > MaxMeta {
-		p.Fail("%d bytes of meta data, want at most %d", n, MaxMeta)
-	} else if n > 0 {
-		f.meta = p.Bytes(uint64(n))
-	}
+	f.read(p, known)
 	if p.Err != nil {
 		return nil, p.Err
 	}

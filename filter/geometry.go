@@ -1,141 +1,88 @@
 package filter
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"math/bits"
-
-	"github.com/dchest/siphash"
-
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/filter/shape"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 
 // The errors of this package. Each returned error names the value and the limit that it broke, and
 // wraps one of these.
 var (
 	// ErrGeometry means that a geometry is not valid, or that two differ that must be equal.
-	ErrGeometry = errors.New("filter: wrong geometry")
+	ErrGeometry = shape.ErrGeometry
 	// ErrCorrupt means that bytes are not a valid encoding, or are incomplete.
 	ErrCorrupt = codec.ErrCorrupt
-	// ErrVersion means that a round does not start from the version that is held, or that a page
-	// belongs to a different page number or generation.
-	ErrVersion = errors.New("filter: wrong version")
 	// ErrTooLarge means that an array is larger than the caller allowed.
 	ErrTooLarge = codec.ErrTooLarge
 )
 
+// A Key is the 128-bit keyed hash of a signature, as [Secret.Key] returns it. In each array, all
+// data about the signature lies in one cache line, which the field Hi selects; the field Lo selects
+// the cells or bits inside that line.
+//
+// Its method With(kind uint8) returns the key of one kind of vote on the signature: the same line,
+// but different cells. The counts of kinds are as independent as the counts of different
+// signatures.
+type Key = shape.Key
+
 // A Kind is what a line of an array consists of.
-type Kind uint8
+type Kind = shape.Kind
 
 // The kinds of arrays.
 const (
-	Cells  Kind = iota + 1 // 128 counting cells of 4 bits per line, see [Counting]
-	Bitmap                 // 512 bits per line, see [Bits]
+	Cells  = shape.Cells  // 128 counting cells of 4 bits per line, see [Counting]
+	Bitmap = shape.Bitmap // 512 bits per line, see [Bits]
 )
-
-// String returns "cells", "bits" or "invalid".
-func (k Kind) String() string {
-	switch k {
-	case Cells:
-		return "cells"
-	case Bitmap:
-		return "bits"
-	}
-	return "invalid"
-}
 
 // The shape of arrays.
 const (
-	LineBytes = 64                    // bytes in a line: one cache line
-	PageLines = 1024                  // lines in a page
-	PageBytes = LineBytes * PageLines // bytes in a page: 64 KiB
-	MaxLines  = 1 << 30               // largest number of lines: 64 GiB
-
-	lineWords = LineBytes / 8
-	lineCells = 128 // 4-bit cells per line
-	lineBits  = 512 // bits per line
-	maxCells  = 8   // largest K of a counting array
-	pageCells = PageLines * lineCells
-	pageBits  = PageLines * lineBits
+	LineBytes = shape.LineBytes // bytes in a line: one cache line
+	PageLines = shape.PageLines // lines in a page
+	MaxLines  = shape.MaxLines  // largest number of lines: 64 GiB
 )
 
-// A Geometry is everything on which two arrays must agree to be merged. It is comparable.
-type Geometry struct {
-	// Kind is what a line consists of.
-	Kind Kind
-	// Lines is the number of 64-byte lines: 1 to 1024, which make one page, or a multiple of 1024
-	// up to MaxLines.
-	Lines uint64
-	// K is the number of cells per key (Cells: 2 to 8) or of bits (Bitmap: 8, one in each 64-bit
-	// word of the line, or 16, one in each half word).
-	K uint8
-	// KeyID is [Secret.ID] of the network whose keys the array holds.
-	KeyID uint64
-}
+// Many is the largest count. It stands for "Many or more".
+const Many = arrays.Many
 
-// Validate returns nil, or an error that wraps [ErrGeometry] and names the first field out of
-// range.
-func (g Geometry) Validate() error {
-	switch g.Kind {
-	case Cells:
-		if g.K < 2 || g.K > 8 {
-			return fmt.Errorf("%w: k = %d cells per key, want 2 to 8", ErrGeometry, g.K)
-		}
-	case Bitmap:
-		if g.K != 8 && g.K != 16 {
-			return fmt.Errorf("%w: k = %d bits per key, want 8 or 16", ErrGeometry, g.K)
-		}
-	default:
-		return fmt.Errorf("%w: kind %d, want %d (cells) or %d (bits)", ErrGeometry, g.Kind, Cells, Bitmap)
-	}
-	switch {
-	case g.Lines == 0 || g.Lines > MaxLines:
-		return fmt.Errorf("%w: %d lines, want 1 to %d", ErrGeometry, g.Lines, MaxLines)
-	case g.Lines > PageLines && g.Lines%PageLines != 0:
-		return fmt.Errorf("%w: %d lines, want a multiple of %d above one page", ErrGeometry, g.Lines, PageLines)
-	}
-	return nil
-}
+// A Geometry is everything on which two arrays must agree to be merged: Kind, Lines, K, the number
+// of cells or bits per key, and KeyID, which is [Secret.ID] of the network. It is comparable.
+//
+// Its methods GhostError, CountError and BulkError give the error rates of an array with a number
+// of keys; Validate, Bytes, Pages and ID describe the array.
+type Geometry = shape.Geometry
 
-// Pages returns the number of pages of an array of geometry g.
-func (g Geometry) Pages() int { return int((g.Lines + PageLines - 1) / PageLines) }
+// Stats is the state of an array at one moment: keys, fill, memory and error rates.
+type Stats = shape.Stats
 
-// Bytes returns the memory of the lines of an array of geometry g, in bytes. Overflow tables take
-// additional memory; see [Stats].
-func (g Geometry) Bytes() uint64 { return g.Lines * LineBytes }
+// An ErrorKind identifies one of the errors of an array.
+type ErrorKind = shape.ErrorKind
 
-// ID returns a fingerprint of all fields of g. It is part of every encoded page, so that a page of
-// a different array is refused.
-func (g Geometry) ID() uint64 {
-	var b [32]byte
-	copy(b[:], "bkhgeo\x01")
-	b[7] = byte(g.Kind)
-	binary.LittleEndian.PutUint64(b[8:], g.Lines)
-	binary.LittleEndian.PutUint64(b[16:], uint64(g.K))
-	binary.LittleEndian.PutUint64(b[24:], g.KeyID)
-	return siphash.Hash(0, 0, b[:])
-}
+// The errors of an array.
+const (
+	// Ghost: a key that was never added is seen. It is the only error of bit arrays.
+	Ghost = shape.Ghost
+	// CountWrong: the count of a key that was added is too high. Counting arrays only.
+	CountWrong = shape.CountWrong
+	// BulkWrong: a key that was never added has a count at or above the threshold. Counting arrays
+	// only. It is many orders of magnitude rarer than the others.
+	BulkWrong = shape.BulkWrong
+)
 
-// String returns, for example, "cells, 1024 lines of 64 bytes, k=6, key 1f...".
-func (g Geometry) String() string {
-	return fmt.Sprintf("%s, %d lines of %d bytes, k=%d, key %016x", g.Kind, g.Lines, LineBytes, g.K, g.KeyID)
-}
+// The defaults of sizing.
+const (
+	DefaultThreshold = shape.DefaultThreshold // the count from which a message is bulk
+	DefaultTail      = shape.DefaultTail      // see [Target]
+	DefaultCells     = shape.DefaultCells     // the best K for count errors near 1e-3; see the package documentation
+)
 
-// pageLines returns the number of lines of every page of an array of g.
-func (g Geometry) pageLines() int { return int(min(g.Lines, PageLines)) }
+// A Target is the requirements for which an array is sized: its Kind, how many Signatures one
+// generation holds, and the Error whose Rate is limited once all of them have been added. The other
+// fields have defaults: the Threshold of BulkWrong, the Tail, which is the exponent a of the
+// distribution of counts (a share c^-a of the keys is counted c times or more), and K, which is
+// chosen. KeyID goes into the geometry; see [Secret.ID].
+type Target = shape.Target
 
-// slots returns the number of cells or bits of one page of g.
-func (g Geometry) slots() int {
-	if g.Kind == Cells {
-		return g.pageLines() * lineCells
-	}
-	return g.pageLines() * lineBits
-}
-
-// line returns the line of a key, evenly spread over 0 to lines-1 without a modulo (and without its
-// bias).
-func line(hi, lines uint64) uint64 {
-	l, _ := bits.Mul64(hi, lines)
-	return l
-}
+// SizeFor returns the smallest geometry that meets t. Its error wraps [ErrGeometry] and names the
+// value that is out of range.
+func SizeFor(t Target) (Geometry, error) { return shape.SizeFor(t) }

@@ -5,7 +5,7 @@ import (
 	"io"
 	"unsafe"
 
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 
 // A StringBits is a set of strings in a [Bits]: the fastest filter for lists, since a query reads
@@ -15,10 +15,8 @@ import (
 //
 // Source: Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (2007).
 type StringBits struct {
-	secret Secret
-	public bool
-	bits   *Bits
-	meta   []byte
+	head
+	bits *Bits
 }
 
 // NewStringBits returns an empty filter for n elements, 1 or more, with a false-positive rate of at
@@ -33,7 +31,7 @@ func NewStringBits(n uint64, rate float64, secret Secret) (*StringBits, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &StringBits{secret: secret, bits: b}, nil
+	return &StringBits{head{secret: secret}, b}, nil
 }
 
 // Empty returns an empty filter of the same size and key, which can be merged with s.
@@ -42,7 +40,7 @@ func (s *StringBits) Empty() (*StringBits, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &StringBits{secret: s.secret, public: s.public, bits: b}, nil
+	return &StringBits{head{secret: s.secret, public: s.public}, b}, nil
 }
 
 // Add adds x and reports whether it was new.
@@ -79,28 +77,11 @@ func (s *StringBits) Geometry() Geometry { return s.bits.Geometry() }
 // present fill.
 func (s *StringBits) ErrorRate() float64 { return s.bits.Stats().Ghost }
 
-// Meta returns the caller's metadata, as [TwoPart.Meta] does.
-func (s *StringBits) Meta() []byte { return s.meta }
-
-// SetMeta stores a copy of b, of at most [MaxMeta] bytes, with the filter.
-func (s *StringBits) SetMeta(b []byte) error {
-	if len(b) > MaxMeta {
-		return fmt.Errorf("filter: %d bytes of meta data, want at most %d", len(b), MaxMeta)
-	}
-	s.meta = append([]byte(nil), b...)
-	return nil
-}
-
-// Publish makes [StringBits.Encode] write the key into the file, as [TwoPart.Publish] does.
-func (s *StringBits) Publish() { s.public = true }
-
 // Encode writes s: key, length of the metadata (4 bytes) and the metadata, and then the array, as
 // [Bits.Encode] does.
 func (s *StringBits) Encode(w io.Writer) error {
 	p := codec.NewWriter(w, codec.StringBits)
-	codec.WriteSecret(p, s.secret, s.public)
-	p.Uint32(uint32(len(s.meta)))
-	p.Bytes(s.meta)
+	s.write(p)
 	if err := p.Close(); err != nil {
 		return err
 	}
@@ -117,12 +98,7 @@ func IsStringBits(head []byte) bool { return codec.Is(head, codec.StringBits) }
 func DecodeStringBits(r io.Reader, limit int64, known ...Secret) (*StringBits, error) {
 	p := codec.NewReader(r, codec.StringBits, limit)
 	s := &StringBits{}
-	s.secret, s.public = codec.ReadSecret(p, known)
-	if n := p.Uint32(); n > MaxMeta {
-		p.Fail("%d bytes of meta data, want at most %d", n, MaxMeta)
-	} else if n > 0 {
-		s.meta = p.Bytes(uint64(n))
-	}
+	s.read(p, known)
 	if err := p.Close(); err != nil {
 		return nil, err
 	}

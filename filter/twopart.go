@@ -7,8 +7,9 @@ import (
 	"unsafe"
 
 	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/huge"
+	"github.com/bulkhead-mail/bulkhead/filter/shape"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/huge"
 )
 
 // A TwoPartShape defines the size of a [TwoPart] filter: section one has M1 bits and K hash
@@ -74,9 +75,6 @@ func BitsPerElement(k int, p float64) float64 {
 	return -float64(k) / math.Log1p(-math.Exp(math.Log(p)/float64(k)))
 }
 
-// MaxMeta is the largest number of bytes of a filter's [TwoPart.Meta].
-const MaxMeta = 1 << 16
-
 // A TwoPart is the improved Bloom filter of Jiang & Zhao: a set of strings (addresses, domains,
 // URLs) in two sections of one bit array. K functions place the element in section one. D functions
 // place its eigenvalue, a feature derived from it, in section two. An element is a member if all K
@@ -90,15 +88,13 @@ const MaxMeta = 1 << 16
 // may run concurrently, without locks and without allocating. Add, Merge and SetMeta need exclusive
 // access. To change a filter that is being read, decode or build another one and swap the pointer.
 type TwoPart struct {
-	shape  TwoPartShape
-	secret Secret
-	public bool
-	one    []uint64 // section one
-	two    []uint64 // section two
-	set1   uint64   // bits set in section one
-	set2   uint64
-	count  uint64
-	meta   []byte
+	head
+	shape TwoPartShape
+	one   []uint64 // section one
+	two   []uint64 // section two
+	set1  uint64   // bits set in section one
+	set2  uint64
+	count uint64
 }
 
 // NewTwoPart returns an empty filter whose hash functions are keyed with secret.
@@ -107,12 +103,22 @@ func NewTwoPart(shape TwoPartShape, secret Secret) (*TwoPart, error) {
 		return nil, err
 	}
 	t := &TwoPart{
-		shape: shape, secret: secret,
+		head: head{secret: secret}, shape: shape,
 		one: make([]uint64, bitset.Words(shape.M1)), two: make([]uint64, bitset.Words(shape.M2)),
 	}
 	huge.Advise(t.one)
 	huge.Advise(t.two)
 	return t, nil
+}
+
+// Empty returns an empty filter of the shape and key of t. It can be merged into t, and t into it.
+func (t *TwoPart) Empty() (*TwoPart, error) {
+	e, err := NewTwoPart(t.shape, t.secret)
+	if err != nil {
+		return nil, err
+	}
+	e.public = t.public
+	return e, nil
 }
 
 // Shape returns the sizes of t.
@@ -123,24 +129,6 @@ func (t *TwoPart) Shape() TwoPartShape { return t.shape }
 // the fill.
 func (t *TwoPart) Count() uint64 { return t.count }
 
-// Meta returns the caller's metadata that is stored with the filter, such as the origin and date of
-// the list; nil if there is none. The caller must not modify it.
-func (t *TwoPart) Meta() []byte { return t.meta }
-
-// SetMeta stores a copy of b, of at most [MaxMeta] bytes, with the filter.
-func (t *TwoPart) SetMeta(b []byte) error {
-	if len(b) > MaxMeta {
-		return fmt.Errorf("filter: %d bytes of meta data, want at most %d", len(b), MaxMeta)
-	}
-	t.meta = append([]byte(nil), b...)
-	return nil
-}
-
-// Publish makes [TwoPart.Encode] write the key into the file, so that every holder of the file can
-// query the filter, and can also craft false positives. Otherwise the file names the key by its
-// fingerprint, and [DecodeTwoPart] must be given the key.
-func (t *TwoPart) Publish() { t.public = true }
-
 // keys returns the hashes that place x in the two sections.
 func (t *TwoPart) keys(x []byte) (one, two Key) {
 	one = t.secret.Key(x)
@@ -150,7 +138,7 @@ func (t *TwoPart) keys(x []byte) (one, two Key) {
 func (t *TwoPart) eigenKey(x []byte, one Key) Key {
 	if t.shape.Eigen == EigenHash {
 		// A different stream of the same hash: independent of section one.
-		return Key{Hi: mix64(one.Lo), Lo: mix64(^one.Hi)}
+		return Key{Hi: shape.Mix(one.Lo), Lo: shape.Mix(^one.Hi)}
 	}
 	var buf [64]byte
 	return t.secret.Key(t.shape.Eigen.Append(buf[:0], x))
@@ -246,9 +234,7 @@ func (t *TwoPart) Encode(w io.Writer) error {
 	p.Uint64(t.shape.M1)
 	p.Uint64(t.shape.M2)
 	p.Uint64(t.count)
-	codec.WriteSecret(p, t.secret, t.public)
-	p.Uint32(uint32(len(t.meta)))
-	p.Bytes(t.meta)
+	t.write(p)
 	p.Words(t.one)
 	p.Words(t.two)
 	return p.Close()
@@ -268,12 +254,7 @@ func DecodeTwoPart(r io.Reader, limit int64, known ...Secret) (*TwoPart, error) 
 	if err := t.shape.validate(); err != nil {
 		p.Fail("%v", err) // unless reading failed before
 	}
-	t.secret, t.public = codec.ReadSecret(p, known)
-	if n := p.Uint32(); n > MaxMeta {
-		p.Fail("%d bytes of meta data, want at most %d", n, MaxMeta)
-	} else if n > 0 {
-		t.meta = p.Bytes(uint64(n))
-	}
+	t.read(p, known)
 	if p.Err != nil {
 		return nil, p.Err
 	}

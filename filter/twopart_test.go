@@ -423,7 +423,7 @@ func BenchmarkTwoPartLarge(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	name := func(i uint64) string { return fmt.Sprintf("%x.example.com", mix64(i)) }
+	name := func(i uint64) string { return fmt.Sprintf("%x.example.com", mix(i)) }
 	var asked [1 << 16]string
 	for i := range asked {
 		asked[i] = name(uint64(i)*n/uint64(len(asked)) + uint64(i%2)*n)

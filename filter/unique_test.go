@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 
 func testRate(t testing.TB, c UniqueRateConfig) (*UniqueRate, []byte) {

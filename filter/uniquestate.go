@@ -5,7 +5,7 @@ import (
 	"io"
 	"iter"
 
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 
 // MaxRateKey is the maximum length of a key in [UniqueRate.EncodeStates], in bytes.

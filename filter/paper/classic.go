@@ -7,7 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 
 // A Bloom is the classic Bloom filter: a set of byte strings in m bits, with any m and k and any

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 
 func layouts(m uint64) []CellLayout {

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 
 // Clone returns an independent copy of c.

@@ -3,7 +3,7 @@ package paper
 import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 
 // writeFamily writes a hash family: kind, partitioned, m, k, then the pairs c, d of a universal

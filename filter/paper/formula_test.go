@@ -100,11 +100,11 @@ func TestDCCFalsePositive(t *testing.T) {
 	if got, want := DCCFalsePositive(m, n, k, 12, 0), math.Pow(tail, k); !near(got, want, 1e-9) {
 		t.Errorf("Eq. 4 = %g, want %g", got, want)
 	}
-	var some float64
+	var cells float64
 	for j := uint64(12); j <= 14; j++ {
-		some += CellCount(m, n, k, j)
+		cells += CellCount(m, n, k, j)
 	}
-	if got, want := DCCFalsePositive(m, n, k, 12, 14), math.Pow(some, k); !near(got, want, 1e-9) {
+	if got, want := DCCFalsePositive(m, n, k, 12, 14), math.Pow(cells, k); !near(got, want, 1e-9) {
 		t.Errorf("Eq. 4 up to 14 = %g, want %g", got, want)
 	}
 	if got := DCCFalsePositive(m, n, k, 0, 0); !near(got, 1, 1e-9) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -47,16 +48,16 @@ type slot struct {
 	extra int64 // keys beyond cells.Keys that would fill it equally
 }
 
-// array is *filter.Counting or *filter.Bits.
+// array is *arrays.Counting or *arrays.Bits.
 type array interface {
 	Geometry() filter.Geometry
 	Version() uint64
 	Keys() uint64
-	Stats() filter.Stats
+	Stats() arrays.Stats
 	SetGeneration(uint64)
-	Image(page int) *filter.Image
-	LoadAt(index uint64, m *filter.Image) error
-	ApplyRound(index uint64, r *filter.Round, replayed bool) error
+	Image(page int) *arrays.Image
+	LoadAt(index uint64, m *arrays.Image) error
+	ApplyRound(index uint64, r *arrays.Round, replayed bool) error
 }
 
 func (s *slot) load() uint64 { return uint64(max(0, s.extra+int64(s.cells.Keys()))) }
@@ -152,13 +153,13 @@ func (s *Sum) arrays(origin string) []engine.ArrayState {
 // copyArray returns a copy of an array of a member.
 func (s *Sum) copyArray(ctx context.Context, origin string,
 	a engine.ArrayState) (version uint64, cells array, err error) {
-	var images []*filter.Image
+	var images []*arrays.Image
 	if origin == own {
 		var parts []engine.Part
 		version, parts, err = s.engine.Images(ctx, a.Array, a.Start)
 		for i := 0; i < len(parts) && err == nil; i++ {
-			var m *filter.Image
-			m, err = filter.ParseImage(parts[i].Image, parts[i].Geometry)
+			var m *arrays.Image
+			m, err = arrays.ParseImage(parts[i].Image, parts[i].Geometry)
 			images = append(images, m)
 		}
 	} else {
@@ -181,9 +182,9 @@ func (s *Sum) copyArray(ctx context.Context, origin string,
 
 func blank(a engine.Array, g filter.Geometry) (array, error) {
 	if a == engine.ArrayCounts {
-		return filter.NewSparseCounting(g)
+		return arrays.NewSparseCounting(g)
 	}
-	return filter.NewSparseBits(g)
+	return arrays.NewSparseBits(g)
 }
 
 // merge adds an array of a member to the sum. The caller holds the lock.
@@ -193,10 +194,10 @@ func (s *Sum) merge(x source, version uint64, cells array) error {
 		return err
 	}
 	switch c := t.cells.(type) {
-	case *filter.Counting:
-		err = c.Merge(cells.(*filter.Counting))
-	case *filter.Bits:
-		err = c.Merge(cells.(*filter.Bits))
+	case *arrays.Counting:
+		err = c.Merge(cells.(*arrays.Counting))
+	case *arrays.Bits:
+		err = c.Merge(cells.(*arrays.Bits))
 	}
 	t.extra = int64(t.cells.Stats().Effective) - int64(t.cells.Keys())
 	s.have[x] = version
@@ -333,7 +334,7 @@ func (s *Sum) add(origin string, p *engine.Part) {
 	if s.have[x] != p.From {
 		return
 	}
-	first, err := filter.ParseRoundBody(p.Round, p.Geometry, p.Start, p.From)
+	first, err := arrays.ParseRoundBody(p.Round, p.Geometry, p.Start, p.From)
 	if err != nil {
 		return // not of this engine
 	}
@@ -342,7 +343,7 @@ func (s *Sum) add(origin string, p *engine.Part) {
 		return
 	}
 	from := t.cells.Version()
-	r, err := filter.ParseRoundBody(p.Round, p.Geometry, t.start, from)
+	r, err := arrays.ParseRoundBody(p.Round, p.Geometry, t.start, from)
 	if err != nil || t.cells.ApplyRound(0, r, false) != nil {
 		return
 	}

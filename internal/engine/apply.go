@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
@@ -83,7 +84,7 @@ func (e *Engine) applyVotes(index uint64, v *codec.Votes) {
 
 // addCounts applies adds to an own array, and records them.
 func (e *Engine) addCounts(index uint64, g *book.Tally, v *codec.Votes) {
-	own, ok := g.Counts.(*filter.Counting)
+	own, ok := g.Counts.(*arrays.Counting)
 	if !ok || len(v.Counts.Keys) == 0 {
 		g.Counts.AddBatch(index, v.Counts.Keys, v.Counts.N, nil)
 		return
@@ -97,12 +98,12 @@ func (e *Engine) addCounts(index uint64, g *book.Tally, v *codec.Votes) {
 	}
 	before := make([]uint32, len(v.Counts.Keys))
 	own.AddBatch(index, v.Counts.Keys, v.Counts.N, before)
-	rec.note(func(r *filter.Round) { r.Record(v.Counts.Keys, v.Counts.N, before) })
+	rec.note(func(r *arrays.Round) { r.Record(v.Counts.Keys, v.Counts.N, before) })
 }
 
 // setBits applies the keys of an own filter, and records them.
 func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, keys []filter.Key) {
-	own, ok := set.(*filter.Bits)
+	own, ok := set.(*arrays.Bits)
 	if !ok || len(keys) == 0 {
 		set.SetBatch(index, keys, nil)
 		return
@@ -116,7 +117,7 @@ func (e *Engine) setBits(index uint64, a Array, start uint64, set book.Bitset, k
 	}
 	before := make([]bool, len(keys))
 	own.SetBatch(index, keys, before)
-	rec.note(func(r *filter.Round) { r.RecordBits(keys, before) })
+	rec.note(func(r *arrays.Round) { r.RecordBits(keys, before) })
 }
 
 func (e *Engine) applyRotation(r *codec.Rotation) (err error) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // delivered is a stream of mail: campaigns of which some have thousands of copies and
@@ -92,7 +92,7 @@ func TestBytesOfADelivery(t *testing.T) {
 	v := e.current.View()
 	tally, block := v.Tally.Live[0], v.Block.Live[0]
 	total := 0.0
-	say := func(name string, s filter.Stats, bytes, capacity uint64) {
+	say := func(name string, s arrays.Stats, bytes, capacity uint64) {
 		each := float64(s.Keys) / deliveries
 		size := each*float64(bytes)/float64(capacity) + float64(s.Bytes-bytes)/deliveries
 		t.Logf("%-8s %6.2f keys a delivery, %6.1f bytes, %5.1f of them beside the cells", name, each, size,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -145,7 +146,7 @@ func TestFloorChanges(t *testing.T) {
 		var got, keys []uint32
 		for _, g := range e.current.View().Tally.Live {
 			got = append(got, max(1, g.Floor))
-			keys = append(keys, uint32(g.Counts.(*filter.Counting).Above().Keys()))
+			keys = append(keys, uint32(g.Counts.(*arrays.Counting).Above().Keys()))
 		}
 		for i := range want {
 			want[i] = max(1, want[i])
@@ -157,7 +158,7 @@ func TestFloorChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	opts.Tally.Floor = filter.MaxFloor + 1
+	opts.Tally.Floor = arrays.MaxFloor + 1
 	if _, err := Open(ctx, opts); err == nil {
 		t.Error("a floor above what an array can have")
 	}
@@ -171,7 +172,7 @@ func TestNoPagesBelowFloors(t *testing.T) {
 	if err != nil || len(parts) != 1 {
 		t.Fatalf("%d parts, %v", len(parts), err)
 	}
-	c, err := filter.NewCounting(own[0].Geometry)
+	c, err := arrays.NewCounting(own[0].Geometry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
@@ -20,7 +22,7 @@ func (e *Engine) Wounds(ctx context.Context) (out Wounds, err error) {
 }
 
 // Heal durably restores a page from a peer's replica: an image in the encoding of
-// [filter.Image.Append]. It returns an error that wraps [ErrOtherPage], and changes nothing, if the
+// [arrays.Image.Append]. It returns an error that wraps [ErrOtherPage], and changes nothing, if the
 // page is not the one that was lost, by its sum in the checkpoint. It returns an error that wraps
 // [bulkhead.ErrMalformed] if the image is not a page of the array.
 func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, image []byte) error {
@@ -29,7 +31,7 @@ func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, i
 	if array == nil {
 		return fmt.Errorf("%w: %s of generation %d is gone", ErrOtherPage, a, start)
 	}
-	m, err := filter.ParseImage(image, array.Geometry())
+	m, err := arrays.ParseImage(image, array.Geometry())
 	if err == nil && m.Floor() > 0 {
 		err = errors.New("it has a floor")
 	}
@@ -76,7 +78,7 @@ func (e *Engine) HealSaid(ctx context.Context, a Array, start uint64, images [][
 
 // heal durably replaces a lost page. m is the page of a peer, or of the node's own published
 // messages.
-func (e *Engine) heal(ctx context.Context, peer string, key replica.Key, m *filter.Image, published bool) error {
+func (e *Engine) heal(ctx context.Context, peer string, key replica.Key, m *arrays.Image, published bool) error {
 	sum := pages.SumOf(m)
 	return e.queue.change(ctx, func() error {
 		image, err := e.healer.Grown(key, m, sum, published)
@@ -113,7 +115,7 @@ func (e *Engine) EndHealing(ctx context.Context) error {
 // array is missing or has another geometry.
 func (e *Engine) ReplicaPages(ctx context.Context, origin string, a Array, start uint64, g filter.Geometry,
 	list []int) (out [][]byte, err error) {
-	var images []*filter.Image
+	var images []*arrays.Image
 	var copied error
 	err = e.queue.inTurn(ctx, func() {
 		images, copied = e.replicas.CopyPages(origin, replica.Key{Array: a, Start: start}, g, list)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -306,7 +306,7 @@ func TestForgedKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := filter.ParseImage(parts[0].Image, a.Geometry)
+		m, err := arrays.ParseImage(parts[0].Image, a.Geometry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -346,7 +346,7 @@ func TestMostKeys(t *testing.T) {
 	taken := 0
 	for bit := range 64 {
 		for i := range parts {
-			m, err := filter.ParseImage(parts[i].Image, own.Geometry)
+			m, err := arrays.ParseImage(parts[i].Image, own.Geometry)
 			if err != nil {
 				t.Fatal(err)
 			}

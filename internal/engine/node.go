@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
@@ -99,7 +100,7 @@ func (info *Info) generation(start, capacity uint64, arrays ...ArrayInfo) Genera
 	return GenerationInfo{Start: time.Unix(int64(start), 0).UTC(), Capacity: capacity, Arrays: arrays}
 }
 
-func arrayInfo(name string, g filter.Geometry, s filter.Stats) ArrayInfo {
+func arrayInfo(name string, g filter.Geometry, s arrays.Stats) ArrayInfo {
 	return ArrayInfo{Name: name, Geometry: g.String(), Keys: s.Keys, Fill: s.Fill, Bytes: s.Bytes, Ghost: s.Ghost,
 		CountWrong: s.CountWrong, BulkWrong: s.BulkWrong}
 }

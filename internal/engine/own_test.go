@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -18,11 +19,11 @@ import (
 // TestRecording: a round continues the one before, and begins where images were made, and only
 // there.
 func TestRecording(t *testing.T) {
-	array, err := filter.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4})
+	array, err := arrays.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := &recording{rounds: []*filter.Round{array.NewRound()}}
+	rec := &recording{rounds: []*arrays.Round{array.NewRound()}}
 	total := 0
 	add := func(n int) {
 		total += n
@@ -30,7 +31,7 @@ func TestRecording(t *testing.T) {
 		for i := range keys {
 			keys[i], ones[i] = filter.Key{Hi: uint64(total), Lo: uint64(i)}, 1
 		}
-		rec.note(func(r *filter.Round) { r.Record(keys, ones, before) })
+		rec.note(func(r *arrays.Round) { r.Record(keys, ones, before) })
 	}
 	lens := func() (out []int) {
 		from := rec.rounds[0].From
@@ -67,7 +68,7 @@ func TestRecording(t *testing.T) {
 		}
 	}
 	begun := 0
-	first := func() *filter.Round { begun++; return array.NewRound() }
+	first := func() *arrays.Round { begun++; return array.NewRound() }
 	key := replica.Key{Array: ArrayCounts, Start: 1}
 	off := recorder{}
 	if off.begin(key, first) != nil || begun != 0 {

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
@@ -17,27 +17,27 @@ type recorder struct {
 
 // A recording holds the changes of one array since its rounds were last taken.
 type recording struct {
-	rounds []*filter.Round // each begins where the one before ends
+	rounds []*arrays.Round // each begins where the one before ends
 	adds   int
 	cut    bool // the next add begins a new round
 }
 
 // begin returns the recording of an array that is about to change, or nil if recording is off.
 // first begins a round at the array's present version.
-func (r *recorder) begin(key replica.Key, first func() *filter.Round) *recording {
+func (r *recorder) begin(key replica.Key, first func() *arrays.Round) *recording {
 	if !r.on {
 		return nil
 	}
 	rec := r.rounds[key]
 	if rec == nil || rec.adds > maxRecorded {
-		rec = &recording{rounds: []*filter.Round{first()}}
+		rec = &recording{rounds: []*arrays.Round{first()}}
 		r.rounds[key] = rec
 	}
 	return rec
 }
 
 // note calls record with the round that takes the adds.
-func (c *recording) note(record func(r *filter.Round)) {
+func (c *recording) note(record func(r *arrays.Round)) {
 	last := c.rounds[len(c.rounds)-1]
 	r := last
 	if c.cut && last.Len() > 0 {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
@@ -115,7 +117,7 @@ func (e *Engine) Replica(origin string) []ArrayState { return e.replicas.Arrays(
 // CopyReplica returns the pages of an array of an origin at one moment, and the array's version
 // then. It returns an error that wraps [ErrGap] if the array is missing or incomplete.
 func (e *Engine) CopyReplica(ctx context.Context, origin string, a Array, start uint64) (version uint64,
-	images []*filter.Image, err error) {
+	images []*arrays.Image, err error) {
 	var copied error
 	err = e.queue.inTurn(ctx, func() {
 		version, images, copied = e.replicas.Copy(origin, replica.Key{Array: a, Start: start})

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
@@ -55,7 +56,7 @@ func (e *Engine) Own() []ArrayState { return e.current.Books().States() }
 // version at that moment. It returns an error that wraps [bulkhead.ErrMalformed] if there is no
 // such array. A new round begins at that version.
 func (e *Engine) Images(ctx context.Context, a Array, start uint64) (version uint64, parts []Part, err error) {
-	var images []*filter.Image
+	var images []*arrays.Image
 	found := false
 	err = e.queue.inTurn(ctx, func() {
 		// Copying is fast and encoding is slow, so only the copy is made between batches.

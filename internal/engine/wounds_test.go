@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -163,7 +164,7 @@ func TestHeal(t *testing.T) {
 		// A page that has more, one of another array, one with a bit too many, and no page.
 		doubts := len(e.Doubts())
 		for i, part := range replicas {
-			m, err := filter.ParseImage(part.Image, part.Geometry)
+			m, err := arrays.ParseImage(part.Image, part.Geometry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +173,7 @@ func TestHeal(t *testing.T) {
 			lies := [][]byte{m.Append(nil)}
 			m.Info.Version, m.Info.Keys = before, m.Info.Keys+1
 			lies = append(lies, m.Append(nil))
-			if l, err := filter.ParseImage(later[i].Image, part.Geometry); err == nil && l.Info.Version > before {
+			if l, err := arrays.ParseImage(later[i].Image, part.Geometry); err == nil && l.Info.Version > before {
 				lies = append(lies, later[i].Image)
 			}
 			for _, lie := range lies {
@@ -355,7 +356,7 @@ func TestHealAboveFloor(t *testing.T) {
 	}
 	doubts := e.Doubts()
 	for _, part := range replicas {
-		m, err := filter.ParseImage(part.Image, part.Geometry)
+		m, err := arrays.ParseImage(part.Image, part.Geometry)
 		if err != nil {
 			t.Fatal(err)
 		}

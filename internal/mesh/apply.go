@@ -10,7 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -231,7 +232,7 @@ func (o *origin) doubt() {
 
 // grow charges a peer for an applied round. It quarantines the peer if the peer adds too much, or
 // if the array reports too many keys that were never added.
-func (o *origin) grow(ctx context.Context, a engine.ArrayState, parsed *filter.Round) {
+func (o *origin) grow(ctx context.Context, a engine.ArrayState, parsed *arrays.Round) {
 	var why string
 	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) {
 		why = s.Growth.Charge(o.r.opts, time.Now(), a.Array,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -16,13 +17,13 @@ import (
 )
 
 // adds returns rounds with n adds and with keys keys.
-func adds(t *testing.T, n, keys int) (counts, lists *filter.Round) {
+func adds(t *testing.T, n, keys int) (counts, lists *arrays.Round) {
 	t.Helper()
-	c, err := filter.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4})
+	c, err := arrays.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := filter.NewBits(filter.Geometry{Kind: filter.Bitmap, Lines: filter.PageLines, K: 8})
+	b, err := arrays.NewBits(filter.Geometry{Kind: filter.Bitmap, Lines: filter.PageLines, K: 8})
 	if err != nil {
 		t.Fatal(err)
 	}

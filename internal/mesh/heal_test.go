@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -359,12 +360,12 @@ func TestHealLiar(t *testing.T) {
 }
 
 // fattened returns a page with the same version and number of keys that reports more keys.
-func fattened(t *testing.T, m *filter.Image) []byte {
+func fattened(t *testing.T, m *arrays.Image) []byte {
 	t.Helper()
 	info := m.Info
 	key := filter.Key{Hi: uint64(m.Page) << 54, Lo: 0x0102030405060708}
 	if m.Geometry.Kind == filter.Cells {
-		c, err := filter.NewCounting(m.Geometry)
+		c, err := arrays.NewCounting(m.Geometry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -378,7 +379,7 @@ func fattened(t *testing.T, m *filter.Image) []byte {
 		c.Add(key, 1000)
 		m = c.Image(m.Page)
 	} else {
-		b, err := filter.NewBits(m.Geometry)
+		b, err := arrays.NewBits(m.Geometry)
 		if err != nil {
 			t.Fatal(err)
 		}

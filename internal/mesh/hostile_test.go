@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -131,7 +132,7 @@ func TestEndlessGenerations(t *testing.T) {
 		for n := range 8 {
 			m := &wire.Message{Kind: wire.KindDelta}
 			for i := range 512 {
-				bits, err := filter.NewBits(g)
+				bits, err := arrays.NewBits(g)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -162,10 +163,10 @@ func TestEndlessGenerations(t *testing.T) {
 
 // imagesOf returns the images of an array of counts with keys keys, as a peer would send them,
 // after change has modified each page.
-func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change func(*filter.Image)) *wire.Message {
+func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change func(*arrays.Image)) *wire.Message {
 	t.Helper()
 	g := filter.Geometry{Kind: filter.Cells, Lines: 4096, K: 6, KeyID: enginetest.Secret.ID()}
-	c, err := filter.NewCounting(g)
+	c, err := arrays.NewCounting(g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,11 +195,11 @@ func imagesOf(t *testing.T, f *forger, start uint64, keys int, at uint64, change
 func TestImagesAboveTheRate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		at     uint64
-		change func(*filter.Image)
+		change func(*arrays.Image)
 	}{
 		"complete":       {},
 		"never complete": {at: 1 << 40},
-		"belittled":      {change: func(m *filter.Image) { m.Info.Keys = 1 }},
+		"belittled":      {change: func(m *arrays.Image) { m.Info.Keys = 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *memBroker) {
@@ -413,10 +414,10 @@ func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uin
 	}
 	x := wire.Ref{Array: a, Start: start}
 	l := wire.Lineage{{Boot: f.at.Boot, Base: 0}}
-	var r *filter.Round
+	var r *arrays.Round
 	var page []byte
 	if a == engine.ArrayCounts {
-		c, err := filter.NewCounting(g)
+		c, err := arrays.NewCounting(g)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +431,7 @@ func everything(t *testing.T, f *forger, start uint64, a engine.Array, lines uin
 		r.Record(keys, n, before)
 		page = c.Image(0).Append(nil)
 	} else {
-		b, err := filter.NewBits(g)
+		b, err := arrays.NewBits(g)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -327,13 +329,13 @@ func TestSilent(t *testing.T) {
 
 // announced returns rounds that begin arrays of the given number of lines: one each, that adds the
 // given number of keys.
-func announced(t *testing.T, f *forger, arrays int, lines uint64, keys int) []*wire.Message {
+func announced(t *testing.T, f *forger, number int, lines uint64, keys int) []*wire.Message {
 	t.Helper()
 	now := uint64(time.Now().Unix())
 	var out []*wire.Message
-	for i := range arrays {
+	for i := range number {
 		small := filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: 8, KeyID: enginetest.Secret.ID()}
-		b, err := filter.NewSparseBits(small)
+		b, err := arrays.NewSparseBits(small)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -430,7 +432,7 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 			t.Fatal(err)
 		}
 		large.KeyID = enginetest.Secret.ID()
-		theirs, err := filter.NewSparseCounting(large)
+		theirs, err := arrays.NewSparseCounting(large)
 		if err != nil {
 			t.Fatal(err)
 		}

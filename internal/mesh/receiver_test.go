@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -199,7 +200,7 @@ func TestImagesTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
-		b, err := filter.NewBits(bitsOf)
+		b, err := arrays.NewBits(bitsOf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +268,7 @@ func TestRestoredImageSupersedes(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *memBroker) {
 		r := newRig(t, k, nil)
 		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
-		array, err := filter.NewBits(bitsOf)
+		array, err := arrays.NewBits(bitsOf)
 		if err != nil {
 			t.Fatal(err)
 		}

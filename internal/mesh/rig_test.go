@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -197,7 +198,7 @@ func roundOf(t *testing.T, x wire.Ref, from uint64, keys int) wire.Round {
 	t.Helper()
 	var body []byte
 	if x.Array == engine.ArrayCounts {
-		c, err := filter.NewCounting(cellsOf)
+		c, err := arrays.NewCounting(cellsOf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +212,7 @@ func roundOf(t *testing.T, x wire.Ref, from uint64, keys int) wire.Round {
 		body = r.AppendBody(nil)
 		return wire.Round{Ref: x, From: from, To: r.To, Geometry: cellsOf, Announce: true, Data: body, Boot: 5}
 	}
-	b, err := filter.NewBits(bitsOf)
+	b, err := arrays.NewBits(bitsOf)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -173,7 +174,7 @@ func costFolder(t *testing.T, dir string, origins, days, weeks int, cases []cost
 			return all
 		}
 		for g := range uint64(max(days, weeks)) {
-			c, err := filter.NewCounting(counts)
+			c, err := arrays.NewCounting(counts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +203,7 @@ func costFolder(t *testing.T, dir string, origins, days, weeks int, cases []cost
 				continue
 			}
 			for _, array := range []engine.Array{engine.ArraySpam, engine.ArrayRevoked} {
-				b, err := filter.NewBits(lists)
+				b, err := arrays.NewBits(lists)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -57,7 +57,7 @@ func (d *decider) run(l *Limiter, attr Attributes, readonly bool) error {
 		q := &d.asked[i]
 		if q.readonly {
 			if !readonly { // a rule that reads another one
-				l.tell(q, now)
+				l.notify(q, now)
 			}
 			continue
 		}
@@ -69,7 +69,7 @@ func (d *decider) run(l *Limiter, attr Attributes, readonly bool) error {
 		} else {
 			q.result.Counted = false // another rule refuses it
 		}
-		l.tell(q, now)
+		l.notify(q, now)
 	}
 	if !readonly && d.refusal() != nil {
 		l.Stats.Refused.Add(1)
@@ -144,11 +144,11 @@ func (q *question) measure(now time.Time) (err error) {
 	return nil
 }
 
-// tell notifies of a key at the warning level or at the limit.
-func (l *Limiter) tell(q *question, now time.Time) {
+// notify reports a key at the warning level or at the limit.
+func (l *Limiter) notify(q *question, now time.Time) {
 	r, limit := q.rule, q.rate.Limit()
 	warned := r.Warn > 0 && limit > 0 && q.result.Counted && q.result.Rate >= r.Warn*limit
-	if !warned && !q.result.Over || !l.told.first(q, now) {
+	if !warned && !q.result.Over || !l.reported.first(q, now) {
 		return
 	}
 	l.Stats.Warned.Add(1)
@@ -163,42 +163,42 @@ func (l *Limiter) tell(q *question, now time.Time) {
 	}
 }
 
-// maxTold is the maximum number of keys remembered as reported.
-const maxTold = 1 << 14
+// maxReported is the maximum number of keys remembered as reported.
+const maxReported = 1 << 14
 
-// told remembers which keys were reported, so that each key is reported once per period and level,
+// reported remembers which keys were reported, so that each key is reported once per period and level,
 // however many requests it makes.
-type told struct {
+type reported struct {
 	mu   sync.Mutex
-	till map[toldKey]time.Time
+	till map[reportedKey]time.Time
 }
 
-type toldKey struct {
+type reportedKey struct {
 	rule string
 	hash uint64
 	over bool
 }
 
 // first reports whether the key was not reported within the last period.
-func (t *told) first(q *question, now time.Time) bool {
+func (t *reported) first(q *question, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := toldKey{q.rule.Name, q.hash, q.result.Over}
+	k := reportedKey{q.rule.Name, q.hash, q.result.Over}
 	// A time more than a period ahead dates from before the clock was set back.
 	if till, ok := t.till[k]; ok && now.Before(till) && !till.After(now.Add(q.rule.Period)) {
 		return false
 	}
 	if t.till == nil {
-		t.till = make(map[toldKey]time.Time)
+		t.till = make(map[reportedKey]time.Time)
 	}
-	if len(t.till) >= maxTold {
+	if len(t.till) >= maxReported {
 		for k, till := range t.till {
 			if !now.Before(till) {
 				delete(t.till, k)
 			}
 		}
 		// In a flood of keys over their limits, repeating some reports is better than dropping all.
-		if len(t.till) >= maxTold {
+		if len(t.till) >= maxReported {
 			clear(t.till)
 		}
 	}
@@ -233,8 +233,8 @@ func (d *decider) accepted() (action, text string) {
 	return Dunno, ""
 }
 
-// tell returns what the mail server is to log or add for a request that no rule refuses or delays.
-func (d *decider) tell() (action, text string) {
+// answer returns what the mail server is to log or add for a request that no rule refuses or delays.
+func (d *decider) answer() (action, text string) {
 	header := ""
 	var b strings.Builder
 	for _, want := range []string{TellHeader, TellLog} {
@@ -252,7 +252,7 @@ func (d *decider) tell() (action, text string) {
 			default:
 				b.WriteString("rate ")
 			}
-			b.WriteString(q.told(want == TellLog))
+			b.WriteString(q.format(want == TellLog))
 		}
 		if b.Len() > 0 {
 			return want, b.String()
@@ -261,9 +261,9 @@ func (d *decider) tell() (action, text string) {
 	return Dunno, ""
 }
 
-// told formats a rate. The key is included for the log only: the recipient of the mail, who can
+// format formats a rate. The key is included for the log only: the recipient of the mail, who can
 // read its header, need not know the key.
-func (q *question) told(key bool) string {
+func (q *question) format(key bool) string {
 	limit := "no limit"
 	if !q.measures() {
 		limit = number(q.rate.Limit())

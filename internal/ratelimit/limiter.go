@@ -67,11 +67,11 @@ type Outcome struct {
 
 // A Limiter applies rules to requests. Its methods may be called concurrently.
 type Limiter struct {
-	opts   Options
-	secret filter.Secret
-	rules  atomic.Pointer[[]*rule]
-	mu     sync.Mutex // one Reload or Save at a time
-	told   told
+	opts     Options
+	secret   filter.Secret
+	rules    atomic.Pointer[[]*rule]
+	mu       sync.Mutex // one Reload or Save at a time
+	reported reported
 
 	Stats Stats
 }
@@ -201,7 +201,7 @@ func (l *Limiter) Limit(_ context.Context, attr func(name string) []byte) (actio
 	o := d.refusal()
 	if o == nil {
 		if action, text = d.accepted(); action == Dunno {
-			action, text = d.tell()
+			action, text = d.answer()
 		}
 		return action, text, nil
 	}

@@ -403,7 +403,7 @@ func TestMeasureOnly(t *testing.T) {
 		}
 	}
 	if events != 1 {
-		t.Errorf("%d keys told, want that of the other rule", events)
+		t.Errorf("%d keys reported, want that of the other rule", events)
 	}
 }
 
@@ -702,8 +702,8 @@ func TestReplyText(t *testing.T) {
 func TestReplyToLongKey(t *testing.T) {
 	r := Rule{Name: "r", Key: "{helo_name}", Limit: 1, Period: time.Hour, Action: Reject,
 		Text: "{key} has sent {rate} of {limit}"}
-	var said strings.Builder
-	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	var logged strings.Builder
+	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now, Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	var text string
 	for range 2 {
 		_, text, _ = l.Limit(context.Background(), request("helo_name", strings.Repeat("x", 5000)))
@@ -711,8 +711,8 @@ func TestReplyToLongKey(t *testing.T) {
 	if len(text) > 512 || !strings.HasSuffix(text, "xxx... has sent 1 of 1") {
 		t.Errorf("reply of %d bytes: %q", len(text), text)
 	}
-	if said.Len() > 1000 {
-		t.Errorf("log line of %d bytes", said.Len())
+	if logged.Len() > 1000 {
+		t.Errorf("log line of %d bytes", logged.Len())
 	}
 }
 
@@ -728,8 +728,8 @@ func TestWebhook(t *testing.T) {
 		got <- e
 	}))
 	defer server.Close()
-	var said strings.Builder
-	w := NewWebhook(server.URL, nil, slog.New(slog.NewTextHandler(&said, nil)))
+	var logged strings.Builder
+	w := NewWebhook(server.URL, nil, slog.New(slog.NewTextHandler(&logged, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { w.Run(ctx) })
@@ -745,8 +745,8 @@ func TestWebhook(t *testing.T) {
 	if w.Dropped.Load() != 5 {
 		t.Errorf("%d events dropped, want 5", w.Dropped.Load())
 	}
-	if n := strings.Count(said.String(), "webhook does not keep up"); n != 1 {
-		t.Errorf("the log says %d times that events are dropped, want once: %s", n, said.String())
+	if n := strings.Count(logged.String(), "webhook does not keep up"); n != 1 {
+		t.Errorf("the log says %d times that events are dropped, want once: %s", n, logged.String())
 	}
 }
 

@@ -284,16 +284,16 @@ func TestManyTold(t *testing.T) {
 			limit(t, l, request("sender", fmt.Sprint(i)))
 		}
 	}
-	over(0, maxTold)
-	if over(0, 100); events != maxTold || len(l.told.till) != maxTold {
-		t.Errorf("%d events of %d keys, %d remembered", events, maxTold, len(l.told.till))
+	over(0, maxReported)
+	if over(0, 100); events != maxReported || len(l.reported.till) != maxReported {
+		t.Errorf("%d events of %d keys, %d remembered", events, maxReported, len(l.reported.till))
 	}
 	c.now = c.now.Add(time.Hour)
-	if over(maxTold, maxTold+10); events != maxTold+10 || len(l.told.till) != 10 {
-		t.Errorf("%d events, %d remembered a period later, want 10", events-maxTold, len(l.told.till))
+	if over(maxReported, maxReported+10); events != maxReported+10 || len(l.reported.till) != 10 {
+		t.Errorf("%d events, %d remembered a period later, want 10", events-maxReported, len(l.reported.till))
 	}
-	if over(2*maxTold, 3*maxTold); len(l.told.till) > maxTold || events != 2*maxTold+10 {
-		t.Errorf("%d events, %d remembered of a flood", events, len(l.told.till))
+	if over(2*maxReported, 3*maxReported); len(l.reported.till) > maxReported || events != 2*maxReported+10 {
+		t.Errorf("%d events, %d remembered of a flood", events, len(l.reported.till))
 	}
 }
 
@@ -309,26 +309,26 @@ func TestToldOfLate(t *testing.T) {
 			limit(t, l, request("sender", fmt.Sprint(i)))
 		}
 	}
-	over(0, maxTold/2)
+	over(0, maxReported/2)
 	c.now = c.now.Add(40 * time.Minute)
-	over(maxTold/2, maxTold)
+	over(maxReported/2, maxReported)
 	c.now = c.now.Add(20 * time.Minute)
 	events = 0
-	if over(maxTold, maxTold+1); events != 1 {
+	if over(maxReported, maxReported+1); events != 1 {
 		t.Errorf("%d events of one key", events)
 	}
-	if over(maxTold/2, maxTold/2+100); events != 1 {
-		t.Errorf("%d keys told again within the period", events-1)
+	if over(maxReported/2, maxReported/2+100); events != 1 {
+		t.Errorf("%d keys reported again within the period", events-1)
 	}
 }
 
 // TestRunLogs checks that a failed save is logged, and returned if it was the last.
 func TestRunLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var said strings.Builder
+		var logged strings.Builder
 		dir := filepath.Join(t.TempDir(), "states")
 		l := open(t, Options{Dir: dir, Rules: []Rule{recipients(10)}, Checkpoint: time.Minute,
-			Log: slog.New(slog.NewTextHandler(&said, nil))})
+			Log: slog.New(slog.NewTextHandler(&logged, nil))})
 		limit(t, l, rcpt("ann", "bob"))
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
@@ -336,8 +336,8 @@ func TestRunLogs(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		if err := l.Run(ctx); err == nil || l.Stats.Faults.Load() != 2 ||
-			strings.Count(said.String(), "rate limits not saved") != 1 {
-			t.Errorf("%v, %d faults, log %q", err, l.Stats.Faults.Load(), said.String())
+			strings.Count(logged.String(), "rate limits not saved") != 1 {
+			t.Errorf("%v, %d faults, log %q", err, l.Stats.Faults.Load(), logged.String())
 		}
 	})
 }
@@ -426,8 +426,8 @@ func TestWebhookAnswers(t *testing.T) {
 		{server.URL, 200, 1, 0}, {server.URL, 299, 1, 0}, {server.URL, 404, 0, 1}, {server.URL, 500, 0, 1},
 		{"http://127.0.0.1:1/", 0, 0, 1}, {"\x7f", 0, 0, 1},
 	} {
-		var said strings.Builder
-		w := NewWebhook(tt.url, nil, slog.New(slog.NewTextHandler(&said, nil)))
+		var logged strings.Builder
+		w := NewWebhook(tt.url, nil, slog.New(slog.NewTextHandler(&logged, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { w.Run(ctx); close(ended) }()
@@ -438,19 +438,19 @@ func TestWebhookAnswers(t *testing.T) {
 		await.True(t, "the event is sent", func() bool { return w.Sent.Load()+w.Failed.Load() > 0 })
 		cancel()
 		<-ended
-		if w.Sent.Load() != tt.sent || w.Failed.Load() != tt.failed || strings.Contains(said.String(),
+		if w.Sent.Load() != tt.sent || w.Failed.Load() != tt.failed || strings.Contains(logged.String(),
 			"webhook failed") != (tt.failed > 0) {
 			t.Errorf("%q, status %d: %d sent, %d failed, log %q", tt.url, tt.status, w.Sent.Load(), w.Failed.Load(),
-				said.String())
+				logged.String())
 		}
 	}
-	var said strings.Builder
-	w := NewWebhook("", nil, slog.New(slog.NewTextHandler(&said, nil)))
+	var logged strings.Builder
+	w := NewWebhook("", nil, slog.New(slog.NewTextHandler(&logged, nil)))
 	for range webhookQueue + 3 {
 		w.Notify(Event{})
 	}
-	if n := w.Dropped.Load(); n != 3 || strings.Count(said.String(), "does not keep up") != 1 {
-		t.Errorf("%d dropped, log %q, want 3, told once", n, said.String())
+	if n := w.Dropped.Load(); n != 3 || strings.Count(logged.String(), "does not keep up") != 1 {
+		t.Errorf("%d dropped, log %q, want 3, logged once", n, logged.String())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -461,7 +461,7 @@ func TestWebhookAnswers(t *testing.T) {
 	for range webhookQueue + 1 { // there is room again, but not for the last event
 		w.Notify(Event{})
 	}
-	if n := strings.Count(said.String(), "does not keep up"); n != 2 {
-		t.Errorf("told %d times that events are dropped, want once for each time", n)
+	if n := strings.Count(logged.String(), "does not keep up"); n != 2 {
+		t.Errorf("dropped events were logged %d times, want once for each time", n)
 	}
 }

@@ -80,9 +80,11 @@ func TestPer(t *testing.T) {
 		"\"ann\" is not a key and a limit": {Limits: []string{"ann"}},
 		"limit \"0\" is none of":           {Limits: []string{"ann 0"}},
 		"limit \"-1\" is none of":          {Limits: []string{"ann -1"}},
-		"\"# as agreed 100\" after a limit: a comment must be on a line of its own": {Limits: []string{"ann 500 # as agreed 100"}},
-		"line 2: \"#7\" after a limit":                                              {LimitsFile: commented},
-		"key \"ANN\" has two limits":                                                {Limits: []string{"ann 1", "ANN 2"}},
+		"\"# as agreed 100\" after a limit: a comment must be on a line of its own": {
+			Limits: []string{"ann 500 # as agreed 100"},
+		},
+		"line 2: \"#7\" after a limit": {LimitsFile: commented},
+		"key \"ANN\" has two limits":   {Limits: []string{"ann 1", "ANN 2"}},
 		"limits_file: open": {LimitsFile: filepath.Join(
 			t.TempDir(), "none")},
 		"takes up to": {Unique: "{recipient}",

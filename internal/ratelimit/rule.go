@@ -49,7 +49,7 @@ const DefaultHeader = "X-Bulkhead-Rate"
 
 // DefaultMemory is the memory budget of one rule, in bytes: enough for a million keys with a limit
 // of 10.
-const DefaultMemory = 64 << 20
+const DefaultMemory = 128 << 20
 
 // MaxDelay is the longest [Rule].Delay. It is shorter than the timeouts of clients and mail
 // servers.

@@ -152,8 +152,8 @@ func (r *rule) read(path string, now time.Time) (kept, lost int, err error) {
 // put before it returns an error.
 func decodeStates(rate *filter.UniqueRate, r io.Reader, limit int64, put func(tag uint64, state []byte)) error {
 	err := rate.DecodeStates(r, limit, func(key, state []byte) error {
-		if len(key) != slotHeader {
-			return fmt.Errorf("%w: key of %d bytes, want %d", filter.ErrCorrupt, len(key), slotHeader)
+		if len(key) != tagBytes {
+			return fmt.Errorf("%w: key of %d bytes, want %d", filter.ErrCorrupt, len(key), tagBytes)
 		}
 		tag := binary.LittleEndian.Uint64(key)
 		if tag&^tagMask != 0 || binary.LittleEndian.Uint64(state[8:]) == 0 {

@@ -81,7 +81,7 @@ func testTableAgainstMap(t *testing.T, limit float64) {
 			tab.update(h, now, func(*[]byte) {}) // a visit that changes nothing is not kept
 		default:
 			for i := range tab.shards {
-				tab.compact(&tab.shards[i])
+				tab.shards[i].compact()
 			}
 		}
 		now = now.Add(time.Second)
@@ -149,9 +149,8 @@ func TestTableMemory(t *testing.T) {
 	if used != keys || evicted != 0 {
 		t.Errorf("%d keys, %d evicted, want %d and 0", used, evicted, keys)
 	}
-	if want := float64(20 + 32 + 4); perKey > want {
-		t.Errorf("%.1f bytes a key, want at most %.0f: filter 20, head 32, and a little for index and rest of chunks",
-			perKey, want)
+	if want := float64(tab.key); perKey > want {
+		t.Errorf("%.1f bytes a key, want at most %.0f: filter 20, head 24, tag 8, map and reserve", perKey, want)
 	}
 	runtime.KeepAlive(tab)
 }
@@ -180,7 +179,7 @@ func TestTableBudget(t *testing.T) {
 	if bytes > memory {
 		t.Errorf("%d bytes, budget %d", bytes, memory)
 	}
-	if keys < memory*8/10/(tab.slot+2) || evicted == 0 {
+	if keys < memory*8/10/tab.key || evicted == 0 {
 		t.Errorf("%d keys and %d evicted in %d bytes", keys, evicted, memory)
 	}
 	kept := 0
@@ -280,7 +279,7 @@ func TestTableSmall(t *testing.T) {
 	for _, memory := range []int64{0, 100, 1000, 2000, 5000, 64 << 10} {
 		tab, err := newTable(newRate(t, 10), inlineBytes, memory)
 		if err != nil {
-			if memory >= 1000 {
+			if memory >= 2000 {
 				t.Errorf("newTable(%d): %v", memory, err)
 			}
 			continue

@@ -34,7 +34,8 @@ func (e *DamageError) Error() string {
 }
 
 const (
-	adviceRestore   = "check the disk, see what \"bulkhead doctor\" says of the data folder, and mend it with --repair or restore the last backup"
+	adviceRestore = "check the disk, run \"bulkhead doctor\" on the data folder, " +
+		"and mend it with --repair or restore the last backup"
 	adviceWatermark = "after checking the disk, remove this file to trust the journal's own end"
 )
 

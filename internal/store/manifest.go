@@ -133,7 +133,7 @@ func decodeManifest(file string, b []byte) (Manifest, error) {
 	head, body, ok := bytes.Cut(b, []byte("\n"))
 	fields := strings.Split(string(head[:min(len(head), 80)]), " ")
 	if !ok || len(fields) != 4 || fields[0] != manifestMagic {
-		return Manifest{}, damaged(file, 0, "the first line is not that of a manifest")
+		return Manifest{}, damaged(file, 0, "the first line does not begin a manifest")
 	}
 	if fields[1] != fmt.Sprint(manifestVersion) {
 		return Manifest{}, fmt.Errorf("store: %s: %w: version %.20q, this release reads %d; use the release that wrote it",

@@ -29,9 +29,10 @@ func isOld(head []byte) bool {
 	return len(head) >= at+len(mark) && bytes.Equal(head[at:at+len(mark)], mark)
 }
 
-// tooOld says what to do with a store whose journal has entries of the old format.
+// tooOld returns an error that states what to do with a store whose journal has entries of the old format.
 func (s *segment) tooOld() error {
-	return fmt.Errorf("store: %s: %w: written by a version before 0.1.0, and it holds entries that are in no checkpoint: start the program that wrote it on this folder once more and stop it with SIGTERM, which leaves none, and then this one", s.path, ErrFormat)
+	return fmt.Errorf("store: %s: %w: written by a version before 0.1.0 that was not stopped cleanly: "+
+		"start that version on this folder once more and stop it with SIGTERM, then start this one", s.path, ErrFormat)
 }
 
 // superfluous reports whether the segment is of the old format and holds no entry

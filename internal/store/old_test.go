@@ -71,11 +71,13 @@ func TestOldEntries(t *testing.T) {
 			}
 			b = change(b)
 			mark := watermark{epoch: 1, acked: 4, durable: 4}
-			if err := errors.Join(os.WriteFile(path, b, 0o600), os.WriteFile(filepath.Join(dir, watermarkFile), mark.encode(), 0o600)); err != nil {
+			if err := errors.Join(os.WriteFile(path, b, 0o600),
+				os.WriteFile(filepath.Join(dir, watermarkFile), mark.encode(), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if _, err := Open(dir, Options{FS: fastFS{}}); !errors.Is(err, ErrFormat) || !named(err, path) || !strings.Contains(err.Error(), "once more and stop it with SIGTERM") {
+				if _, err := Open(dir, Options{FS: fastFS{}}); !errors.Is(err, ErrFormat) || !named(err, path) ||
+					!strings.Contains(err.Error(), "once more and stop it with SIGTERM") {
 					t.Errorf("%s, %s: %v", old, name, err)
 				}
 			}
@@ -84,7 +86,8 @@ func TestOldEntries(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Backup(t.Context(), oldStore(t, "entries"), io.Discard); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "SIGTERM") {
+	if _, err := Backup(t.Context(), oldStore(t, "entries"), io.Discard); !errors.Is(err, ErrFormat) ||
+		!strings.Contains(err.Error(), "SIGTERM") {
 		t.Errorf("backup of a folder with old entries: %v", err)
 	}
 }
@@ -109,8 +112,8 @@ func FuzzOldSegment(f *testing.F) {
 		if len(b) == 0 && (last != 0 || !whole) || len(b) > 0 && len(b) < oldChunkHead && whole {
 			t.Errorf("%x: last entry %d, whole %v", b, last, whole)
 		}
-		if more, _, _ := oldLast(bytes.NewReader(append(bytes.Clone(b), 1))); more != last {
-			t.Errorf("with a byte behind it the last entry is %d, was %d", more, last)
+		if longer, _, _ := oldLast(bytes.NewReader(append(bytes.Clone(b), 1))); longer != last {
+			t.Errorf("with a byte behind it the last entry is %d, was %d", longer, last)
 		}
 	})
 }

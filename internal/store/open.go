@@ -210,7 +210,7 @@ func (s *Store) mustBeEmpty() error {
 	}
 	mark, _, err := readWatermark(s.fs, s.path(watermarkFile))
 	if err == nil && mark.acked > 0 {
-		return damaged(s.path(manifestFile), 0, "the file is missing, and the watermark tells of %d entries", mark.acked)
+		return damaged(s.path(manifestFile), 0, "the file is missing, but the watermark counts %d entries", mark.acked)
 	}
 	return nil // a crash in create leaves only an unreadable watermark
 }

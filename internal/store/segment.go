@@ -147,7 +147,8 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 		return fmt.Errorf("store: %s: %w: not a journal segment", s.path, ErrFormat)
 	}
 	if v := binary.LittleEndian.Uint32(b[len(segmentMagic):]); v != segmentVersion {
-		return fmt.Errorf("store: %s: %w: version %d, this release reads %d; use the release that wrote it", s.path, ErrFormat, v, segmentVersion)
+		return fmt.Errorf("store: %s: %w: version %d, this release reads %d; use the release that wrote it", s.path,
+			ErrFormat, v, segmentVersion)
 	}
 	says := segment{epoch: s.epoch, first: s.first, salt: binary.LittleEndian.Uint64(b[36:])}
 	if says.salt == 0 || !bytes.Equal(b, says.header(incarnation)) {
@@ -169,7 +170,7 @@ func (s *segment) entry(sc *scanner) (record, error) {
 	}
 	if rec.salt != s.salt || rec.index != s.last+1 {
 		return record{}, &badRecord{sc.start,
-			fmt.Sprintf("a record of index %d, want %d; its salt is that of the segment: %v",
+			fmt.Sprintf("a record of index %d, want %d; its salt matches the segment: %v",
 				rec.index, s.last+1, rec.salt == s.salt)}
 	}
 	s.last, s.size = rec.index, sc.offset

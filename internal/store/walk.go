@@ -73,7 +73,7 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 		}
 		if err == nil && (s.salt != 0 && rec.salt != s.salt || rec.index <= s.last) {
 			err = &badRecord{sc.start,
-				fmt.Sprintf("a record of index %d behind entry %d; its salt is that of the segment: %v",
+				fmt.Sprintf("a record of index %d behind entry %d; its salt matches the segment: %v",
 					rec.index, s.last, rec.salt == s.salt)}
 		}
 		var bad *badRecord

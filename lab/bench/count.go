@@ -8,6 +8,7 @@ import (
 	boom "github.com/tylertreat/BoomFilters"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 func countSubjects() []subject {
@@ -34,7 +35,7 @@ func countSubjects() []subject {
 }
 
 type counting struct {
-	c     *filter.Counting
+	c     *arrays.Counting
 	batch bool
 }
 
@@ -45,7 +46,7 @@ func newCounting(n int, batch bool) (*counting, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := filter.NewCounting(g)
+	c, err := arrays.NewCounting(g)
 	return &counting{c, batch}, err
 }
 

@@ -3,14 +3,14 @@ package main
 import (
 	"math"
 
-	boom "github.com/tylertreat/BoomFilters"
-
 	"github.com/bits-and-blooms/bloom/v3"
 	"github.com/greatroar/blobloom"
 	"github.com/jcalabro/gloom"
 	parquet "github.com/parquet-go/parquet-go/bloom"
+	boom "github.com/tylertreat/BoomFilters"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // Every membership filter gets the same memory: bitsPerKey bits a key.
@@ -50,7 +50,7 @@ func memberSubjects() []subject {
 const batchSize = 256
 
 type bitsFilter struct {
-	f     *filter.Bits
+	f     *arrays.Bits
 	batch bool
 }
 
@@ -59,7 +59,7 @@ func newBits(n int, batch bool) (*bitsFilter, error) {
 	if lines > filter.PageLines {
 		lines = (lines + filter.PageLines - 1) / filter.PageLines * filter.PageLines
 	}
-	f, err := filter.NewBits(filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: memberK})
+	f, err := arrays.NewBits(filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: memberK})
 	return &bitsFilter{f, batch}, err
 }
 

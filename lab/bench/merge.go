@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // A mergeResult is the processor time of an operation on a whole array.
@@ -48,15 +49,15 @@ func measureMerge(n int) ([]mergeResult, error) {
 		return nil, err
 	}
 	bits := filter.Geometry{Kind: filter.Bitmap, Lines: g.Lines, K: 8}
-	src, err := filter.NewBits(bits)
+	src, err := arrays.NewBits(bits)
 	if err != nil {
 		return nil, err
 	}
 	keys := keysOf(in)
 	src.SetBatch(0, keys, nil)
-	var dst *filter.Bits
+	var dst *arrays.Bits
 	touch := func() (err error) {
-		if dst, err = filter.NewBits(bits); err != nil {
+		if dst, err = arrays.NewBits(bits); err != nil {
 			return err
 		}
 		dst.SetBatch(0, keys[:n/2], nil) // takes the memory, half of the bits
@@ -68,9 +69,9 @@ func measureMerge(n int) ([]mergeResult, error) {
 	if err := add("Bits.Merge (OR), nothing new", none, func() error { return dst.Merge(src) }); err != nil {
 		return nil, err
 	}
-	var sum *filter.Counting
+	var sum *arrays.Counting
 	first := func() (err error) {
-		if sum, err = filter.NewCounting(g); err != nil {
+		if sum, err = arrays.NewCounting(g); err != nil {
 			return err
 		}
 		return sum.Merge(c.c)
@@ -88,7 +89,7 @@ func measureMerge(n int) ([]mergeResult, error) {
 	}
 	insertAll(light, in, ones)
 	first = func() (err error) {
-		if sum, err = filter.NewCounting(g); err != nil {
+		if sum, err = arrays.NewCounting(g); err != nil {
 			return err
 		}
 		return sum.Merge(light.c)

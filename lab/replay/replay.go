@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
@@ -67,7 +67,7 @@ type Options struct {
 	// [twice the most that the mail has in one generation]
 	Capacity uint64
 	// ShareFrom is from which count on a server tells others of a signature, 1 to
-	// [filter.MaxFloor]: mesh.share_counts_from. It is for [RunServers]. [1]
+	// [arrays.MaxFloor]: mesh.share_counts_from. It is for [RunServers]. [1]
 	ShareFrom uint32
 	// ShareVotesFrom is how many voters of a server it takes until it tells others what they
 	// list, or take off, likewise: mesh.share_votes_from. [1]
@@ -100,10 +100,10 @@ func (o *Options) Complete() error {
 		return fmt.Errorf("replay: %d copies of a message, and heavy-tailed numbers of them", o.Copies)
 	case o.Copies < 1 || o.Copies > o.Sites:
 		return fmt.Errorf("replay: %d copies for %d sites", o.Copies, o.Sites)
-	case o.ShareFrom > filter.MaxFloor:
-		return fmt.Errorf("replay: counts shared from %d on, want 1 to %d", o.ShareFrom, filter.MaxFloor)
-	case o.ShareVotesFrom > filter.MaxFloor:
-		return fmt.Errorf("replay: votes shared from %d on, want 1 to %d", o.ShareVotesFrom, filter.MaxFloor)
+	case o.ShareFrom > arrays.MaxFloor:
+		return fmt.Errorf("replay: counts shared from %d on, want 1 to %d", o.ShareFrom, arrays.MaxFloor)
+	case o.ShareVotesFrom > arrays.MaxFloor:
+		return fmt.Errorf("replay: votes shared from %d on, want 1 to %d", o.ShareVotesFrom, arrays.MaxFloor)
 	case o.Spread < 0 || o.Delay < 0:
 		return fmt.Errorf("replay: spread %v, delay %v: want no negative time", o.Spread, o.Delay)
 	case !(o.Share > 0 && o.Share <= 1):

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // A linesRow is a node's counting array with so many keys to a cache line: what the
@@ -129,8 +130,8 @@ func (row *linesRow) measure(ctx context.Context, c *Config) error {
 
 // fillLines returns an array of n keys and their counts, of which a share c^-1.2 is c
 // or more, all reports in random order.
-func fillLines(g filter.Geometry, n int, r *rand.Rand) (*filter.Counting, []filter.Key, []uint32, error) {
-	array, err := filter.NewCounting(g)
+func fillLines(g filter.Geometry, n int, r *rand.Rand) (*arrays.Counting, []filter.Key, []uint32, error) {
+	array, err := arrays.NewCounting(g)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -149,7 +150,7 @@ func fillLines(g filter.Geometry, n int, r *rand.Rand) (*filter.Counting, []filt
 }
 
 // addInOrder reports the keys one after the other, in batches.
-func addInOrder[I uint16 | uint32 | int32](array *filter.Counting, keys []filter.Key, order []I) {
+func addInOrder[I uint16 | uint32 | int32](array *arrays.Counting, keys []filter.Key, order []I) {
 	var batch [256]filter.Key
 	var one [256]uint32
 	for i := range one {
@@ -173,7 +174,7 @@ func shuffleWords(order []uint32, r *rand.Rand) {
 }
 
 // ask looks n keys up that were never added.
-func (row *linesRow) ask(array *filter.Counting, n int, r *rand.Rand) {
+func (row *linesRow) ask(array *arrays.Counting, n int, r *rand.Rand) {
 	var keys [512]filter.Key
 	var got [512]uint32
 	counts := linesCounts()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // A nodeResult is what Yan & Cho ask of their arrays, of those that a node runs: cells
@@ -171,15 +172,15 @@ func nodeGeometry(lines uint64) filter.Geometry {
 }
 
 // nodeArrays returns n empty arrays.
-func nodeArrays(n int, lines uint64) ([]*filter.Counting, error) {
-	arrays := make([]*filter.Counting, n)
-	for i := range arrays {
+func nodeArrays(n int, lines uint64) ([]*arrays.Counting, error) {
+	all := make([]*arrays.Counting, n)
+	for i := range all {
 		var err error
-		if arrays[i], err = filter.NewCounting(nodeGeometry(lines)); err != nil {
+		if all[i], err = arrays.NewCounting(nodeGeometry(lines)); err != nil {
 			return nil, err
 		}
 	}
-	return arrays, nil
+	return all, nil
 }
 
 // drawKeysAndCounts returns n random keys and how often each is reported.
@@ -271,7 +272,7 @@ func dealReports(r *rand.Rand, truth []uint32, servers, syncs int) [][][]uint16 
 }
 
 // recordInOrder is addInOrder for a node's own array, whose rounds others get.
-func recordInOrder(a *filter.Counting, round *filter.Round, keys []filter.Key, order []uint16) {
+func recordInOrder(a *arrays.Counting, round *arrays.Round, keys []filter.Key, order []uint16) {
 	var batch [256]filter.Key
 	var one, before [256]uint32
 	for i := range one {
@@ -352,7 +353,7 @@ func (c *Config) nodeDelete(ctx context.Context, tick func(float64)) (rows []nod
 }
 
 func (row *nodeDeleteRow) trial(r *rand.Rand) error {
-	arrays, err := nodeArrays(6, nodeLines)
+	made, err := nodeArrays(6, nodeLines)
 	if err != nil {
 		return err
 	}
@@ -360,7 +361,7 @@ func (row *nodeDeleteRow) trial(r *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	all, back, generations := arrays[0], arrays[1], arrays[2:]
+	all, back, generations := made[0], made[1], made[2:]
 	keys, truth := drawKeysAndCounts(r, nodeKeys)
 	var order []uint32
 	left := make([]uint32, len(keys)) // reports after the first generation
@@ -460,7 +461,7 @@ func (c *Config) nodeReplay(reports []int32, counts []uint32, cells float64, k i
 	// Tail wants counts that begin with 1.
 	tails := append([]uint32{1}, thresholds...)
 	for range draws {
-		array, err := filter.NewCounting(g)
+		array, err := arrays.NewCounting(g)
 		if err != nil {
 			return nil, err
 		}
@@ -474,7 +475,7 @@ func (c *Config) nodeReplay(reports []int32, counts []uint32, cells float64, k i
 }
 
 // replayNode looks every report up before it counts it.
-func replayNode(array *filter.Counting, reports []int32, different int, r *rand.Rand, rows []nodeDCCRow) {
+func replayNode(array *arrays.Counting, reports []int32, different int, r *rand.Rand, rows []nodeDCCRow) {
 	keys, truth := make([]filter.Key, different), make([]uint32, different)
 	for i := range keys {
 		keys[i] = randomKey(r)
@@ -495,7 +496,7 @@ func replayNode(array *filter.Counting, reports []int32, different int, r *rand.
 	}
 }
 
-func askUnseen(array *filter.Counting, n int, r *rand.Rand, rows []nodeDCCRow) {
+func askUnseen(array *arrays.Counting, n int, r *rand.Rand, rows []nodeDCCRow) {
 	for range n {
 		v := array.Count(randomKey(r))
 		for i := range rows {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // A revocationRow is Razor's pair of filters with a share of the spam revoked: how much
@@ -73,7 +74,7 @@ func nodeSet(n int) (keySet, error) {
 	if err != nil {
 		return keySet{}, err
 	}
-	b, err := filter.NewBits(g)
+	b, err := arrays.NewBits(g)
 	if err != nil {
 		return keySet{}, err
 	}

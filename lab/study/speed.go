@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // A speedRow is the time of one look-up of a structure that holds n elements.
@@ -181,7 +182,7 @@ func productionLookups(secret filter.Secret, n int) ([]lookup, error) {
 	if err != nil {
 		return nil, err
 	}
-	bits, err := filter.NewBits(geometry)
+	bits, err := arrays.NewBits(geometry)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +190,7 @@ func productionLookups(secret filter.Secret, n int) ([]lookup, error) {
 	if err != nil {
 		return nil, err
 	}
-	counting, err := filter.NewCounting(g)
+	counting, err := arrays.NewCounting(g)
 	if err != nil {
 		return nil, err
 	}
@@ -203,13 +204,13 @@ func productionLookups(secret filter.Secret, n int) ([]lookup, error) {
 // signatures are in the first, 1 % of them revoked in the second.
 func (r *speedResult) orders(c *Config, n int) error {
 	secret := secretOf(c.Seed, 3)
-	var fs [2]*filter.Bits
+	var fs [2]*arrays.Bits
 	for i, size := range []int{n, n / 100} {
 		g, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: uint64(size), Error: filter.Ghost, Rate: 1e-4, KeyID: secret.ID()})
 		if err != nil {
 			return err
 		}
-		if fs[i], err = filter.NewBits(g); err != nil {
+		if fs[i], err = arrays.NewBits(g); err != nil {
 			return err
 		}
 	}

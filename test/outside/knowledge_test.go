@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/filter/shape"
 	"github.com/bulkhead-mail/bulkhead/signature"
 	"github.com/bulkhead-mail/bulkhead/signature/document"
 	"github.com/bulkhead-mail/bulkhead/signature/link"
@@ -131,6 +132,12 @@ func Example_filter() {
 	seen.Add(key, 3)
 	fmt.Println(seen.Count(key))
 	// Output: 3
+}
+
+func Example_filterShape() {
+	g := shape.Geometry{Kind: shape.Bitmap, Lines: 1024, K: 8}
+	fmt.Printf("%.1e\n", g.GhostError(32_768))
+	// Output: 9.1e-04
 }
 
 func Example_filterPaper() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // TestAhead checks that the next generation is made shortly before it is due or when the
@@ -63,7 +64,7 @@ func TestAhead(t *testing.T) {
 		if k.ready != nil {
 			t.Errorf("%s: something is left", tt.name)
 		}
-		r := b.Live[0].Counts.(*filter.Counting).NewRound()
+		r := b.Live[0].Counts.(*arrays.Counting).NewRound()
 		if r.Generation != b.Live[0].Start || r.Geometry != b.Live[0].CountsGeometry || b.Live[0].Counts.Keys() != 0 {
 			t.Errorf("%s: arrays of %d with %d keys, want of %d and empty", tt.name, r.Generation, b.Live[0].Counts.Keys(),
 				b.Live[0].Start)

@@ -6,22 +6,23 @@ import (
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
-// A Counter is a counting array: *filter.Counting, or a map in an exact engine.
+// A Counter is a counting array: *arrays.Counting, or a map in an exact engine.
 type Counter interface {
 	CountBatch(keys []filter.Key, out []uint32)
 	AddBatch(index uint64, keys []filter.Key, n, before []uint32)
 	Keys() uint64 // approximate number of distinct keys; cheap
-	Stats() filter.Stats
+	Stats() arrays.Stats
 }
 
-// A Bitset is a membership array: *filter.Bits, or a map in an exact engine.
+// A Bitset is a membership array: *arrays.Bits, or a map in an exact engine.
 type Bitset interface {
 	HasBatch(keys []filter.Key, out []bool)
 	SetBatch(index uint64, keys []filter.Key, before []bool)
 	Keys() uint64 // approximate number of distinct keys; cheap
-	Stats() filter.Stats
+	Stats() arrays.Stats
 }
 
 // A maker makes the arrays of one generation, and keeps the first error.
@@ -30,8 +31,8 @@ type maker struct {
 	err   error
 }
 
-func (m *maker) counter(g filter.Geometry) *filter.Counting {
-	c, err := filter.NewCounting(g)
+func (m *maker) counter(g filter.Geometry) *arrays.Counting {
+	c, err := arrays.NewCounting(g)
 	if err != nil {
 		m.err = cmp.Or(m.err, err)
 		return nil
@@ -41,7 +42,7 @@ func (m *maker) counter(g filter.Geometry) *filter.Counting {
 }
 
 func (m *maker) bits(g filter.Geometry) Bitset {
-	b, err := filter.NewBits(g)
+	b, err := arrays.NewBits(g)
 	if err != nil {
 		m.err = cmp.Or(m.err, err)
 		return nil
@@ -72,7 +73,7 @@ func touch(arrays ...any) {
 	}
 }
 
-// exactCounter is the oracle of filter.Counting.
+// exactCounter is the oracle of arrays.Counting.
 type exactCounter struct {
 	mu sync.RWMutex
 	m  map[filter.Key]uint32
@@ -110,13 +111,13 @@ func (c *exactCounter) Keys() uint64 {
 	return uint64(len(c.m))
 }
 
-func (c *exactCounter) Stats() filter.Stats {
+func (c *exactCounter) Stats() arrays.Stats {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return filter.Stats{Keys: uint64(len(c.m)), Bytes: mapEntryBytes * uint64(len(c.m))}
+	return arrays.Stats{Keys: uint64(len(c.m)), Bytes: mapEntryBytes * uint64(len(c.m))}
 }
 
-// exactBits is the oracle of filter.Bits.
+// exactBits is the oracle of arrays.Bits.
 type exactBits struct {
 	mu sync.RWMutex
 	m  map[filter.Key]struct{}
@@ -149,10 +150,10 @@ func (b *exactBits) Keys() uint64 {
 	return uint64(len(b.m))
 }
 
-func (b *exactBits) Stats() filter.Stats {
+func (b *exactBits) Stats() arrays.Stats {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return filter.Stats{Keys: uint64(len(b.m)), Bytes: mapEntryBytes * uint64(len(b.m))}
+	return arrays.Stats{Keys: uint64(len(b.m)), Bytes: mapEntryBytes * uint64(len(b.m))}
 }
 
 // Add adds two counts, stopping at filter.Many.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // TestExact checks that the arrays of an exact generation are maps.
@@ -46,7 +47,7 @@ func TestExact(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range []filter.Stats{g.Counts.Stats(), g.Unique.Stats()} {
+	for _, s := range []arrays.Stats{g.Counts.Stats(), g.Unique.Stats()} {
 		if n := uint64(len(set)); s.Keys != n || s.Bytes < 16*n || s.Bytes > 100*n {
 			t.Errorf("%+v of %d keys", s, n)
 		}

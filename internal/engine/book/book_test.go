@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 const day = 24 * time.Hour
@@ -224,20 +225,20 @@ func TestGivenUp(t *testing.T) {
 func TestArrays(t *testing.T) {
 	tally := NewTally(tallyOptions, 10, 7, false, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, tally, Book[*Tally]{}, monday)
-	arrays(t, tally, b, b.Live[0].Start, b.Live[0].Counts, b.Live[0].Unique)
+	checkArrays(t, tally, b, b.Live[0].Start, b.Live[0].Counts, b.Live[0].Unique)
 	block := NewBlocklist(tallyOptions, 10, 20, 7, false, slog.New(slog.DiscardHandler))
 	c, _ := turn(t, block, Book[*Block]{}, monday)
 	g := c.Live[0]
-	arrays(t, block, c, g.Start, g.Spam, g.Revoked, g.Weights, g.Votes, g.Names)
+	checkArrays(t, block, c, g.Start, g.Spam, g.Revoked, g.Weights, g.Votes, g.Names)
 }
 
-func arrays[S spec, G generation](t *testing.T, k *Keeper[S, G], b Book[G], start uint64, all ...any) {
+func checkArrays[S spec, G generation](t *testing.T, k *Keeper[S, G], b Book[G], start uint64, all ...any) {
 	t.Helper()
 	var bytes uint64
 	for _, array := range all {
 		a := array.(interface {
 			Geometry() filter.Geometry
-			NewRound() *filter.Round
+			NewRound() *arrays.Round
 		})
 		if r := a.NewRound(); r.Generation != start || r.Geometry.KeyID != 7 {
 			t.Errorf("array of generation %d for the keys of %d, want %d and 7", r.Generation, r.Geometry.KeyID, start)
@@ -349,7 +350,7 @@ func TestBlocklist(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bits := range []Bitset{made.Spam, made.Revoked} {
-		if got := bits.(*filter.Bits).Generation(); got != g.Start {
+		if got := bits.(*arrays.Bits).Generation(); got != g.Start {
 			t.Errorf("array of generation %d, want %d", got, g.Start)
 		}
 	}
@@ -573,11 +574,11 @@ func TestFloors(t *testing.T) {
 			f()
 		}
 		next, _ := turn(t, k, b, monday.Add(day))
-		if g := next.Live[0]; max(1, g.Floor) != max(1, floor) || g.Counts.(*filter.Counting).Above().Keys() != 0 {
+		if g := next.Live[0]; max(1, g.Floor) != max(1, floor) || g.Counts.(*arrays.Counting).Above().Keys() != 0 {
 			t.Errorf("floor %d: the next generation has %d", floor, g.Floor)
 		}
 	}
-	o.Floor = filter.MaxFloor + 1
+	o.Floor = arrays.MaxFloor + 1
 	if err := o.Validate(); err == nil {
 		t.Error("a floor above what an array can have")
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // Options is the shape of one book.
@@ -21,7 +21,7 @@ type Options struct {
 	// all but one.
 	Memory uint64
 	// Floor is the count from which a generation of the tally shows a key to others, up to
-	// [filter.MaxFloor]; 0 and 1: from the first on. A generation keeps the floor that it began
+	// [arrays.MaxFloor]; 0 and 1: from the first on. A generation keeps the floor that it began
 	// with, so a new one opens at once when the floor changes. In the blocklist, Floor is the
 	// number of voters from which peers see that the generation lists a signature or takes it off.
 	Floor uint32
@@ -38,8 +38,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("capacity of %d signatures, want 1 to 2^40", o.Capacity)
 	case !(o.Error > 0 && o.Error < 1):
 		return fmt.Errorf("error rate %v, want one in (0, 1)", o.Error)
-	case o.Floor > filter.MaxFloor:
-		return fmt.Errorf("counts shared from %d on, want 1 to %d", o.Floor, filter.MaxFloor)
+	case o.Floor > arrays.MaxFloor:
+		return fmt.Errorf("counts shared from %d on, want 1 to %d", o.Floor, arrays.MaxFloor)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // TestPlanIsWhatOpens checks that a plan has the arrays of the generation that a book opens
@@ -67,7 +68,7 @@ func TestPlanHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	revoked, err := filter.NewBits(s.RevokedGeometry)
+	revoked, err := arrays.NewBits(s.RevokedGeometry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
@@ -130,11 +130,11 @@ type counts interface {
 // A bitset is a filter of a blocklist.
 type bitset interface {
 	Keys() uint64
-	Stats() filter.Stats
+	Stats() arrays.Stats
 }
 
 // orNone returns b as a bitset, or nil if the origin has not sent the array.
-func orNone(b *filter.Bits) bitset {
+func orNone(b *arrays.Bits) bitset {
 	if b == nil {
 		return nil
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
@@ -19,9 +21,9 @@ const few = 8
 type folded struct {
 	keys  []filter.Key
 	kinds []uint8
-	all   []filter.CountWord // by kind, then by word
-	of    [Claims][]filter.CountWord
-	none  []filter.CountWord
+	all   []arrays.CountWord // by kind, then by word
+	of    [Claims][]arrays.CountWord
+	none  []arrays.CountWord
 }
 
 // fold adds the counts of keys that find has found in many arrays of an index, and caches the sums.
@@ -69,7 +71,7 @@ func (r *Reader) readMore(s *sum, x *index, row []uint64, all []filter.Key, watc
 	for w, columns := range row {
 		r.search.arrays, r.search.columnKeys = r.search.arrays[:0], r.search.columnKeys[:0]
 		r.expect(x, w, columns, all[0])
-		filter.PrefetchEach(r.search.arrays, r.search.columnKeys)
+		arrays.PrefetchEach(r.search.arrays, r.search.columnKeys)
 		for ; columns != 0; columns &= columns - 1 {
 			column := w*64 + bits.TrailingZeros64(columns)
 			switch c := &x.counts[column]; {
@@ -107,7 +109,7 @@ const (
 // to a record. It is valid until one of the arrays counts the key again.
 type sum struct {
 	id      filter.Key // the key of the first kind
-	watched *filter.Watched
+	watched *arrays.Watched
 	grown   uint64
 	wants   Wants
 	kinds   uint8
@@ -291,7 +293,7 @@ func (f *folded) look(x *index, first, further []filter.Key) bool {
 		return false
 	}
 	if len(f.none) < words {
-		f.none = make([]filter.CountWord, words)
+		f.none = make([]arrays.CountWord, words)
 	}
 	for kind := range f.of {
 		f.of[kind] = f.none

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
@@ -227,7 +228,7 @@ func (g *lists) of(s side) set {
 
 // loadList starts to load the lines of one filter of a generation that hold the candidates.
 func (r *Reader) loadList(g *lists, of side) {
-	if array, ok := g.of(of).(*filter.Bits); ok && g.at[of].in == 0 && g.epoch == 0 && array.Keys() > 0 {
+	if array, ok := g.of(of).(*arrays.Bits); ok && g.at[of].in == 0 && g.epoch == 0 && array.Keys() > 0 {
 		array.Prefetch(r.listing.bases)
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
 // benchColumns is how many arrays of one kind BenchmarkOrigins has in an index.
-const benchColumns = filter.MaxColumns
+const benchColumns = arrays.MaxColumns
 
 // A crowd is origins with some generations of counts and lists, in indexes.
 type crowd struct {
@@ -54,22 +55,22 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 		b.Fatal(err)
 	}
 	const kinds = 40 // arrays of the same content are in many columns
-	var cells []*filter.Counting
-	var spam, off []*filter.Bits
+	var cells []*arrays.Counting
+	var spam, off []*arrays.Bits
 	for range kinds {
-		a, err := filter.NewCounting(counts)
+		a, err := arrays.NewCounting(counts)
 		if err != nil {
 			b.Fatal(err)
 		}
 		for _, k := range random(crowdKeys) {
 			a.Add(k, 1)
 		}
-		s, err := filter.NewBits(lists)
+		s, err := arrays.NewBits(lists)
 		if err != nil {
 			b.Fatal(err)
 		}
 		s.SetBatch(0, random(crowdListed), nil)
-		o, err := filter.NewBits(lists)
+		o, err := arrays.NewBits(lists)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -89,9 +90,9 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 		cells, spam, off = append(cells, a), append(spam, s), append(off, o)
 	}
 	v := &replica.View{}
-	attach := func(g filter.Geometry, n int, to *filter.Sliced, put func(*filter.Sliced, int) error) *filter.Sliced {
+	attach := func(g filter.Geometry, n int, to *arrays.Sliced, put func(*arrays.Sliced, int) error) *arrays.Sliced {
 		if n%benchColumns == 0 {
-			if to, err = filter.NewSlicedExact(g, benchColumns); err != nil {
+			if to, err = arrays.NewSlicedExact(g, benchColumns); err != nil {
 				b.Fatal(err)
 			}
 			v.Indexes = append(v.Indexes, &replica.Index{Sliced: to})
@@ -116,23 +117,23 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 			}
 		}
 	}
-	copyCounts := func(from *filter.Counting) *filter.Counting {
-		a, err := filter.NewSparseCounting(counts)
+	copyCounts := func(from *arrays.Counting) *arrays.Counting {
+		a, err := arrays.NewSparseCounting(counts)
 		if err != nil {
 			b.Fatal(err)
 		}
 		copyPages(a, from)
 		return a
 	}
-	copyBits := func(from *filter.Bits) *filter.Bits {
-		a, err := filter.NewSparseBits(lists)
+	copyBits := func(from *arrays.Bits) *arrays.Bits {
+		a, err := arrays.NewSparseBits(lists)
 		if err != nil {
 			b.Fatal(err)
 		}
 		copyPages(a, from)
 		return a
 	}
-	var to *filter.Sliced
+	var to *arrays.Sliced
 	n := 0
 	for g := range uint64(daily) {
 		for _, h := range v.Origins {
@@ -142,7 +143,7 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 			h.Tally = append(h.Tally, &replica.Tally{Start: today - g*day, Counts: a})
 		}
 	}
-	for _, side := range [][]*filter.Bits{spam, off} {
+	for _, side := range [][]*arrays.Bits{spam, off} {
 		n = 0
 		for g := range uint64(weekly) {
 			for i, h := range v.Origins {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
@@ -193,14 +194,14 @@ func attach(t *rapid.T, v *replica.View) {
 	at, used := make(map[kind][]*replica.Index), make(map[*replica.Index]int)
 	put := func(a interface {
 		Geometry() filter.Geometry
-		Attach(*filter.Sliced, int) error
+		Attach(*arrays.Sliced, int) error
 	}, revoked bool) {
 		n := rapid.IntRange(0, 3).Draw(t, "index")
 		g := kind{a.Geometry(), revoked && apart}
 		for ; len(at[g]) < n; v.Indexes = append(v.Indexes, at[g][len(at[g])-1]) {
-			make := filter.NewSliced
+			make := arrays.NewSliced
 			if rapid.IntRange(0, 3).Draw(t, "exact") > 0 {
-				make = filter.NewSlicedExact
+				make = arrays.NewSlicedExact
 			}
 			s, err := make(g.Geometry, 128)
 			if err != nil {
@@ -222,7 +223,7 @@ func attach(t *rapid.T, v *replica.View) {
 			put(g.Counts, false)
 		}
 		for _, g := range held.Block {
-			for i, b := range []*filter.Bits{g.Spam, g.Revoked} {
+			for i, b := range []*arrays.Bits{g.Spam, g.Revoked} {
 				if b != nil {
 					put(b, i == 1)
 				}
@@ -291,16 +292,16 @@ func geometry(t *rapid.T, kind filter.Kind) filter.Geometry {
 	return g
 }
 
-func counting(t *rapid.T) *filter.Counting {
-	a, err := filter.NewCounting(geometry(t, filter.Cells))
+func counting(t *rapid.T) *arrays.Counting {
+	a, err := arrays.NewCounting(geometry(t, filter.Cells))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func bitmap(t *rapid.T) *filter.Bits {
-	a, err := filter.NewBits(geometry(t, filter.Bitmap))
+func bitmap(t *rapid.T) *arrays.Bits {
+	a, err := arrays.NewBits(geometry(t, filter.Bitmap))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
@@ -49,7 +50,7 @@ type batch struct {
 	kinds  uint8        // number of keys for an ask in form ofKinds
 	epoch  int          // epoch that keys belong to
 	keys   []filter.Key // of asks, in their order
-	picks  filter.Picks // of keys
+	picks  arrays.Picks // of keys
 	counts []uint32     // of keys, in one array
 	ahead  readAhead    // of the next arrays
 }
@@ -66,7 +67,7 @@ type search struct {
 	asks   []int              // indexes of the asks for which the index has no sum
 	keys   []filter.Key       // of asks
 	sum    sum                // the sum being made
-	arrays []*filter.Counting // arrays that are to be read
+	arrays []*arrays.Counting // arrays that are to be read
 
 	hits   []int    // numbers of the keys that an array may have
 	rows   []uint64 // columns that may have them, a row for each hit
@@ -207,7 +208,7 @@ func (r *Reader) turnTo(epoch int) {
 // readAhead holds the counts of the keys of a look-up in several successive arrays.
 type readAhead struct {
 	at, from, end int // index of the current array, and the range of arrays that were read
-	arrays        []*filter.Counting
+	arrays        []*arrays.Counting
 	n             []uint32 // by array, then by key
 }
 
@@ -228,7 +229,7 @@ func (r *Reader) load(i, n int, at func(i int) *generation) {
 	}
 	a.from, a.end, a.arrays = i, i, a.arrays[:0]
 	for ; a.end < n && len(a.arrays) <= readTogether/len(r.batch.keys) && at(a.end).epoch == r.batch.epoch; a.end++ {
-		array, ok := at(a.end).array.(*filter.Counting)
+		array, ok := at(a.end).array.(*arrays.Counting)
 		if !ok {
 			break
 		}
@@ -332,7 +333,7 @@ func (r *Reader) prefetch(x *index) {
 			r.expect(x, w, columns, r.search.keys[j*kinds])
 		}
 	}
-	filter.PrefetchEach(r.search.arrays, r.search.columnKeys)
+	arrays.PrefetchEach(r.search.arrays, r.search.columnKeys)
 }
 
 // expect adds the arrays of some columns of the w'th word, which will be read for a key, to the

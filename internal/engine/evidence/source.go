@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
@@ -75,10 +76,10 @@ type seat struct {
 
 // An index finds the arrays, among many, that may have a key.
 type index struct {
-	*filter.Sliced
+	*arrays.Sliced
 	epoch  int
 	counts []counts              // by column, of counts; an array of nil where there is none
-	arrays []*filter.Counting    // the same arrays
+	arrays []*arrays.Counting    // the same arrays
 	parts  [][]part              // of counts, by word of 64 columns
 	voices []int32               // voices of counts, by column
 	sums   []atomic.Pointer[sum] // cached sums of counts, by key
@@ -103,7 +104,7 @@ type place struct{ list, gen int }
 // A listed is a filter of a list.
 type listed struct {
 	list  int
-	array *filter.Bits
+	array *arrays.Bits
 }
 
 // Sources are all the arrays that a look-up reads. They are immutable, and any number of readers
@@ -112,7 +113,7 @@ type Sources struct {
 	Mature bool // verdict.Mature of all deliveries; set by the maker of the sources
 
 	today uint64                 // start of the newest generation of the tally
-	at    map[*filter.Sliced]int // numbers of the indexes
+	at    map[*arrays.Sliced]int // numbers of the indexes
 
 	voices  []float64 // their shares of the promotion weight, see voices
 	counts  []counts  // counts that are in no index
@@ -148,7 +149,7 @@ func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 // its sightings are deliveries, and its counts have no bound.
 func NewSources(v View, promotion float64) *Sources {
 	voices := newVoices(v.Remote, promotion)
-	s := &Sources{at: make(map[*filter.Sliced]int), voices: voices.shares}
+	s := &Sources{at: make(map[*arrays.Sliced]int), voices: voices.shares}
 	for _, x := range v.Remote.Indexes {
 		if epoch, ok := v.Epoch(x.Geometry()); ok {
 			s.at[x.Sliced] = len(s.indexes)
@@ -223,10 +224,10 @@ func NewSources(v View, promotion float64) *Sources {
 	return s
 }
 
-func newIndex(of *filter.Sliced, epoch int) index {
+func newIndex(of *arrays.Sliced, epoch int) index {
 	x := index{Sliced: of, epoch: epoch}
 	if of.Geometry().Kind == filter.Cells {
-		x.counts, x.arrays = make([]counts, of.Columns()), make([]*filter.Counting, of.Columns())
+		x.counts, x.arrays = make([]counts, of.Columns()), make([]*arrays.Counting, of.Columns())
 	} else {
 		x.lists = make([]listed, of.Columns())
 		x.spam, x.off = make([]uint64, of.Words()), make([]uint64, of.Words())
@@ -265,7 +266,7 @@ func (x *index) part() {
 }
 
 // indexed returns the seat of the array that has the given columns in indexes.
-func (s *Sources) indexed(columns []filter.Column) seat {
+func (s *Sources) indexed(columns []arrays.Column) seat {
 	for _, c := range columns {
 		if i, ok := s.at[c.In]; ok {
 			return seat{i + 1, c.N}
@@ -275,7 +276,7 @@ func (s *Sources) indexed(columns []filter.Column) seat {
 }
 
 func (s *Sources) count(c counts) {
-	if array, ok := c.array.(*filter.Counting); ok {
+	if array, ok := c.array.(*arrays.Counting); ok {
 		if at := s.indexed(array.Columns()); at.in > 0 {
 			x := &s.indexes[at.in-1]
 			x.counts[at.column], x.arrays[at.column] = c, array
@@ -303,7 +304,7 @@ func (g *lists) found(of side) bool { return g.at[of].in > 0 || g.of(of) == nil 
 
 // find returns the seat of a filter of a generation of the list that is added next.
 func (s *Sources) find(g *lists, of side) seat {
-	array, ok := g.of(of).(*filter.Bits)
+	array, ok := g.of(of).(*arrays.Bits)
 	if !ok {
 		return seat{}
 	}
@@ -338,7 +339,7 @@ func (s *Sources) cut() {
 }
 
 // epochOf returns the epoch of the first non-nil array of one generation.
-func (v *View) epochOf(arrays ...*filter.Bits) (int, bool) {
+func (v *View) epochOf(arrays ...*arrays.Bits) (int, bool) {
 	for _, b := range arrays {
 		if b != nil {
 			return v.Epoch(b.Geometry())
@@ -370,7 +371,7 @@ func blocksOf(owner *replica.Held, former []*replica.Held) (out []*replica.Merge
 }
 
 // setOf returns bit arrays of one generation as a set, or nil if there are none.
-func setOf(arrays []*filter.Bits) set {
+func setOf(arrays []*arrays.Bits) set {
 	switch len(arrays) {
 	case 0:
 		return nil
@@ -382,7 +383,7 @@ func setOf(arrays []*filter.Bits) set {
 }
 
 // A union is several bit arrays combined.
-type union []*filter.Bits
+type union []*arrays.Bits
 
 // unionPart is the number of keys that a union looks up together.
 const unionPart = 32

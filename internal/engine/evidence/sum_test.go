@@ -8,37 +8,38 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
 // origins returns the sources in indexed counts of some origins of each weight, and the arrays.
-func origins(t *testing.T, of int, weights ...float64) (*Sources, []*filter.Counting) {
+func origins(t *testing.T, of int, weights ...float64) (*Sources, []*arrays.Counting) {
 	t.Helper()
 	g, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: 2000, Rate: 1e-9})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := filter.NewSlicedExact(g, of*len(weights))
+	x, err := arrays.NewSlicedExact(g, of*len(weights))
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := &replica.View{Indexes: []*replica.Index{{Sliced: x}}}
-	var arrays []*filter.Counting
+	var counting []*arrays.Counting
 	for i := range of * len(weights) {
-		a, err := filter.NewCounting(g)
+		a, err := arrays.NewCounting(g)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := a.Attach(x, i); err != nil {
 			t.Fatal(err)
 		}
-		arrays = append(arrays, a)
+		counting = append(counting, a)
 		v.Origins = append(v.Origins, &replica.Held{
 			Origin: replica.Origin{ID: fmt.Sprint(i), Weight: weights[i%len(weights)]},
 			Tally:  []*replica.Tally{{Start: today - uint64(i%2)*day, Counts: a}},
 		})
 	}
-	return NewSources(View{Remote: v}, 1), arrays
+	return NewSources(View{Remote: v}, 1), counting
 }
 
 // TestSumsFollow: the counts of many origins are added up once, and again after one of them has
@@ -50,24 +51,24 @@ func TestSumsFollow(t *testing.T) {
 }
 
 func testSumsFollow(t *testing.T, first uint32) {
-	s, arrays := origins(t, 20, 1, 0.5)
+	s, counting := origins(t, 20, 1, 0.5)
 	rng := rand.New(rand.NewPCG(1, uint64(first)))
-	n := make([]uint32, len(arrays))
+	n := make([]uint32, len(counting))
 	r, other := &Reader{Keys: plainKeys{}, Day: day}, &Reader{Keys: plainKeys{}, Day: day, Threshold: 100}
 	r.Begin(s)
 	other.Begin(s)
 	k := spread(1)
 	for step := range 2000 {
-		if step < len(arrays) || rng.IntN(100/int(first)) == 0 {
-			i, by := rng.IntN(len(arrays)), uint32(1+rng.IntN(9))
-			if step < len(arrays) {
+		if step < len(counting) || rng.IntN(100/int(first)) == 0 {
+			i, by := rng.IntN(len(counting)), uint32(1+rng.IntN(9))
+			if step < len(counting) {
 				i, by = step, first
 			}
-			arrays[i].Add(k.With(Sighting), by)
+			counting[i].Add(k.With(Sighting), by)
 			n[i] += by
 		}
 		if rng.IntN(4) == 0 {
-			arrays[rng.IntN(len(arrays))].Add(spread(2+rng.IntN(200)).With(Sighting), 1)
+			counting[rng.IntN(len(counting))].Add(spread(2+rng.IntN(200)).With(Sighting), 1)
 		}
 		var seen, bounded, half, old, now uint32
 		for i, by := range n {
@@ -100,7 +101,7 @@ func testSumsFollow(t *testing.T, first uint32) {
 // TestSumsAreKept: sums of keys that many origins know are cached, regardless of their counts, in
 // exact and inexact indexes.
 func TestSumsAreKept(t *testing.T) {
-	s, arrays := origins(t, 20, 1)
+	s, counting := origins(t, 20, 1)
 	kept := func() (n int) {
 		for i := range s.indexes[0].sums {
 			if x := s.indexes[0].sums[i].Load(); x != nil && x.watched.Valid(x.grown) {
@@ -111,7 +112,7 @@ func TestSumsAreKept(t *testing.T) {
 	}
 	r := &Reader{Keys: plainKeys{}, Day: day}
 	for n := range 100 {
-		for i, a := range arrays {
+		for i, a := range counting {
 			if n < 80 || i < few {
 				a.Add(spread(n).With(Sighting), uint32(1+n%12))
 			}
@@ -123,7 +124,7 @@ func TestSumsAreKept(t *testing.T) {
 		}
 		r.Begin(s)
 		for n := range 100 {
-			if got, want := read(r, spread(n), Counts).Sightings, uint32((1+n%12)*len(arrays)); n < 80 && got != want {
+			if got, want := read(r, spread(n), Counts).Sightings, uint32((1+n%12)*len(counting)); n < 80 && got != want {
 				t.Fatalf("%d sightings, want %d", got, want)
 			}
 		}
@@ -163,16 +164,16 @@ func TestSumsWhileWritten(t *testing.T) {
 }
 
 func testSumsWhileWritten(t *testing.T, exact bool, first uint32) {
-	s, arrays := origins(t, 20, 1)
+	s, counting := origins(t, 20, 1)
 	if !exact {
 		s.indexes[0].DropExact()
 	}
 	k := spread(1)
 	var begun, done atomic.Uint32
-	for _, a := range arrays {
+	for _, a := range counting {
 		a.Add(k.With(Sighting), first)
 	}
-	begun.Store(first * uint32(len(arrays)))
+	begun.Store(first * uint32(len(counting)))
 	done.Store(begun.Load())
 	var writers, readers sync.WaitGroup
 	var over atomic.Bool
@@ -180,7 +181,7 @@ func testSumsWhileWritten(t *testing.T, exact bool, first uint32) {
 		writers.Go(func() {
 			for n := range 300 {
 				begun.Add(1)
-				arrays[(2*n+part)%len(arrays)].Add(k.With(Sighting), 1)
+				counting[(2*n+part)%len(counting)].Add(k.With(Sighting), 1)
 				done.Add(1)
 			}
 		})

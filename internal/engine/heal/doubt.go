@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -40,7 +41,7 @@ func Inspect(n *store.Inspection) ([]Doubt, error) {
 		if !bad[a.Name] {
 			continue
 		}
-		lost, err := scan(&a, n, func(*filter.Image) error { return nil })
+		lost, err := scan(&a, n, func(*arrays.Image) error { return nil })
 		if err != nil {
 			return doubts, err
 		}
@@ -55,7 +56,7 @@ func Inspect(n *store.Inspection) ([]Doubt, error) {
 }
 
 // scan calls fn for the readable pages of a damaged file.
-func scan(a *codec.ArrayFile, n *store.Inspection, fn func(*filter.Image) error) ([]Doubt, error) {
+func scan(a *codec.ArrayFile, n *store.Inspection, fn func(*arrays.Image) error) ([]Doubt, error) {
 	lost, err := pages.Salvage(n, a.Name, a.Geometry, a.Start, fn)
 	if err != nil {
 		return nil, err

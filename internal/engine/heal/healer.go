@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
@@ -187,7 +189,7 @@ func (h *Healer) Own(k replica.Key) Array { return own(h.current.Books(), string
 // Grown returns the image of a lost page with all later adds: m is the page of a peer, or of the
 // node's own messages if it was published. Grown returns an error that wraps [ErrOtherPage] if the
 // page is not the one that was lost. sum is the sum of m.
-func (h *Healer) Grown(k replica.Key, m *filter.Image, sum pages.Sum, published bool) (*filter.Image, error) {
+func (h *Healer) Grown(k replica.Key, m *arrays.Image, sum pages.Sum, published bool) (*arrays.Image, error) {
 	var lost *wound
 	if h.wounds != nil {
 		lost = h.wounds.pages[place{k, m.Page}]
@@ -210,7 +212,7 @@ func (h *Healer) Apply(index uint64, entry *codec.Heal) error {
 	if array == nil {
 		return nil // its generation is gone
 	}
-	m, err := filter.ParseImage(entry.Image, array.Geometry())
+	m, err := arrays.ParseImage(entry.Image, array.Geometry())
 	if err == nil {
 		err = array.LoadAt(index, m)
 	}

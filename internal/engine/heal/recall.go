@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
@@ -12,15 +13,15 @@ import (
 // A recalled is an array that is rebuilt from published messages.
 type recalled interface {
 	Array
-	ApplyRound(index uint64, r *filter.Round, replayed bool) error
+	ApplyRound(index uint64, r *arrays.Round, replayed bool) error
 	SetGeneration(uint64)
 }
 
 func newRecalled(g filter.Geometry, start uint64) (array recalled, err error) {
 	if g.Kind == filter.Cells {
-		array, err = filter.NewSparseCounting(g)
+		array, err = arrays.NewSparseCounting(g)
 	} else {
-		array, err = filter.NewSparseBits(g)
+		array, err = arrays.NewSparseBits(g)
 	}
 	if err == nil {
 		array.SetGeneration(start)
@@ -36,7 +37,7 @@ func Recall(g filter.Geometry, start uint64, images [][]byte, rounds []replica.P
 		return nil, err
 	}
 	for _, b := range images {
-		m, err := filter.ParseImage(b, g)
+		m, err := arrays.ParseImage(b, g)
 		if err == nil {
 			err = array.Load(m)
 		}
@@ -44,9 +45,9 @@ func Recall(g filter.Geometry, start uint64, images [][]byte, rounds []replica.P
 			return nil, err
 		}
 	}
-	list := make([]*filter.Round, len(rounds))
+	list := make([]*arrays.Round, len(rounds))
 	for i := range rounds {
-		if list[i], err = filter.ParseRoundBody(rounds[i].Round, g, start, rounds[i].From); err != nil {
+		if list[i], err = arrays.ParseRoundBody(rounds[i].Round, g, start, rounds[i].From); err != nil {
 			return nil, err
 		}
 	}
@@ -65,12 +66,12 @@ func Recall(g filter.Geometry, start uint64, images [][]byte, rounds []replica.P
 
 // grown returns the page of an array with the given floor after the later adds. The page may
 // already have the first of these adds.
-func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
+func (w *wound) grown(m *arrays.Image, floor uint32) (*arrays.Image, error) {
 	array, err := newRecalled(m.Geometry, m.Generation)
 	if err != nil {
 		return nil, err
 	}
-	counts, _ := array.(*filter.Counting)
+	counts, _ := array.(*arrays.Counting)
 	if counts != nil && floor > 0 {
 		err = counts.SetFloor(floor)
 	}
@@ -80,7 +81,7 @@ func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
 	changes := m.Info.Version - w.sum.Version
 	switch {
 	case counts == nil:
-		array.(*filter.Bits).SetBatch(0, w.keys, nil) // keys that it already has change nothing
+		array.(*arrays.Bits).SetBatch(0, w.keys, nil) // keys that it already has change nothing
 	case floor > 0 && changes > 0:
 		w.raise(counts)
 	default:
@@ -95,7 +96,7 @@ func (w *wound) grown(m *filter.Image, floor uint32) (*filter.Image, error) {
 
 // raise raises the count of every key added since to at least its number of adds. With a floor, not
 // all adds were shown to peers, so the adds that the page already has cannot be determined.
-func (w *wound) raise(page *filter.Counting) {
+func (w *wound) raise(page *arrays.Counting) {
 	since := make(map[filter.Key]uint64)
 	for i, k := range w.keys {
 		since[k] += uint64(w.n[i])
@@ -110,7 +111,7 @@ func (w *wound) raise(page *filter.Counting) {
 // has returns the number of later adds that a page already has, given the number of changes by
 // which it is newer than the lost page. Every add is one change, except an add of 0 or to a count
 // at the maximum.
-func (w *wound) has(changes uint64, page *filter.Counting) (n int, err error) {
+func (w *wound) has(changes uint64, page *arrays.Counting) (n int, err error) {
 	for changes > 0 && n < len(w.keys) {
 		if w.n[n] > 0 {
 			changes--

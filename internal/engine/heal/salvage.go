@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -21,13 +22,13 @@ type State struct {
 	Index uint64
 }
 
-// An Array is an array whose pages can be copied: *filter.Counting or *filter.Bits.
+// An Array is an array whose pages can be copied: *arrays.Counting or *arrays.Bits.
 type Array interface {
 	PageFinder
 	Geometry() filter.Geometry
-	Image(page int) *filter.Image
-	Load(m *filter.Image) error
-	LoadAt(index uint64, m *filter.Image) error
+	Image(page int) *arrays.Image
+	Load(m *arrays.Image) error
+	LoadAt(index uint64, m *arrays.Image) error
 }
 
 // own returns an own array by its name and generation, or nil if there is none.

@@ -9,6 +9,7 @@ import (
 	"sort"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
@@ -138,7 +139,7 @@ func (h *Healer) examine(n *store.Inspection, doubts []Doubt) (left []Doubt) {
 
 // floorOf returns the floor of an own array.
 func floorOf(array Array) uint32 {
-	if c, ok := array.(*filter.Counting); ok {
+	if c, ok := array.(*arrays.Counting); ok {
 		return c.Floor()
 	}
 	return 0

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
@@ -93,7 +94,7 @@ func FuzzWounds(f *testing.F) {
 // TestRecallSplit: a split round whose end is missing is left out.
 func TestRecallSplit(t *testing.T) {
 	g := filter.Geometry{Kind: filter.Bitmap, Lines: 64 << 10, K: 8}
-	own, err := filter.NewBits(g)
+	own, err := arrays.NewBits(g)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,22 +12,23 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// An Array is what is written and read: *filter.Counting or *filter.Bits.
+// An Array is what is written and read: *arrays.Counting or *arrays.Bits.
 type Array interface {
 	Version() uint64
 	Geometry() filter.Geometry
 	AppendPage(dst []byte, page int) []byte
 	LoadPage(b []byte) (page int, err error)
-	Load(m *filter.Image) error
+	Load(m *arrays.Image) error
 	Generation() uint64
 }
 
 var (
-	_ Array = (*filter.Counting)(nil)
-	_ Array = (*filter.Bits)(nil)
+	_ Array = (*arrays.Counting)(nil)
+	_ Array = (*arrays.Bits)(nil)
 )
 
 // pagesAtOnce is the number of pages copied between two batches: 1 MiB, about 100 microseconds of

@@ -12,22 +12,23 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
 // geometry is the geometry of an array of several pages.
 var geometry = filter.Geometry{Kind: filter.Cells, Lines: 5120, K: 4}
 
-func counting(t *testing.T, g filter.Geometry) *filter.Counting {
+func counting(t *testing.T, g filter.Geometry) *arrays.Counting {
 	t.Helper()
-	c, err := filter.NewCounting(g)
+	c, err := arrays.NewCounting(g)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func filled(t *testing.T, g filter.Geometry) (*filter.Counting, []filter.Key) {
+func filled(t *testing.T, g filter.Geometry) (*arrays.Counting, []filter.Key) {
 	t.Helper()
 	c, keys, n := counting(t, g), make([]filter.Key, 1000), make([]uint32, 1000)
 	for i := range keys {

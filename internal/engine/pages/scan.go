@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -41,7 +42,7 @@ var pageMagic = []byte("bkhP")
 // old one, and its pages are stale. If foreign is set, the file is not the one that was written,
 // and all its pages are stale.
 func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign bool,
-	fn func(*filter.Image) error) ([]Lost, error) {
+	fn func(*arrays.Image) error) ([]Lost, error) {
 	s := &scan{r: bufio.NewReaderSize(r, pageHead+sizeBytes+maxPage), geometry: g, generation: generation}
 	type place struct {
 		page int
@@ -109,7 +110,7 @@ func Scan(r io.Reader, g filter.Geometry, generation uint64, bad []Span, foreign
 
 // Salvage is [Scan] for a file of a damaged store.
 func Salvage(n *store.Inspection, name string, g filter.Geometry, generation uint64,
-	fn func(*filter.Image) error) ([]Lost, error) {
+	fn func(*arrays.Image) error) ([]Lost, error) {
 	var bad []Span
 	for _, s := range n.BadSpans(name) {
 		bad = append(bad, Span(s))
@@ -124,14 +125,14 @@ func Salvage(n *store.Inspection, name string, g filter.Geometry, generation uin
 
 // parse reads a page in which one bit may be flipped. The encoding is described in filter's
 // page.go: the checksum covers the first 60 bytes and the payload, and stands between the two.
-func (s *scan) parse(b []byte, want int) (m *filter.Image, mended bool) {
-	fits := func(m *filter.Image, err error) *filter.Image {
+func (s *scan) parse(b []byte, want int) (m *arrays.Image, mended bool) {
+	fits := func(m *arrays.Image, err error) *arrays.Image {
 		if err != nil || m.Page < want || m.Generation != s.generation {
 			return nil
 		}
 		return m
 	}
-	if m := fits(filter.ParseImage(b, s.geometry)); m != nil {
+	if m := fits(arrays.ParseImage(b, s.geometry)); m != nil {
 		return m, false
 	}
 	summed := append(bytes.Clone(b[:sumAt]), b[pageHead:]...)
@@ -140,7 +141,7 @@ func (s *scan) parse(b []byte, want int) (m *filter.Image, mended bool) {
 	}
 	fixed := append(bytes.Clone(summed[:sumAt]), 0, 0, 0, 0)
 	binary.LittleEndian.PutUint32(fixed[sumAt:], crc32.Checksum(summed, castagnoli))
-	return fits(filter.ParseImage(append(fixed, summed[sumAt:]...), s.geometry)), true
+	return fits(arrays.ParseImage(append(fixed, summed[sumAt:]...), s.geometry)), true
 }
 
 // A scan looks for pages in damaged bytes.
@@ -153,7 +154,7 @@ type scan struct {
 
 // next returns the next page with a number of at least want, the span of its size and bytes, and
 // whether its size or one bit was wrong. It returns nil if there is no such page.
-func (s *scan) next(want int) (m *filter.Image, span Span, mended bool, err error) {
+func (s *scan) next(want int) (m *arrays.Image, span Span, mended bool, err error) {
 	for {
 		b, err := s.r.Peek(s.r.Size())
 		if err != nil && err != io.EOF {

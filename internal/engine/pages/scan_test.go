@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // TestScan damages files of pages in every way, and checks that every page that Scan returns
@@ -18,7 +18,7 @@ func TestScan(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := file.Bytes()
-	want := make(map[int]*filter.Image)
+	want := make(map[int]*arrays.Image)
 	for p := range geometry.Pages() {
 		want[p] = array.Image(p)
 	}
@@ -26,7 +26,7 @@ func TestScan(t *testing.T) {
 	scanned := func(what string, b []byte, bad []Span, foreign bool) []Lost {
 		t.Helper()
 		got := make(map[int]bool)
-		lost, err := Scan(bytes.NewReader(b), geometry, 0, bad, foreign, func(m *filter.Image) error {
+		lost, err := Scan(bytes.NewReader(b), geometry, 0, bad, foreign, func(m *arrays.Image) error {
 			if got[m.Page] || !m.Equal(want[m.Page]) {
 				t.Errorf("%s: page %d is not what it was", what, m.Page)
 			}
@@ -93,7 +93,7 @@ func TestScan(t *testing.T) {
 
 // FuzzScan must end, and return no page twice.
 func FuzzScan(f *testing.F) {
-	c, err := filter.NewCounting(geometry)
+	c, err := arrays.NewCounting(geometry)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte("bkhP"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		last := -1
-		lost, err := Scan(bytes.NewReader(b), geometry, 0, []Span{{0, 100}}, false, func(m *filter.Image) error {
+		lost, err := Scan(bytes.NewReader(b), geometry, 0, []Span{{0, 100}}, false, func(m *arrays.Image) error {
 			if m.Page <= last {
 				t.Fatalf("page %d after %d", m.Page, last)
 			}

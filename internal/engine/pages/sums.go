@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // A Sum identifies a page of a checkpoint without its content. If the file is damaged, a page with
@@ -28,7 +29,7 @@ const (
 )
 
 // SumOf returns the sum of a page.
-func SumOf(m *filter.Image) Sum { return sumOf(m.Append(nil)) }
+func SumOf(m *arrays.Image) Sum { return sumOf(m.Append(nil)) }
 
 func sumOf(page []byte) (s Sum) {
 	s.Version = binary.LittleEndian.Uint64(page[versionAt:])
@@ -44,7 +45,7 @@ func sumOf(page []byte) (s Sum) {
 // shownSum is sumOf for the part of an own page that others see, which is all that replicas have.
 func shownSum(page []byte, g filter.Geometry) Sum {
 	s := sumOf(page)
-	if m, err := filter.ParseImage(page, g); err == nil && m.Floor() > 0 {
+	if m, err := arrays.ParseImage(page, g); err == nil && m.Floor() > 0 {
 		index := s.Index
 		s = SumOf(m.Above())
 		s.Index = index

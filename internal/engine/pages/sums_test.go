@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // TestSums: the written sums belong to the pages in the file. The same pages in another array have
@@ -33,7 +33,7 @@ func TestSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	twin, err := filter.NewSparseCounting(geometry)
+	twin, err := arrays.NewSparseCounting(geometry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,17 +7,18 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // A Parsed is a part whose bytes have been decoded. Only [Set.Parse] makes one.
 type Parsed struct {
 	Part
-	round *filter.Round
-	image *filter.Image
+	round *arrays.Round
+	image *arrays.Image
 }
 
 // Adds returns the round, or nil if the part is an image. The caller must not change the round.
-func (p *Parsed) Adds() *filter.Round { return p.round }
+func (p *Parsed) Adds() *arrays.Round { return p.round }
 
 // Parse decodes and checks a part, whose bytes are untrusted, and retains them. Any goroutine may
 // call it.
@@ -43,7 +44,7 @@ func (s *Set) Parse(part Part) (Parsed, error) {
 func (p *Parsed) decode() (err error) {
 	switch {
 	case len(p.Round) > 0 && len(p.Image) == 0:
-		p.round, err = filter.ParseRoundBody(p.Round, p.Geometry, p.Start, p.From)
+		p.round, err = arrays.ParseRoundBody(p.Round, p.Geometry, p.Start, p.From)
 		if err == nil && p.round.To != p.To {
 			err = fmt.Errorf("a round from version %d to %d where %d is announced", p.From, p.round.To, p.To)
 		}
@@ -51,7 +52,7 @@ func (p *Parsed) decode() (err error) {
 	case len(p.Image) == 0 || len(p.Round) > 0:
 		return errors.New("neither a round nor an image")
 	}
-	if p.image, err = filter.ParseImage(p.Image, p.Geometry); err != nil {
+	if p.image, err = arrays.ParseImage(p.Image, p.Geometry); err != nil {
 		return err
 	}
 	if f := p.image.Floor(); f != 0 {
@@ -70,7 +71,7 @@ func (p *Parsed) decode() (err error) {
 // maxImageKeys is more keys than a page of an unmerged array can have, since each key has set a
 // cell or bit that was not set before. It is far below the number that makes a page unreadable,
 // which a replica therefore cannot reach by rounds.
-const maxImageKeys = filter.PageBytes * 8
+const maxImageKeys = arrays.PageBytes * 8
 
 // maxRemoteLines bounds the array that a peer can make this node allocate: 1 GiB.
 const maxRemoteLines = 1 << 24

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 )
 
@@ -40,8 +41,8 @@ type laterRound struct {
 	body  []byte
 }
 
-func (l *laterRound) parse(c *cold) (*filter.Round, error) {
-	return filter.ParseRoundBody(l.body, c.geometry, c.Start, l.from)
+func (l *laterRound) parse(c *cold) (*arrays.Round, error) {
+	return arrays.ParseRoundBody(l.body, c.geometry, c.Start, l.from)
 }
 
 func newCold(origin string, key Key, g filter.Geometry, version, keys uint64) *cold {
@@ -185,7 +186,7 @@ func (s *Set) warm(origin string, parts []Parsed) error {
 // Copy returns an array of an origin, page by page, and its version. It returns an error that wraps
 // [ErrGap] if there is no such array or images of it are missing. It reads an array that is not in
 // memory from its file. It must run between two batches.
-func (s *Set) Copy(origin string, key Key) (version uint64, images []*filter.Image, err error) {
+func (s *Set) Copy(origin string, key Key) (version uint64, images []*arrays.Image, err error) {
 	r := s.View().origin(origin)
 	var x *remoteArray
 	if r != nil {
@@ -216,7 +217,7 @@ func (s *Set) whole(x *remoteArray) (loaded, error) {
 // CopyPages returns pages of an array of an origin. A page that the replica does not have is nil,
 // since images of the array may be missing. CopyPages returns an error that wraps [ErrGap] if there
 // is no such array or it has another geometry.
-func (s *Set) CopyPages(origin string, key Key, g filter.Geometry, list []int) ([]*filter.Image, error) {
+func (s *Set) CopyPages(origin string, key Key, g filter.Geometry, list []int) ([]*arrays.Image, error) {
 	var x *remoteArray
 	if r := s.View().origin(origin); r != nil {
 		x = r.find(key)
@@ -229,7 +230,7 @@ func (s *Set) CopyPages(origin string, key Key, g filter.Geometry, list []int) (
 	if err != nil {
 		return nil, err
 	}
-	images := make([]*filter.Image, len(list))
+	images := make([]*arrays.Image, len(list))
 	for i, p := range list {
 		if p >= 0 && p < g.Pages() {
 			images[i] = array.Image(p)

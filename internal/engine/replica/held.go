@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 )
 
@@ -48,13 +49,13 @@ func (x *remoteArray) replicated() Versioned {
 // A Tally is the counts of one generation of an origin.
 type Tally struct {
 	Start  uint64
-	Counts *filter.Counting
+	Counts *arrays.Counting
 }
 
 // A Block is the lists of one generation of an origin.
 type Block struct {
 	Start         uint64
-	Spam, Revoked *filter.Bits // nil if there is none, or it is not in memory
+	Spam, Revoked *arrays.Bits // nil if there is none, or it is not in memory
 }
 
 // Versioned is an array of a replica, in memory or not.
@@ -68,19 +69,19 @@ type Versioned interface {
 type loaded interface {
 	Versioned
 	pages.Array
-	Image(page int) *filter.Image
-	ApplyRound(index uint64, r *filter.Round, replayed bool) error
-	AddRound(r *filter.Round) error
-	LoadAt(index uint64, m *filter.Image) error
+	Image(page int) *arrays.Image
+	ApplyRound(index uint64, r *arrays.Round, replayed bool) error
+	AddRound(r *arrays.Round) error
+	LoadAt(index uint64, m *arrays.Image) error
 	Generation() uint64
 	SetGeneration(uint64)
-	Stats() filter.Stats
+	Stats() arrays.Stats
 	Resident() uint64
-	Growth(r *filter.Round) uint64
+	Growth(r *arrays.Round) uint64
 	Shown(from uint64) float64
-	Attach(to *filter.Sliced, column int) error
-	Detach(from *filter.Sliced)
-	Columns() []filter.Column
+	Attach(to *arrays.Sliced, column int) error
+	Detach(from *arrays.Sliced)
+	Columns() []arrays.Column
 }
 
 func (r *Held) clone() *Held {
@@ -93,9 +94,9 @@ func newReplicated(a Array, start uint64, g filter.Geometry) (loaded, error) {
 	var array loaded
 	var err error
 	if a == ArrayCounts {
-		array, err = filter.NewSparseCounting(g)
+		array, err = arrays.NewSparseCounting(g)
 	} else {
-		array, err = filter.NewSparseBits(g)
+		array, err = arrays.NewSparseBits(g)
 	}
 	if err != nil {
 		return nil, err
@@ -126,18 +127,18 @@ func (r *Held) refresh() {
 		if x.memory == nil || x.hidden {
 			continue
 		}
-		if counts, ok := x.memory.(*filter.Counting); ok {
+		if counts, ok := x.memory.(*arrays.Counting); ok {
 			r.Tally = append(r.Tally, &Tally{x.Start, counts})
 			continue
 		}
 		if n := len(r.Block); n == 0 || r.Block[n-1].Start != x.Start {
 			r.Block = append(r.Block, &Block{Start: x.Start})
 		}
-		r.Block[len(r.Block)-1].set(x.Array, x.memory.(*filter.Bits))
+		r.Block[len(r.Block)-1].set(x.Array, x.memory.(*arrays.Bits))
 	}
 }
 
-func (g *Block) set(a Array, bits *filter.Bits) {
+func (g *Block) set(a Array, bits *arrays.Bits) {
 	if a == ArraySpam {
 		g.Spam = bits
 	} else {

@@ -5,18 +5,20 @@ import (
 	"context"
 	"slices"
 
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
 // leastIndexed is the number of arrays of one kind and geometry up to which they are read one after
-// the other. More arrays get an index, see [filter.Sliced].
+// the other. More arrays get an index, see [arrays.Sliced].
 const leastIndexed = 16
 
 // An Index finds the arrays of a view that may have a key. It changes the cost of a look-up, never
 // its result: a look-up reads the arrays that the index returns, and the arrays that are in no
 // index.
 type Index struct {
-	*filter.Sliced
+	*arrays.Sliced
 	array Array // kind of all its arrays
 	used  int   // columns in use, including columns of dropped arrays. Only Set.Index uses it
 }
@@ -152,7 +154,7 @@ func (s *Set) planIndexes() (jobs []indexing) {
 		}
 		return by[k]
 	}
-	live := make(map[*filter.Sliced][]loaded)
+	live := make(map[*arrays.Sliced][]loaded)
 	for _, x := range v.Indexes {
 		live[x.Sliced] = nil
 	}
@@ -196,17 +198,17 @@ type indexed struct {
 // fits reports whether more bytes fit into a number of eighths of the memory limit.
 func (x *indexed) plan(kind indexKind, fits func(extra, eighths uint64) bool) (jobs []indexing) {
 	var small []*Index
-	arrays := x.loose
+	loose := x.loose
 	for i, old := range x.all {
 		room := old.Columns() - old.used
 		switch {
-		case room >= len(arrays):
-			return []indexing{{to: old, arrays: arrays, old: small}}
-		case old.Columns() < filter.MaxColumns || 2*len(x.live[i]) < old.used:
-			small, arrays = append(small, old), append(arrays, x.live[i]...)
+		case room >= len(loose):
+			return []indexing{{to: old, arrays: loose, old: small}}
+		case old.Columns() < arrays.MaxColumns || 2*len(x.live[i]) < old.used:
+			small, loose = append(small, old), append(loose, x.live[i]...)
 		}
 	}
-	for part := range slices.Chunk(arrays, filter.MaxColumns) {
+	for part := range slices.Chunk(loose, arrays.MaxColumns) {
 		columns := 64
 		for columns < len(part) {
 			columns *= 2
@@ -224,12 +226,12 @@ func (x *indexed) plan(kind indexKind, fits func(extra, eighths uint64) bool) (j
 // newIndex returns an index that takes up to size bytes. If there is much room, the index is exact
 // and takes as much memory as its arrays. If there is no room, newIndex returns nil.
 func newIndex(kind indexKind, columns int, size uint64, fits func(extra, eighths uint64) bool) *Index {
-	make, exact := filter.NewSlicedExact, size*shareOf(kind.Geometry)
+	make, exact := arrays.NewSlicedExact, size*shareOf(kind.Geometry)
 	if !fits(exact, 6) {
 		if !fits(size, 7) {
 			return nil
 		}
-		make = filter.NewSliced
+		make = arrays.NewSliced
 	}
 	to, err := make(kind.Geometry, columns)
 	if err != nil {
@@ -277,7 +279,7 @@ func (s *Set) Indexed() (in, waiting int) {
 }
 
 func (v *View) indexes(a loaded) bool {
-	return slices.ContainsFunc(a.Columns(), func(c filter.Column) bool {
+	return slices.ContainsFunc(a.Columns(), func(c arrays.Column) bool {
 		return slices.ContainsFunc(v.Indexes, func(x *Index) bool { return x.Sliced == c.In })
 	})
 }

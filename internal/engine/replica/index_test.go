@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // TestIndexRoom: where memory is short, an index first loses its counts, and is then dropped;
@@ -16,7 +16,7 @@ func TestIndexRoom(t *testing.T) {
 	}
 	s := newShelf(t, 0, origins...)
 	for i, o := range origins {
-		c, err := filter.NewCounting(mergeGeometry)
+		c, err := arrays.NewCounting(mergeGeometry)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // A mergeKey is the properties that arrays must share to be merged: kind, generation, geometry, and
@@ -115,12 +116,12 @@ func (s *Set) keysAt(g filter.Geometry, limit float64) uint64 {
 // mergeInto adds the content of src to dst.
 func mergeInto(dst, src loaded) error {
 	switch d := dst.(type) {
-	case *filter.Counting:
-		if s, ok := src.(*filter.Counting); ok {
+	case *arrays.Counting:
+		if s, ok := src.(*arrays.Counting); ok {
 			return d.Merge(s)
 		}
-	case *filter.Bits:
-		if s, ok := src.(*filter.Bits); ok {
+	case *arrays.Bits:
+		if s, ok := src.(*arrays.Bits); ok {
 			return d.Merge(s)
 		}
 	}
@@ -149,7 +150,7 @@ func (v *View) addMerged(origin string, x *remoteArray, p Parsed) error {
 type MergedCounts struct {
 	Start   uint64
 	Weight  float64
-	Counts  *filter.Counting
+	Counts  *arrays.Counting
 	Origins []string // origins whose counts are in it; some may have been removed since
 }
 
@@ -163,7 +164,7 @@ type MergedList struct {
 // A MergedBlock is one generation of a [MergedList].
 type MergedBlock struct {
 	Start         uint64
-	Spam, Revoked []*filter.Bits
+	Spam, Revoked []*arrays.Bits
 }
 
 // Memory is the memory that replicas take.
@@ -302,7 +303,7 @@ func (v *View) refresh() {
 	}
 	v.Counts, v.Lists = nil, nil
 	for _, m := range v.Merged {
-		if counts, ok := m.cells.(*filter.Counting); ok {
+		if counts, ok := m.cells.(*arrays.Counting); ok {
 			v.Counts = append(v.Counts, MergedCounts{m.Start, m.weight, counts, m.Origins()})
 		} else {
 			v.addList(m)
@@ -325,7 +326,7 @@ func (v *View) addList(m *Merged) {
 		j = len(l.Block)
 		l.Block = append(l.Block, &MergedBlock{Start: m.Start})
 	}
-	bits := m.cells.(*filter.Bits)
+	bits := m.cells.(*arrays.Bits)
 	if m.Array == ArraySpam {
 		l.Block[j].Spam = append(l.Block[j].Spam, bits)
 	} else {

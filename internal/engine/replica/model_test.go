@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -80,8 +81,8 @@ type former struct {
 
 // A slice is a generation of a peer: arrays, and maps of what is in them.
 type slice struct {
-	counts *filter.Counting
-	lists  [2]*filter.Bits
+	counts *arrays.Counting
+	lists  [2]*arrays.Bits
 	seen   map[uint64]uint32
 	listed [2]map[uint64]bool
 }
@@ -146,12 +147,12 @@ func (w *world) today(p *peer) (uint64, *slice) {
 	}
 	g := &slice{seen: make(map[uint64]uint32), listed: [2]map[uint64]bool{{}, {}}}
 	var err error
-	if g.counts, err = filter.NewCounting(p.geometry[0]); err != nil {
+	if g.counts, err = arrays.NewCounting(p.geometry[0]); err != nil {
 		w.t.Fatal(err)
 	}
 	g.counts.SetGeneration(start)
 	for i := range g.lists {
-		if g.lists[i], err = filter.NewBits(p.geometry[1]); err != nil {
+		if g.lists[i], err = arrays.NewBits(p.geometry[1]); err != nil {
 			w.t.Fatal(err)
 		}
 		g.lists[i].SetGeneration(start)
@@ -294,7 +295,7 @@ func (w *world) share(p *peer) {
 	}
 }
 
-func (w *world) images(p *peer, a Array, start, version uint64, g filter.Geometry, image func(int) *filter.Image) {
+func (w *world) images(p *peer, a Array, start, version uint64, g filter.Geometry, image func(int) *arrays.Image) {
 	state := w.state(p, a, start)
 	if state != nil && state.Version == version && state.Partial == 0 || state == nil && version == 0 {
 		return

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // live returns the slices of a peer that the set should hold.
@@ -92,12 +93,12 @@ func (w *world) counted(weight float64, k uint64) (sum uint32) {
 
 // listed reports whether an origin of the weight lists a key, or revokes it.
 func (w *world) listed(weight float64, i int, start, k uint64) bool {
-	var all []*filter.Bits
+	var all []*arrays.Bits
 	v := w.set.View()
 	for _, r := range v.Origins {
 		for _, g := range r.Block {
 			if r.Weight == weight && g.Start == start {
-				all = append(all, [2]*filter.Bits{g.Spam, g.Revoked}[i])
+				all = append(all, [2]*arrays.Bits{g.Spam, g.Revoked}[i])
 			}
 		}
 	}
@@ -107,11 +108,11 @@ func (w *world) listed(weight float64, i int, start, k uint64) bool {
 		}
 		for _, g := range l.Block {
 			if l.Weight == weight && g.Start == start {
-				all = append(all, [2][]*filter.Bits{g.Spam, g.Revoked}[i]...)
+				all = append(all, [2][]*arrays.Bits{g.Spam, g.Revoked}[i]...)
 			}
 		}
 	}
-	return slices.ContainsFunc(all, func(b *filter.Bits) bool { return b != nil && b.Has(key(k)) })
+	return slices.ContainsFunc(all, func(b *arrays.Bits) bool { return b != nil && b.Has(key(k)) })
 }
 
 // held returns the states of all replicas.

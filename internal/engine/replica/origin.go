@@ -33,7 +33,7 @@ type Part struct {
 	Array    Array
 	Start    uint64          // of the generation, Unix seconds
 	Geometry filter.Geometry // of the array
-	// Round is the body of a round, as [filter.Round.AppendBody] writes it. Image is an
+	// Round is the body of a round, as [arrays.Round.AppendBody] writes it. Image is an
 	// encoded page; a replica is exact again once it has the images of all pages at one
 	// moment. Exactly one of the two is empty.
 	Round []byte

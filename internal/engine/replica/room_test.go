@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
@@ -39,7 +40,7 @@ func newShelf(t *testing.T, bytes uint64, origins ...Origin) *shelf {
 // images gives an origin images of an array with a number of keys of its own.
 func (s *shelf) images(origin string, a Array, g filter.Geometry, keys int) {
 	s.t.Helper()
-	var image func(int) *filter.Image
+	var image func(int) *arrays.Image
 	var version uint64
 	salt := uint64(len(origin)) << 40
 	for _, c := range []byte(origin) {
@@ -50,7 +51,7 @@ func (s *shelf) images(origin string, a Array, g filter.Geometry, keys int) {
 		all[i] = key(salt + uint64(i))
 	}
 	if a == ArrayCounts {
-		c, err := filter.NewCounting(g)
+		c, err := arrays.NewCounting(g)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -58,7 +59,7 @@ func (s *shelf) images(origin string, a Array, g filter.Geometry, keys int) {
 		c.AddBatch(1, all, slices.Repeat([]uint32{1}, keys), nil)
 		image, version = c.Image, c.Version()
 	} else {
-		b, err := filter.NewBits(g)
+		b, err := arrays.NewBits(g)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -233,7 +234,7 @@ func TestRoom(t *testing.T) {
 func TestRoomOfPages(t *testing.T) {
 	g := mergeGeometry
 	g.Lines *= 16
-	page, empty := uint64(filter.PageBytes), filter.SparseBytes(g)
+	page, empty := uint64(arrays.PageBytes), arrays.SparseBytes(g)
 	s := newShelf(t, 0, Origin{"a", 1})
 	s.opts.Store = nil
 	fits := func(n Need) uint64 { // the least limit, in pages beside an empty array
@@ -254,12 +255,12 @@ func TestRoomOfPages(t *testing.T) {
 			t.Errorf("the first %d pages need %d pages of memory, want %d", tt.pages, got, tt.want)
 		}
 	}
-	from, err := filter.NewCounting(g)
+	from, err := arrays.NewCounting(g)
 	if err != nil {
 		t.Fatal(err)
 	}
 	from.SetGeneration(today)
-	add := func(pages ...uint64) *filter.Round {
+	add := func(pages ...uint64) *arrays.Round {
 		r := from.NewRound()
 		for _, p := range pages {
 			keys, ones, before := []filter.Key{{Hi: p*(math.MaxUint64/16) + math.MaxUint64/32, Lo: p}},
@@ -390,7 +391,7 @@ func TestRoomForOne(t *testing.T) {
 			}
 			ok := false
 			if tt.g.Kind == filter.Cells {
-				c, err := filter.NewCounting(tt.g)
+				c, err := arrays.NewCounting(tt.g)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -398,7 +399,7 @@ func TestRoomForOne(t *testing.T) {
 				c.AddBatch(1, all, slices.Repeat([]uint32{1}, keys), nil)
 				ok = s.offer(o.ID, tt.array, c)
 			} else {
-				b, err := filter.NewBits(tt.g)
+				b, err := arrays.NewBits(tt.g)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -513,7 +514,7 @@ func TestMuchLater(t *testing.T) {
 		s.images(o, ArraySpam, g, 100)
 	}
 	s.merge()
-	from, err := filter.NewBits(g)
+	from, err := arrays.NewBits(g)
 	if err != nil {
 		t.Fatal(err)
 	}

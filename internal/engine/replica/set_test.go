@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
@@ -29,13 +30,13 @@ func newSet(t *testing.T, origins ...Origin) *Set {
 // A sender is the counts of an origin.
 type sender struct {
 	t     *testing.T
-	array *filter.Counting
+	array *arrays.Counting
 	index uint64
 }
 
 func newSender(t *testing.T) *sender {
 	t.Helper()
-	c, err := filter.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: 3072, K: 4, KeyID: 7})
+	c, err := arrays.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: 3072, K: 4, KeyID: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := newSender(t)
-	other.array, _ = filter.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: 1024, K: 4, KeyID: 7})
+	other.array, _ = arrays.NewCounting(filter.Geometry{Kind: filter.Cells, Lines: 1024, K: 4, KeyID: 7})
 	other.array.SetGeneration(today)
 	if err := take(s, 2, "a", other.round(1)); !errors.Is(err, bulkhead.ErrGeometry) {
 		t.Errorf("another geometry: %v, want %v", err, bulkhead.ErrGeometry)

@@ -1,6 +1,9 @@
 package replica
 
-import "github.com/bulkhead-mail/bulkhead/filter"
+import (
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+)
 
 // sureShare divides the memory for replicas: one part in sureShare is reserved for the origins,
 // equally for each. The rest goes to the origins that need it first.
@@ -63,7 +66,7 @@ type Need struct {
 	Array    Array
 	Start    uint64
 	Geometry filter.Geometry
-	Round    *filter.Round
+	Round    *arrays.Round
 	Pages    int
 }
 
@@ -132,7 +135,7 @@ func (s *Set) guest(v *View, origin string, n Need, extra uint64) bool {
 
 // growth returns the number of additional bytes that an array takes with a round, or the maximum
 // with images of a number of pages.
-func (x *remoteArray) growth(round *filter.Round, pages int) uint64 {
+func (x *remoteArray) growth(round *arrays.Round, pages int) uint64 {
 	switch {
 	case x.memory == nil:
 		return 0
@@ -140,7 +143,7 @@ func (x *remoteArray) growth(round *filter.Round, pages int) uint64 {
 		return x.memory.Growth(round)
 	}
 	held, full := x.memory.Resident(), x.memory.Geometry().Bytes()
-	return min(uint64(pages)*filter.PageBytes, full-min(held, full))
+	return min(uint64(pages)*arrays.PageBytes, full-min(held, full))
 }
 
 // opening returns the number of bytes that a new array of geometry g takes with a number of pages.
@@ -148,5 +151,5 @@ func opening(g filter.Geometry, pages int) uint64 {
 	if 2*pages >= g.Pages() {
 		return g.Bytes()
 	}
-	return filter.SparseBytes(g) + uint64(pages)*filter.PageBytes
+	return arrays.SparseBytes(g) + uint64(pages)*arrays.PageBytes
 }

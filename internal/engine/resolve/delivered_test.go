@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
@@ -210,7 +211,7 @@ func TestPeersList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, err := filter.NewBits(g)
+		set, err := arrays.NewBits(g)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -459,7 +460,7 @@ func (everything) HasBatch(keys []filter.Key, out []bool) {
 }
 func (everything) SetBatch(uint64, []filter.Key, []bool) {}
 func (everything) Keys() uint64                          { return 1 }
-func (everything) Stats() filter.Stats                   { return filter.Stats{} }
+func (everything) Stats() arrays.Stats                   { return arrays.Stats{} }
 
 // TestContextOnce checks that a text counts once with each link, however little the first
 // vote weighs.

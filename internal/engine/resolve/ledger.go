@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -164,7 +165,7 @@ func (r *Resolver) marksOfAll(from int) bool {
 	}
 	r.buf.votes = r.buf.votes[:0]
 	for _, block := range r.view.Block.Live {
-		votes, ok := block.Votes.(*filter.Bits)
+		votes, ok := block.Votes.(*arrays.Bits)
 		if !ok {
 			return false
 		}
@@ -174,7 +175,7 @@ func (r *Resolver) marksOfAll(from int) bool {
 	for i := range r.items {
 		r.buf.keys = append(r.buf.keys, r.items[i].key)
 	}
-	filter.HasEach(r.buf.votes, r.buf.keys, r.ledger.marked)
+	arrays.HasEach(r.buf.votes, r.buf.keys, r.ledger.marked)
 	clear(r.buf.votes) // or the buffer would keep them in memory
 	r.over.votes().also(r.buf.keys, r.ledger.marked)
 	return true
@@ -207,7 +208,7 @@ func (r *Resolver) marks(from, g int, marked []bool) {
 
 // prefetch starts to load the lines of a set that hold the keys.
 func prefetch(set book.Bitset, keys []filter.Key) {
-	if bits, ok := set.(*filter.Bits); ok && bits.Keys() > 0 {
+	if bits, ok := set.(*arrays.Bits); ok && bits.Keys() > 0 {
 		bits.Prefetch(keys)
 	}
 }

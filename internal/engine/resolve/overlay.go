@@ -90,7 +90,7 @@ func (o *overlay) Counts(gen uint64, keys []filter.Key, n []uint32) {
 // Weights implements evidence.Overlay.
 func (o *overlay) Weights(gen uint64, keys []filter.Key, n []uint32) {
 	weights := o.increases()
-	if weights.used == 0 {
+	if len(weights.counts) == 0 {
 		return
 	}
 	for i, k := range keys {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
@@ -74,7 +75,7 @@ type buffers struct {
 	has    []bool
 	counts []uint32
 	which  []int
-	votes  []*filter.Bits
+	votes  []*arrays.Bits
 }
 
 // New returns a resolver.

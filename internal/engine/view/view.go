@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
@@ -101,12 +102,12 @@ func (b *Books) EachKey(f func(keyID uint64)) {
 	}
 }
 
-// A Shared is an own array of which peers have replicas: *filter.Counting or *filter.Bits, in the
+// A Shared is an own array of which peers have replicas: *arrays.Counting or *arrays.Bits, in the
 // form that peers see.
 type Shared interface {
 	Geometry() filter.Geometry
 	Pages() int
-	Image(page int) *filter.Image
+	Image(page int) *arrays.Image
 	Version() uint64
 }
 
@@ -114,7 +115,7 @@ type Shared interface {
 func (b *Books) Shared(k replica.Key) Shared {
 	if g := b.Tally.Find(k.Start); g != nil && k.Array == replica.ArrayCounts &&
 		b.Secrets.Shares(g.CountsGeometry.KeyID) {
-		if own, ok := g.Counts.(*filter.Counting); ok {
+		if own, ok := g.Counts.(*arrays.Counting); ok {
 			return own.Above()
 		}
 	}
@@ -131,7 +132,7 @@ func (b *Books) Shared(k replica.Key) Shared {
 }
 
 func shared(array book.Bitset) Shared {
-	if own, ok := array.(*filter.Bits); ok {
+	if own, ok := array.(*arrays.Bits); ok {
 		return own
 	}
 	return nil
@@ -140,7 +141,7 @@ func shared(array book.Bitset) Shared {
 // States returns the states of the arrays that peers see, newest generations first.
 func (b *Books) States() (out []replica.ArrayState) {
 	for _, g := range b.Tally.Live {
-		if own, ok := g.Counts.(*filter.Counting); ok && b.Secrets.Shares(g.CountsGeometry.KeyID) {
+		if own, ok := g.Counts.(*arrays.Counting); ok && b.Secrets.Shares(g.CountsGeometry.KeyID) {
 			out = append(out, replica.StateOf(replica.ArrayCounts, g.Start, own.Above()))
 		}
 	}
@@ -149,10 +150,10 @@ func (b *Books) States() (out []replica.ArrayState) {
 			continue
 		}
 		spam, revoked := g.Shared()
-		if own, ok := spam.(*filter.Bits); ok {
+		if own, ok := spam.(*arrays.Bits); ok {
 			out = append(out, replica.StateOf(replica.ArraySpam, g.Start, own))
 		}
-		if own, ok := revoked.(*filter.Bits); ok {
+		if own, ok := revoked.(*arrays.Bits); ok {
 			out = append(out, replica.StateOf(replica.ArrayRevoked, g.Start, own))
 		}
 	}

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -20,7 +21,7 @@ type Growth struct {
 const Burst = 60
 
 // Charge adds the adds of a round. It returns the reason if they exceed the allowance, or "".
-func (g *Growth) Charge(o *Options, now time.Time, a engine.Array, r *filter.Round) string {
+func (g *Growth) Charge(o *Options, now time.Time, a engine.Array, r *arrays.Round) string {
 	if minutes := now.Sub(g.At).Minutes(); minutes > 0 {
 		kept := now.Sub(g.Credited).Minutes() < Burst
 		g.Adds = leak(g.Adds, minutes*o.MaxAdds, kept)

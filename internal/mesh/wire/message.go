@@ -32,7 +32,7 @@ import (
 //
 //	delta: v count; for each round: array byte, +16 if a geometry follows; v start,
 //	       v from, v to-from, geometry with lineage up to to, v length of its data,
-//	       which is the body of a filter.Round
+//	       which is the body of a arrays.Round
 //	head:  v length and name; v first start of the generations that the sender
 //	       keeps of the tally, v of the blocklist; v count; for each array: byte,
 //	       v start, v version, geometry, lineage up to the version; then nothing,
@@ -112,7 +112,7 @@ type Round struct {
 	Geometry  filter.Geometry // zero in a parsed message unless announced
 	Announce  bool            // geometry and lineage are included
 	Lineage   Lineage         // nil in a parsed message unless announced
-	Data      []byte          // body of a filter.Round; the message has its other fields
+	Data      []byte          // body of a arrays.Round; the message has its other fields
 	Boot      uint64          // of the origin when it sent the round
 	Statement []byte          // the statement that the round came with
 }

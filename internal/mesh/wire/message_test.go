@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -161,7 +163,7 @@ func FuzzParseMessage(f *testing.F) {
 				if g.Validate() != nil {
 					t.Fatalf("geometry %v", g)
 				}
-				filter.ParseRoundBody(r.Data, g, r.Start, r.From)
+				arrays.ParseRoundBody(r.Data, g, r.Start, r.From)
 			}
 		}
 		if m.Proof == nil {

@@ -1,0 +1,17 @@
+//go:build (amd64 || arm64) && !race
+
+package arrays
+
+import "unsafe"
+
+// prefetchLines starts loading the 64-byte lines base + 64*lines[0:n] into the cache and does not
+// wait for them. A program cannot observe it, not even by a fault.
+//
+//go:noescape
+func prefetchLines(base unsafe.Pointer, lines *uint64, n int)
+
+// publish copies src to the line dst, each word by an atomic store that comes after all earlier
+// stores. There must be one writer.
+//
+//go:noescape
+func publish(dst, src *words)

@@ -232,7 +232,8 @@ func TestAccusing(t *testing.T) {
 		m := message(bulkhead.Report{Signatures: mail(1, "shop.example"), Reporter: bulkhead.Reporter{Account: "a"}})
 		m.Seen.Accused = Accused{Signature: link(fmt.Sprint(i, ".example")), Peers: 1}
 		b.begin()
-		if _, err := b.r.Report(m); err != nil || len(b.r.Gatherings()) != 1 || len(b.r.accusing) > maxRevoked {
+		_, err := b.r.Report(m)
+		if err != nil || len(b.r.Gatherings()) != 1 || len(b.r.accusing) > maxRevoked {
 			t.Fatalf("link %d: %d gatherings, %d links in memory, %v", i, len(b.r.Gatherings()), len(b.r.accusing), err)
 		}
 	}

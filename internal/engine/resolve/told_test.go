@@ -106,6 +106,12 @@ func TestBatch(t *testing.T) {
 	if got := b.of(other); got.Votes.Spam != 200 || got.Votes.Ham != 50 || got.Spam != 2 {
 		t.Errorf("%+v for two votes and half a one against", got)
 	}
+	b.put("half2", trust.Trusted, 0.5)
+	halves := b.batch(message(by("half", bulkhead.Spam, sig(bulkhead.Exact, 3))),
+		message(by("half2", bulkhead.Spam, sig(bulkhead.Exact, 3))))
+	if halves[0].Listed != 0 || halves[1].Listed != 1 {
+		t.Errorf("two halves of a vote: %+v, want the second to list", halves)
+	}
 	changes := []*Message{message(by("a", bulkhead.Spam, s)), message(by("a", bulkhead.Ham, s)),
 		message(by("a", bulkhead.Spam, s)), message(by("a", bulkhead.Ham, s))}
 	for i, receipt := range b.batch(changes...) {

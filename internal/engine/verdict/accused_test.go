@@ -26,8 +26,8 @@ func TestAccused(t *testing.T) {
 		{"nothing", 1, []part{body(bulkhead.Exact, Evidence{})}, -1, 0, 0},
 		{"19 deliveries", 1, []part{body(bulkhead.Exact, received(listed(0.5), 10, 9))}, -1, 0, 0},
 		{"20 deliveries", 1, []part{body(bulkhead.Exact, received(listed(0.5), 10, 10))}, 0, 0.5, 20},
-		{"20 deliveries of a link", 1, []part{body(bulkhead.Exact, Evidence{}), link("a.example", received(listed(0.25), 0, 20))},
-			1, 0.25, 20},
+		{"20 deliveries of a link", 1, []part{body(bulkhead.Exact, Evidence{}),
+			link("a.example", received(listed(0.25), 0, 20))}, 1, 0.25, 20},
 		{"much delivered, and listed by none", 1, []part{body(bulkhead.Exact, received(listed(0), 50, 0))}, -1, 0, 0},
 		{"listed here", 1, []part{body(bulkhead.Exact, own)}, -1, 0, 0},
 		{"in promotion weights", 0.5, []part{body(bulkhead.Exact, received(listed(0.25), 30, 0))}, 0, 0.5, 30},
@@ -38,8 +38,8 @@ func TestAccused(t *testing.T) {
 		{"a new text of a known sender", 1, []part{body(bulkhead.Exact, listed(0.5)), bank}, 0, 0.5, 0},
 		{"a new text of an unknown sender", 1, []part{body(bulkhead.Exact, listed(0.5)), from("new.example", Evidence{})}, -1,
 			0, 0},
-		{"a new link of a known sender", 1, []part{body(bulkhead.Exact, Evidence{}), link("a.example", listed(0.5)), bank}, -1,
-			0, 0},
+		{"a new link of a known sender", 1, []part{body(bulkhead.Exact, Evidence{}), link("a.example", listed(0.5)), bank},
+			-1, 0, 0},
 	} {
 		_, out, _ := judgeBy(Policy{Promotion: tt.promotion, NearMatch: 2, Mature: true}, tt.parts, nil, "")
 		if out.Accused != tt.accused || out.Peers != tt.peers || out.Received != tt.received {

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/probe"
 )
 
@@ -151,7 +152,7 @@ func TestClockBothWays(t *testing.T) {
 	}
 	refused := func(user string) bool {
 		t.Helper()
-		d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": user}, false)
+		d, err := admin.NewMTA(n.mta.limits, n.mta.lists).ApplyRateLimits(t.Context(), map[string]string{"sender": user}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

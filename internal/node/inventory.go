@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -39,8 +41,8 @@ func keptParts() []keptPart {
 	return []keptPart{
 		{StoreFolder, "store", "restore a backup; a node started without it has no counts"},
 		{rateFolder, "ratelimits", again + "the counts of the current periods are lost"},
-		{greylistFile, "greylist", again + "every sender is new, and has to wait once more"},
-		{sparedFile, "whitelist", again + "its texts are then judged as others"},
+		{doors.GreylistFile, "greylist", again + "every sender is new, and has to wait once more"},
+		{admin.WhitelistFile, "whitelist", again + "its texts are then judged as others"},
 		{meshFolder, "mesh", "put it back from a backup: the next start makes another key, which peers must add"},
 		{filepath.Join(meshFolder, mesh.PeersFile), "mesh", again + "add the peers again"},
 	}

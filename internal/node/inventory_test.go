@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 )
 
 // everyPart is the configuration of a node whose data folder has all parts.
@@ -23,14 +25,14 @@ func everyPartFolder(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
-	if d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"},
+	if d, err := admin.NewMTA(n.mta.limits, n.mta.lists).ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"},
 		false); err != nil || len(d.Rules) != 1 {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{sparedFile: "[]", filepath.Join(meshFolder, "peers.json"): "[]"} {
+	for name, text := range map[string]string{admin.WhitelistFile: "[]", filepath.Join(meshFolder, "peers.json"): "[]"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +88,7 @@ func TestMissingIsNotEmpty(t *testing.T) {
 			}
 			log := &journal{}
 			n, stop := start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
-			if got := n.State(t.Context()).Missing; !slices.Equal(got, []string{p.path}) {
+			if got := n.state.State(t.Context()).Missing; !slices.Equal(got, []string{p.path}) {
 				t.Errorf("missing %q, want %q", got, p.path)
 			}
 			if log.count("a part of the data folder is missing, and begins anew") != 1 {
@@ -96,7 +98,7 @@ func TestMissingIsNotEmpty(t *testing.T) {
 				t.Fatal(err)
 			}
 			n, stop = start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
-			if got := n.State(t.Context()).Missing; len(got) > 0 ||
+			if got := n.state.State(t.Context()).Missing; len(got) > 0 ||
 				log.count("a part of the data folder is missing, and begins anew") != 1 {
 				t.Errorf("at the next start %q are missing", got)
 			}
@@ -112,7 +114,7 @@ func TestMissingIsNotEmpty(t *testing.T) {
 		log := &journal{}
 		n, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
 			Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
-		if got := n.State(t.Context()).Missing; len(got) > 0 ||
+		if got := n.state.State(t.Context()).Missing; len(got) > 0 ||
 			log.count("a part of the data folder is missing, and begins anew") > 0 {
 			t.Errorf("of a new node %q are missing", got)
 		}
@@ -145,7 +147,7 @@ func TestMissingAtFailedStart(t *testing.T) {
 			}
 			for _, want := range [][]string{{p.path}, nil} {
 				n, stop := start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
-				if got := n.State(t.Context()).Missing; !slices.Equal(got, want) {
+				if got := n.state.State(t.Context()).Missing; !slices.Equal(got, want) {
 					t.Errorf("missing %q, want %q", got, want)
 				}
 				if err := stop(); err != nil {
@@ -233,7 +235,7 @@ func TestDamagedInventory(t *testing.T) {
 func TestSalvageFiles(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
-	for _, name := range []string{sparedFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json",
+	for _, name := range []string{admin.WhitelistFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json",
 		"mesh/rotation.json", "mesh/invitations.json", "ratelimits/secret"} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyOf(t, dir)
@@ -288,21 +290,21 @@ func TestSalvageFiles(t *testing.T) {
 func TestDamagedGreylist(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
-	if err := os.WriteFile(filepath.Join(dir, greylistFile), []byte("damaged"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, doors.GreylistFile), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, stop := start(t, Options{Config: cfg, Dir: dir})
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := filepath.Glob(filepath.Join(dir, "set-aside", "*", greylistFile))
+	kept, err := filepath.Glob(filepath.Join(dir, "set-aside", "*", doors.GreylistFile))
 	if err != nil || len(kept) != 1 {
 		t.Fatalf("kept as %q, %v", kept, err)
 	}
 	if b, err := os.ReadFile(kept[0]); err != nil || string(b) != "damaged" {
 		t.Errorf("kept %q, %v", b, err)
 	}
-	if err := checkGreylist(filepath.Join(dir, greylistFile)); err != nil {
+	if err := doors.CheckGreylist(filepath.Join(dir, doors.GreylistFile)); err != nil {
 		t.Errorf("then: %v", err)
 	}
 }

@@ -83,7 +83,7 @@ func TestJoin(t *testing.T) {
 		if j, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "joined" {
 			t.Fatalf("%+v, %v", j, err)
 		}
-		if bob.secret() != alice.secret() || bob.State(ctx).Network != fingerprint(alice.secret()) {
+		if bob.secret() != alice.secret() || bob.state.State(ctx).Network != fingerprint(alice.secret()) {
 			t.Error("the node is not in the network")
 		}
 	}
@@ -149,24 +149,6 @@ func TestJoin(t *testing.T) {
 		t.Errorf("a hub that is away: %v", err)
 	}
 	if err := alice.peers.Withdraw(ctx, dead.ID); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestHubAddress(t *testing.T) {
-	for listen, want := range map[string]string{"192.0.2.1:8421": "192.0.2.1:8421",
-		"[2001:db8::1]:1": "[2001:db8::1]:1", "mx.example.com:8421": "mx.example.com:8421"} {
-		if got, err := hubAddress(listen); err != nil || got != want {
-			t.Errorf("%s: %s, %v", listen, got, err)
-		}
-	}
-	for _, listen := range []string{":8421", "0.0.0.0:8421", "[::]:8421"} {
-		if got, err := hubAddress(listen); err != nil || strings.HasPrefix(got, ":") ||
-			strings.HasPrefix(got, "0.0.0.0") || !strings.HasSuffix(got, ":8421") {
-			t.Errorf("%s: %s, %v", listen, got, err)
-		}
-	}
-	if _, err := hubAddress("nonsense"); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Error(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
@@ -106,7 +107,7 @@ func (r *repair) store(ctx context.Context) (err error) {
 	if err := n.open(ctx, true); err != nil {
 		return err
 	}
-	for _, d := range doubtsOf(n.engine.Doubts()) {
+	for _, d := range admin.Doubts(n.engine.Doubts()) {
 		if !slices.Contains(r.out.Before.Known, d) { // an earlier repair has reported it
 			r.out.Lost = append(r.out.Lost, d)
 		}
@@ -277,4 +278,35 @@ func (n *core) closeFolder() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// SecretFiles returns the files that a backup omits, because secrets must not be kept with counts.
+func SecretFiles() []string {
+	return []string{networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, meshFolder + "/"}
+}
+
+// Backup writes a consistent copy of everything that the node of a data folder has acknowledged to
+// w, and returns its description. The node may run.
+func Backup(ctx context.Context, dir string, w io.Writer) (store.BackupInfo, error) {
+	return store.Backup(ctx, filepath.Join(dir, StoreFolder), w)
+}
+
+// Restore restores the store of a data folder without one from a backup. missing are the key files
+// that must be put back before the node starts.
+func Restore(ctx context.Context, in io.Reader, dir string) (info store.BackupInfo, missing []string, err error) {
+	if err := ownFolder(dir); err != nil {
+		return info, nil, err
+	}
+	if err := wholefile.MakeFolder(dir); err != nil {
+		return info, nil, err
+	}
+	if info, err = store.Restore(ctx, in, filepath.Join(dir, StoreFolder), store.Options{}); err != nil {
+		return info, nil, err
+	}
+	for _, name := range []string{networkKeyFile, sealKeyFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	return info, missing, nil
 }

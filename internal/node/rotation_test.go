@@ -242,7 +242,7 @@ func TestSwitchRefused(t *testing.T) {
 	}
 	was := bob.secret()
 	bob.follow(filter.Secret{2})
-	if bob.secret() != was || bob.peers.mesh.Load() == nil {
+	if _, err := bob.peers.Mesh(); err != nil || bob.secret() != was {
 		t.Error("the node has left its network, or shares no more")
 	}
 	if _, err := bob.peers.ChangeSecret(ctx, client.NewSecret{Secret: strings.Repeat("0a", 16)}); !errors.Is(err,

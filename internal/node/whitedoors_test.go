@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -49,36 +48,13 @@ func say(t *testing.T, address, request string) string {
 // TestEveryDoorObeysTheWhitelist reports a newsletter, and expects every door to report it as
 // listed. Then it is whitelisted, and no door may.
 func TestEveryDoorObeysTheWhitelist(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
+	ctx := t.Context()
 	raw := strings.ReplaceAll(newsletter, "\r\n", "\n") + "\n" + newsletterBody
 	raw = strings.ReplaceAll(strings.Replace(raw, "\n\n\n", "\n\n", 1), "\n", "\r\n")
 	cfg := config.Default()
 	cfg.Dccifd.Verify = false // a test makes no DNS queries
-	s := openServer(t, cfg)
-	var running []chan error
-	address := make(map[string]string)
-	for name, open := range map[string]func(context.Context, string) (*opened, error){
-		"dcc": s.openDCC, "dccifd": s.openDccifd, "razor2": s.openRazor2, "pyzor": s.openPyzor, "fuzzy": s.openFuzzy,
-		"razor_helper": s.openRazorHelper, "pyzor_helper": s.openPyzorHelper,
-	} {
-		o, err := open(ctx, "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		running, address[name] = append(running, done), o.address
-		go func() { done <- o.serve(ctx) }()
-	}
-	defer func() {
-		stop()
-		for _, done := range running {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-
-	sigs, _, err := s.read(t.Context(), []byte(raw))
+	s, address := startWith(t, cfg, "dcc", "dccifd", "razor2", "pyzor", "fuzzy", "razor_helper", "pyzor_helper")
+	sigs, _, err := messages{s.core}.Read(t.Context(), []byte(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +104,7 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 		bad    func() (said string, listed bool)
 	}{
 		{"http", bulkhead.Exact, true, func() (string, bool) {
-			sigs, source, err := s.read(t.Context(), []byte(raw))
+			sigs, source, err := messages{s.core}.Read(t.Context(), []byte(raw))
 			if err != nil {
 				t.Fatal(err)
 			}

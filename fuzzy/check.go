@@ -110,7 +110,7 @@ func (s *Server) check(ctx context.Context, sc *scratch) {
 		if len(q.sigs)+len(q.judged) == 0 {
 			continue
 		}
-		if err := q.ask(ctx, s.house); err != nil {
+		if err := q.ask(ctx, s.setup.house); err != nil {
 			code := s.status(err)
 			for k := range sc.checks {
 				sc.checks[k].job.refuse(code)

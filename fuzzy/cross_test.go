@@ -104,7 +104,7 @@ func TestReportedElsewhere(t *testing.T) {
 	j := &job{client: netip.MustParseAddrPort("127.0.0.1:1"), req: Request{
 		Version: 4, Command: Write, Flag: 1, Value: 10, Digest: h.Digest, Shingled: true, Shingles: *h.Shingles,
 	}}
-	j.recent, _ = s.recent.enter(j.recentID(), s.Now())
+	j.recent, _ = s.seen.updates.enter(j.recentID(), s.Now())
 	s.updateAll(t.Context(), []*job{j})
 	if j.err != nil {
 		t.Fatal(j.err)

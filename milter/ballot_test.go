@@ -93,8 +93,8 @@ func TestBallots(t *testing.T) {
 						tt.said, tt.votes, tt.sightings)
 				}
 			}
-			if got := [3]int64{s.Stats.Ballots.Load(), s.Stats.BallotsRefused.Load(),
-				s.Stats.BallotsOfStrangers.Load()}; got != [3]int64{3, 4, 1} {
+			if got := [3]int64{s.Stats.Ballots.Votes.Load(), s.Stats.Ballots.Refused.Load(),
+				s.Stats.Ballots.Unauthenticated.Load()}; got != [3]int64{3, 4, 1} {
 				t.Errorf("counted %v, want 3 taken, 4 refused, 1 of a stranger", got)
 			}
 			m.macro(cmdMail, "{auth_authen}", "ann")

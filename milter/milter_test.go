@@ -418,7 +418,7 @@ func TestSuspected(t *testing.T) {
 				tt.class)
 		}
 	}
-	if n := s.Stats.Suspected.Load(); n != 3 {
+	if n := s.Stats.Classes.Suspected.Load(); n != 3 {
 		t.Errorf("%d messages counted as suspected, want 3", n)
 	}
 
@@ -426,13 +426,13 @@ func TestSuspected(t *testing.T) {
 	sure := &findings{verdict: bulkhead.Verdict{Judged: bulkhead.JudgedSpam, Class: bulkhead.ClassSpam, Confidence: 70,
 		Threshold: 20}}
 	for domain, want := range map[string]Class{"sure.example.org": ClassSuspected, "strict.example.net": ClassSpam} {
-		if _, c, a := s.policies.Load().decide([]string{"bob@" + domain}, sure); c != want || want == ClassSuspected &&
+		if _, c, a := s.setup.policies.Load().decide([]string{"bob@" + domain}, sure); c != want || want == ClassSuspected &&
 			a != Quarantine {
 			t.Errorf("at %s: %s, %s; want %s", domain, c, a, want)
 		}
 	}
 	white := &findings{verdict: bulkhead.Verdict{Class: bulkhead.ClassSuspected}, white: &Match{}}
-	if _, c, _ := s.policies.Load().decide([]string{"bob@example.com"}, white); c != ClassWhite {
+	if _, c, _ := s.setup.policies.Load().decide([]string{"bob@example.com"}, white); c != ClassWhite {
 		t.Errorf("suspected and whitelisted is %s", c)
 	}
 }
@@ -643,13 +643,13 @@ func TestCountInTime(t *testing.T) {
 	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
 	for range maxPending {
-		s.pending <- struct{}{}
+		s.counting.slots <- struct{}{}
 	}
 	if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != replyAccept {
 		t.Errorf("reply %+v", r)
 	}
 	for range maxPending {
-		<-s.pending
+		<-s.counting.slots
 	}
 	if check, report := <-house.check, <-house.report; check.IsZero() || !report.Equal(check) {
 		t.Errorf("checked until %v, counted until %v; want the same", check, report)

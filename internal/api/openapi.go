@@ -53,7 +53,7 @@ func (s *Server) mount(reg *prometheus.Registry) {
 	}))
 	s.fixed(methods, "/openapi.yaml", open, s.document("application/openapi+yaml", s.openAPI.YAML))
 	s.fixed(methods, "/metrics", check, promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
-	if s.page != nil {
+	if s.opts.Page != nil {
 		s.mux.HandleFunc("POST /login", s.login)
 		s.mux.HandleFunc("POST /logout", s.logout)
 	}
@@ -92,7 +92,7 @@ func (s *Server) document(mediaType string, render func() ([]byte, error)) http.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := render()
 		if err != nil {
-			s.log.Error("request failed", "path", r.URL.Path, "err", err)
+			s.opts.Log.Error("request failed", "path", r.URL.Path, "err", err)
 			writeProblem(w, problem(err))
 			return
 		}

@@ -44,7 +44,7 @@ func (s *Server) noteRelay(r *http.Request, addr netip.Addr) {
 	}
 	host := r.Host[:min(len(r.Host), 255)]
 	if s.relayed.CompareAndSwap(nil, &host) {
-		s.log.Warn(
+		s.opts.Log.Warn(
 			"a request from this machine names another host, and does not say that it was passed on: if a proxy or forwarder did, its clients can pass for this machine. "+
 				"See \"If you run a node\" in SECURITY.md", "host", host)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
-	"github.com/bulkhead-mail/bulkhead/internal/probe"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
 )
 
 // asItWas restores the clock of the process when the test has ended.
@@ -241,11 +241,11 @@ func TestClockRow(t *testing.T) {
 		if moved {
 			advance(t, c.Server, "24h")
 		}
-		rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
+		rows, err := (&trial.Prober{Node: c}).Doors(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := slices.IndexFunc(rows, func(r probe.Row) bool { return r.Name == "clock" })
+		at := slices.IndexFunc(rows, func(r trial.Row) bool { return r.Name == "clock" })
 		if at < 0 || rows[at].OK == moved || moved && !strings.Contains(rows[at].Found, "ahead of this machine's") {
 			t.Errorf("moved %v: %+v", moved, rows)
 		}

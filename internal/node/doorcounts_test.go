@@ -10,8 +10,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/probe"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
 )
 
 // scrape returns the samples of /metrics by their names with labels.
@@ -57,7 +57,7 @@ func TestDoorMetrics(t *testing.T) {
 		}
 	}
 	c := &client.Client{Server: address(t, n, "http")}
-	rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
+	rows, err := (&trial.Prober{Node: c}).Doors(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

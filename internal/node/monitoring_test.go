@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/probe"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
 )
 
 // monitoring is the folder of the dashboard and the rules.
@@ -66,7 +66,7 @@ func everyMetric(t *testing.T) exposed {
 		j, err := peer.peers.Join(t.Context(), client.Join{Line: invitation.Line, Weight: 1})
 		return err == nil && j.State == "joined"
 	})
-	if _, err := (&probe.Prober{Node: &client.Client{Server: address(t, hub, "http")}}).Doors(t.Context()); err != nil {
+	if _, err := (&trial.Prober{Node: &client.Client{Server: address(t, hub, "http")}}).Doors(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	upstream := fmt.Sprintf("[upstream]\nurl = %q\ntoken_file = %q\n", address(t, hub, "http"), hub.AdminTokenFile())

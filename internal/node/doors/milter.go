@@ -171,18 +171,19 @@ func milterMetrics(s *milter.Stats) []prometheus.Collector {
 	return []prometheus.Collector{
 		newFamily("bulkhead_milter_messages_total", "Messages that the milter judged, by class.", "class",
 			map[string]*atomic.Int64{
-				"white": &s.White, "spam": &s.Spam, "listed": &s.Listed, "suspected": &s.Suspected, "bulk": &s.Bulk,
-				"grey": &s.Grey, "none": &s.Clean,
+				"white": &s.Classes.White, "spam": &s.Classes.Spam, "listed": &s.Classes.Listed,
+				"suspected": &s.Classes.Suspected, "bulk": &s.Classes.Bulk,
+				"grey": &s.Classes.Grey, "none": &s.Classes.Clean,
 			}),
 		newFamily("bulkhead_milter_actions_total", "Messages that the milter refused, deferred or put on hold.", "action",
 			map[string]*atomic.Int64{
-				"reject": &s.Rejected, "tempfail": &s.Tempfailed, "quarantine": &s.Quarantined,
+				"reject": &s.Actions.Rejected, "tempfail": &s.Actions.Tempfailed, "quarantine": &s.Actions.Quarantined,
 			}),
 		newFamily("bulkhead_milter_events_total",
 			"Other events of the milter; fault: a message that was not judged or not counted.", "event",
 			map[string]*atomic.Int64{
 				"connection": &s.Connections, "exempt": &s.Exempt, "oversize": &s.Oversize, "fault": &s.Faults,
-				"reported": &s.Ballots, "report_refused": &s.BallotsRefused, "report_ignored": &s.BallotsOfStrangers,
+				"reported": &s.Ballots.Votes, "report_refused": &s.Ballots.Refused, "report_ignored": &s.Ballots.Unauthenticated,
 				"malformed": &s.Malformed, "forged_header": &s.Forged, "trapped": &s.Trapped, "verified": &s.Verified,
 				"limited": &s.Limited,
 			}),

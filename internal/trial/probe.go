@@ -1,7 +1,4 @@
-// Package probe asks a running node about the test message of package trial through each of its
-// doors, as the door's clients do. For a door that fails it reports the reason and the remedy. The
-// node counts none of these requests.
-package probe
+package trial
 
 import (
 	"context"
@@ -16,7 +13,6 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/trial"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
@@ -52,7 +48,7 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	signed, err := p.Node.MessageSignatures(ctx, []byte(trial.Message))
+	signed, err := p.Node.MessageSignatures(ctx, []byte(Message))
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package probe
+package trial
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	sums "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
-	"github.com/bulkhead-mail/bulkhead/internal/trial"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 	"github.com/bulkhead-mail/bulkhead/razor2"
 )
@@ -77,11 +76,11 @@ func exchange(ctx context.Context, address, request string) (string, error) {
 }
 
 func (p *Prober) http(ctx context.Context, _ string) (string, error) {
-	v, err := p.Node.CheckMessage(ctx, []byte(trial.Message), client.MessageOptions{})
+	v, err := p.Node.CheckMessage(ctx, []byte(Message), client.MessageOptions{})
 	if err != nil {
 		return "", err
 	}
-	if !trial.IsReason(v.Reasons) {
+	if !IsReason(v.Reasons) {
 		return "", unrecognised("class " + v.Class)
 	}
 	return recognised, nil
@@ -105,7 +104,7 @@ func (p *Prober) razor2(ctx context.Context, address string) (string, error) {
 }
 
 func (p *Prober) razorHelper(ctx context.Context, address string) (string, error) {
-	answer, err := exchange(ctx, address, trial.Message)
+	answer, err := exchange(ctx, address, Message)
 	if err == nil && answer != "spam" {
 		err = unrecognised(fmt.Sprintf("%.80q", answer))
 	}
@@ -135,7 +134,7 @@ func (p *Prober) pyzor(ctx context.Context, address string) (string, error) {
 }
 
 func (p *Prober) pyzorHelper(ctx context.Context, address string) (string, error) {
-	answer, err := exchange(ctx, address, trial.Message)
+	answer, err := exchange(ctx, address, Message)
 	if err != nil {
 		return "", err
 	}
@@ -175,7 +174,7 @@ func (p *Prober) dcc(ctx context.Context, address string) (string, error) {
 
 func (p *Prober) dccifd(ctx context.Context, address string) (string, error) {
 	answer, err := exchange(ctx, address, "header query\n"+stranger+
-		"\nmx.example.com\ntest@example.com\npostmaster@example.com\n\n"+strings.ReplaceAll(trial.Message, "\r\n", "\n"))
+		"\nmx.example.com\ntest@example.com\npostmaster@example.com\n\n"+strings.ReplaceAll(Message, "\r\n", "\n"))
 	if err != nil {
 		return "", err
 	}
@@ -293,7 +292,7 @@ func (p *Prober) milter(ctx context.Context, address string) (string, error) {
 	if reply != 'O' {
 		return "", unrecognised(fmt.Sprintf("negotiation %q", reply))
 	}
-	header, body, _ := strings.Cut(trial.Message, "\r\n\r\n")
+	header, body, _ := strings.Cut(Message, "\r\n\r\n")
 	type step struct {
 		command byte
 		data    string

@@ -1,4 +1,4 @@
-package probe
+package trial
 
 import (
 	"bytes"

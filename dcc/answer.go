@@ -173,7 +173,8 @@ func (s *Server) identify(it *item) bool {
 	if !door.Within(s.AnonymousFrom, addr) {
 		return false
 	}
-	if !s.limits.anonymous.Allow(addr, 1) || !door.Within(s.Exempt, addr) && !s.limits.total.Allow(netip.IPv4Unspecified(), 1) {
+	if !s.limits.anonymous.Allow(addr, 1) ||
+		!door.Within(s.Exempt, addr) && !s.limits.total.Allow(netip.IPv4Unspecified(), 1) {
 		s.Stats.Limited.Add(1)
 		return false
 	}
@@ -263,10 +264,10 @@ func (s *Server) whitelist() *Whitelist {
 // fault answers a request that the clearinghouse could not serve.
 func (s *Server) fault(it *item, err error) {
 	text := "internal error"
-	var told refusal
+	var refused refusal
 	switch {
-	case errors.As(err, &told):
-		text = string(told)
+	case errors.As(err, &refused):
+		text = string(refused)
 	case errors.Is(err, bulkhead.ErrReadOnly):
 		text = "temporarily read-only"
 		fallthrough

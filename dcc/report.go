@@ -14,12 +14,12 @@ const maxGroup = 512
 func (s *Server) gather(b *reportBatch, work <-chan *reportBatch) {
 	for len(b.items) < maxGroup {
 		select {
-		case more, ok := <-work:
+		case other, ok := <-work:
 			if !ok {
 				return
 			}
-			b.items = append(b.items, more.items...)
-			s.pools.batches.Put(more)
+			b.items = append(b.items, other.items...)
+			s.pools.batches.Put(other)
 		default:
 			return
 		}

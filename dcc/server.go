@@ -133,7 +133,8 @@ func (s *Server) prepare() error {
 		}
 		s.setup.started = s.Now()
 		s.serving.packets.Handler, s.serving.packets.Log, s.serving.packets.MaxPacket = s.packets, s.Log, maxPacket
-		s.serving.packets.Rate, s.serving.packets.Exempt, s.serving.packets.MaxDetached = s.Rate, s.Exempt, 4*door.DefaultMaxDetached
+		s.serving.packets.Rate, s.serving.packets.Exempt = s.Rate, s.Exempt
+		s.serving.packets.MaxDetached = 4 * door.DefaultMaxDetached
 		s.serving.packets.Memory = s.Memory
 		s.setup.book = newBook(s.Clearinghouse, s.Keep)
 		s.limits.anonymous = door.NewLimiter(s.AnonymousRate, s.Exempt)

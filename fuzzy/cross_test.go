@@ -14,9 +14,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-const orchard = "in the last week of october the neighbours come with ladders and long poles to bring in what the wind has left on the old trees " +
-	"behind the mill and the small ones gather from the wet grass whatever is not yet eaten by wasps until six baskets stand full in the barn " +
-	"where an aunt turns the handle of the press and everybody may hold a cup below the spout before the rest goes into bottles for the winter\n"
+const orchard = "in the last week of october the neighbours come with ladders and long poles to bring in " +
+	"what the wind has left on the old trees " +
+	"behind the mill and the small ones gather from the wet grass whatever is not yet eaten by wasps until six " +
+	"baskets stand full in the barn " +
+	"where an aunt turns the handle of the press and everybody may hold a cup below the spout before the rest " +
+	"goes into bottles for the winter\n"
 
 func message(text string) []byte {
 	return []byte("From: Ida <ida@garden.example>\nTo: reader@farm.example\nSubject: orchard\nMIME-Version: 1.0\n" +

@@ -194,7 +194,7 @@ func (s *Server) weights(r *Request, n uint32) []uint32 {
 }
 
 // errUnlisted refuses a vote for spam on a digest that may not be listed.
-var errUnlisted = fmt.Errorf("fuzzy: %w: nobody may list this digest here", bulkhead.ErrForbidden)
+var errUnlisted = fmt.Errorf("fuzzy: %w: no client may list this digest here", bulkhead.ErrForbidden)
 
 // unlearn makes the next write of a message raise all of its accounts in full.
 func (s *Server) unlearn(r *Request, flag uint8) {

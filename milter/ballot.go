@@ -153,7 +153,7 @@ func (s *Server) voteOn(ctx context.Context, raw []byte, vote bulkhead.Vote, use
 	source := m.SourceBy(hosts, "")
 	sigs = append(signature.AboveFloor(m, sigs), signature.Senders(source)...)
 	if !bulkhead.Identifies(sigs) {
-		return fmt.Errorf("%w: the message is too short to be told from others", errNoVote)
+		return fmt.Errorf("%w: the message is too short to be distinguished from others", errNoVote)
 	}
 	reporter := s.Reporter
 	reporter.User = strings.ToLower(user)

@@ -21,7 +21,8 @@ import (
 // TestNegotiation: the agreement for each offer, byte by byte. The milter takes the offered actions
 // and steps that it can use.
 func TestNegotiation(t *testing.T) {
-	const macros = "\x00\x00\x00\x00j {client_addr}\x00\x00\x00\x00\x02i {auth_authen}\x00\x00\x00\x00\x03i {rcpt_mailer}\x00\x00\x00\x00\x05i\x00"
+	const macros = "\x00\x00\x00\x00j {client_addr}\x00\x00\x00\x00\x02i {auth_authen}\x00\x00\x00\x00\x03i " +
+		"{rcpt_mailer}\x00\x00\x00\x00\x05i\x00"
 	for _, tt := range []struct {
 		name                     string
 		limiter                  Limiter
@@ -198,9 +199,13 @@ func TestThresholds(t *testing.T) {
 			return s.Classes.Suspected.Load()
 		}},
 		{"white", white, Policy{}, ClassWhite, func(s *Stats) int64 { return s.Classes.White.Load() }},
-		{"at the threshold, with itself", seen(18), Policy{}, ClassBulk, func(s *Stats) int64 { return s.Classes.Bulk.Load() }},
+		{"at the threshold, with itself", seen(18), Policy{}, ClassBulk, func(s *Stats) int64 {
+			return s.Classes.Bulk.Load()
+		}},
 		{"below it", seen(17), Policy{}, ClassNone, func(s *Stats) int64 { return s.Classes.Clean.Load() }},
-		{"at the policy's own", seen(3), Policy{Threshold: 5}, ClassBulk, func(s *Stats) int64 { return s.Classes.Bulk.Load() }},
+		{"at the policy's own", seen(3), Policy{Threshold: 5}, ClassBulk, func(s *Stats) int64 {
+			return s.Classes.Bulk.Load()
+		}},
 		{"below the policy's own", seen(97), Policy{Threshold: 100}, ClassNone, func(s *Stats) int64 {
 			return s.Classes.Clean.Load()
 		}},
@@ -215,8 +220,9 @@ func TestThresholds(t *testing.T) {
 		if r.inserted[HeaderClass] != string(tt.class) || tt.count(&s.Stats) != 1 {
 			t.Errorf("%s: %+v, counted %d, want %s", tt.name, r, tt.count(&s.Stats), tt.class)
 		}
-		if st := &s.Stats; st.Messages.Load() != 1 || st.Connections.Load() != 1 || st.Actions.Rejected.Load()+st.Actions.Tempfailed.Load()+
-			st.Actions.Quarantined.Load()+st.Faults.Load() != 0 {
+		if st := &s.Stats; st.Messages.Load() != 1 || st.Connections.Load() != 1 ||
+			st.Actions.Rejected.Load()+st.Actions.Tempfailed.Load()+
+				st.Actions.Quarantined.Load()+st.Faults.Load() != 0 {
 			t.Errorf("%s: %d messages of %d clients", tt.name, st.Messages.Load(), st.Connections.Load())
 		}
 	}
@@ -276,7 +282,8 @@ func TestURLsAtTheirBounds(t *testing.T) {
 			t.Errorf("%.80q: %.80q, want %.80q", text, got, want)
 		}
 	}
-	m, err := mail.Read(t.Context(), []byte("Content-Type: text/html\r\n\r\nhttp://a.example/?x=1&amp;y&#61;2&#38;z&#x26;w\r\n"))
+	m, err := mail.Read(t.Context(), []byte("Content-Type: text/html\r\n\r\nhttp://a.example/?x=1&amp;y&#61;"+
+		"2&#38;z&#x26;w\r\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

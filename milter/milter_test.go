@@ -846,14 +846,16 @@ func TestBadPolicies(t *testing.T) {
 func TestURLs(t *testing.T) {
 	raw := "Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: text/plain\r\n\r\n" +
 		"See http://a.example/x?y=1&z=2, (https://b.example/) or seehttp://c.example. Not ftp://d.example, not ://\r\n" +
-		"HTTP://E.example/ http://a.example/x?y=1&z=2\r\n--x\r\nContent-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
+		"HTTP://E.example/ http://a.example/x?y=1&z=2\r\n--x\r\nContent-Type: text/html\r\n" +
+		"Content-Transfer-Encoding: quoted-printable\r\n\r\n" +
 		"<a href=3D\"http://f.exam=\r\nple/?a=3D1&amp;b=3D2\">x</a><img src=3D\"//g.example/i.png\">\r\n--x--\r\n"
 	m, err := mail.Read(t.Context(), []byte(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(urls(t.Context(), m))
-	if want := "[http://a.example/x?y=1&z=2 http://b.example/ http://c.example/ http://e.example/ http://f.example/?a=1&b=2 http://g.example/i.png]"; got != want {
+	if want := "[http://a.example/x?y=1&z=2 http://b.example/ http://c.example/ http://e.example/ " +
+		"http://f.example/?a=1&b=2 http://g.example/i.png]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

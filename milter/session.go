@@ -294,8 +294,8 @@ func (k *session) header(data []byte) error {
 		return nil // it does not affect signatures either
 	}
 	if have := len(k.msg.replyTo); have < maxReplyTo && strings.EqualFold(string(name), "Reply-To") {
-		more := addresses(string(value))
-		k.msg.replyTo = append(k.msg.replyTo, more[:min(len(more), maxReplyTo-have)]...)
+		added := addresses(string(value))
+		k.msg.replyTo = append(k.msg.replyTo, added[:min(len(added), maxReplyTo-have)]...)
 	}
 	if !k.room(len(name) + len(value) + 4) {
 		return nil

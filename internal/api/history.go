@@ -227,7 +227,8 @@ func (s *Server) record(e client.AuditEntry, did []any, err error) {
 		e.Error = problem(err).Detail
 	}
 	if err := s.opts.Audit.Append(e); err != nil {
-		s.opts.Log.Error("not recorded", "action", e.Action, "err", err)
+		s.opts.Log.Error("record of administration cannot be written", "action", e.Action, "err", err,
+			"consequence", "this action is not in it")
 	}
 }
 

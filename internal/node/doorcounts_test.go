@@ -98,7 +98,8 @@ func TestDoorMetrics(t *testing.T) {
 	}
 	mail := []byte(
 		"From: a@example.com\r\nSubject: garden\r\n\r\n" + strings.Repeat(
-			"The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the minutes of the last one.\r\n",
+			"The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the "+
+				"minutes of the last one.\r\n",
 			3))
 	for range 3 {
 		if _, err := c.CheckMessage(t.Context(), mail, client.MessageOptions{}); err != nil {
@@ -106,7 +107,8 @@ func TestDoorMetrics(t *testing.T) {
 		}
 	}
 	last := scrape(t, n)
-	if got := last[`bulkhead_door_verdicts_total{class="unknown",door="http"}`] - after[`bulkhead_door_verdicts_total{class="unknown",door="http"}`]; got != 3 {
+	if got := last[`bulkhead_door_verdicts_total{class="unknown",`+
+		`door="http"}`] - after[`bulkhead_door_verdicts_total{class="unknown",door="http"}`]; got != 3 {
 		t.Errorf("%v verdicts more, want 3", got)
 	}
 	if got := n.engine.Info().Checks - engine; got != 3 {

@@ -9,7 +9,8 @@ import (
 
 // TestDoorsFailTogether checks that every door checks a configuration, whatever their order.
 func TestDoorsFailTogether(t *testing.T) {
-	cfg := parse(t, "[dccifd]\nwords = \"/nowhere/words\"\n[[fuzzy.keys]]\nname = \"k\"\nsecret = \""+strings.Repeat("0", 52)+"\"\n")
+	cfg := parse(t, "[dccifd]\nwords = \"/nowhere/words\"\n[[fuzzy.keys]]\nname = \"k\"\n"+
+		"secret = \""+strings.Repeat("0", 52)+"\"\n")
 	err := CheckConfig(cfg)
 	for _, key := range []string{"dccifd.words", "fuzzy.keys.secret"} {
 		if err == nil || !strings.Contains(err.Error(), key) {

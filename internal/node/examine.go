@@ -154,7 +154,8 @@ func (x *examination) rates() {
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
 		advice := "on start the node sets it aside and forgets the counts of the current period"
 		if name == ratelimit.SecretFile {
-			advice = "put it back from a copy; else \"bulkhead doctor --repair\", or a start with --salvage, begins all limits anew"
+			advice = "put it back from a copy; else \"bulkhead doctor --repair\", or a start with --salvage, begins " +
+				"all limits anew"
 		}
 		x.fault("ratelimits", filepath.Join(dir, name), 0, faults[name].Error(), advice)
 	}

@@ -50,7 +50,7 @@ func (n *Node) startHistory(_ context.Context, st *stage) error {
 	if n.records.audit, err = audit.Open(n.dir, cfg.Audit, clock.Now); err != nil {
 		return err
 	}
-	n.failures.Told = n.loginFailed
+	n.failures.OnLog = n.loginFailed
 	n.registry.MustRegister(newHistoryCollector(&n.records))
 	n.records.sums = admin.OpenSums(n.dir, n.doors.Sums, n.log)
 	st.tasks = append(st.tasks, task{name: "numbers of verdicts", run: n.records.sums.Keep})
@@ -127,7 +127,7 @@ func (n *core) remembering(house bulkhead.Counter) bulkhead.Counter {
 	n.front.judge = house
 	sigs, err := signature.Compute(context.Background(), []byte(trial.Message), n.hashing)
 	if err != nil { // excluded by the tests of trial
-		n.log.Error("the test message has no signatures", "err", err)
+		n.log.Error("test message has no signatures", "err", err, "consequence", "doors do not recognise it")
 	} else {
 		house = trial.New(house, sigs)
 	}

@@ -125,20 +125,21 @@ func takeInventory(dir string, missed, gone []string) error {
 func (n *core) noticeMissing() {
 	missing, err := missingParts(n.dir)
 	if err != nil {
-		n.log.Warn("nobody knows whether parts of the data folder are missing", "err", err)
+		n.log.Warn("inventory of the data folder cannot be read", "err", err,
+			"consequence", "missing parts of the folder are not noticed")
 	}
 	n.missing = nil
 	for _, p := range missing {
-		n.log.Error("a part of the data folder is missing, and begins anew", "file", filepath.Join(n.dir, p.path),
-			"advice", p.advice)
+		n.log.Error("part of the data folder is missing", "file", filepath.Join(n.dir, p.path),
+			"consequence", "the node makes an empty one", "hint", p.advice)
 		n.missing = append(n.missing, p.path)
 	}
 	had, _ := readInventory(n.dir) // missingParts has returned the error
 	for _, p := range keptParts() {
 		if slices.Contains(had, missedMark+p.path) && !slices.Contains(n.missing, p.path) {
-			n.log.Error(
-				"a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back",
-				"file", filepath.Join(n.dir, p.path), "advice", p.advice)
+			n.log.Error("part of the data folder was missing at an earlier start, which failed",
+				"file", filepath.Join(n.dir, p.path),
+				"consequence", "it may be an empty one that the earlier start made", "hint", p.advice)
 			n.missing = append(n.missing, p.path)
 		}
 	}
@@ -155,7 +156,8 @@ func (n *core) noteParts(gone ...string) { n.inventory(nil, gone) }
 // signs.
 func (n *core) inventory(missed, gone []string) {
 	if err := takeInventory(n.dir, missed, gone); err != nil {
-		n.log.Warn("which parts the data folder has is not noted", "err", err)
+		n.log.Warn("inventory of the data folder cannot be written", "err", err,
+			"consequence", "a part that is lost later may go unnoticed")
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 )
 
 // everyPart is the configuration of a node whose data folder has all parts.
-const everyPart = "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n" +
+const everyPart = "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[dccifd]\ngreylist = true\n" +
+	"[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n" +
 	"[[ratelimit]]\nname = \"r\"\nkey = \"{sender}\"\nlimit = 3\nperiod = \"1h\"\n"
 
 // everyPartFolder returns the data folder of a node that has stopped, with all parts.
@@ -25,7 +26,8 @@ func everyPartFolder(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
-	if d, err := admin.NewMTA(n.mta.limits, n.mta.lists).ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"},
+	mta := admin.NewMTA(n.mta.limits, n.mta.lists)
+	if d, err := mta.ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"},
 		false); err != nil || len(d.Rules) != 1 {
 		t.Fatalf("%+v, %v", d, err)
 	}
@@ -91,7 +93,7 @@ func TestMissingIsNotEmpty(t *testing.T) {
 			if got := n.state.State(t.Context()).Missing; !slices.Equal(got, []string{p.path}) {
 				t.Errorf("missing %q, want %q", got, p.path)
 			}
-			if log.count("a part of the data folder is missing, and begins anew") != 1 {
+			if log.count("part of the data folder is missing") != 1 {
 				t.Error("the log does not say so")
 			}
 			if err := stop(); err != nil {
@@ -99,7 +101,7 @@ func TestMissingIsNotEmpty(t *testing.T) {
 			}
 			n, stop = start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
 			if got := n.state.State(t.Context()).Missing; len(got) > 0 ||
-				log.count("a part of the data folder is missing, and begins anew") != 1 {
+				log.count("part of the data folder is missing") != 1 {
 				t.Errorf("at the next start %q are missing", got)
 			}
 			if err := stop(); err != nil {
@@ -115,7 +117,7 @@ func TestMissingIsNotEmpty(t *testing.T) {
 		n, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
 			Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
 		if got := n.state.State(t.Context()).Missing; len(got) > 0 ||
-			log.count("a part of the data folder is missing, and begins anew") > 0 {
+			log.count("part of the data folder is missing") > 0 {
 			t.Errorf("of a new node %q are missing", got)
 		}
 	})
@@ -154,8 +156,8 @@ func TestMissingAtFailedStart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			const missing, was = "a part of the data folder is missing, and begins anew",
-				"a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back"
+			const missing, was = "part of the data folder is missing",
+				"part of the data folder was missing at an earlier start"
 			if log.count(missing) == 0 || log.count(missing)+log.count(was) != 3 {
 				t.Errorf("the log of three starts says %d times that it is missing, and %d times that it was",
 					log.count(missing), log.count(was))
@@ -255,7 +257,7 @@ func TestSalvageFiles(t *testing.T) {
 			}
 			log := &journal{}
 			_, stop := start(t, Options{Config: cfg, Dir: dir, Salvage: true, Log: slog.New(log)})
-			if log.count("a damaged file is set aside, and begins anew") == 0 {
+			if log.count("damaged file was moved away") == 0 {
 				t.Error("the log does not say so")
 			}
 			if err := stop(); err != nil {

@@ -61,8 +61,8 @@ func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry
 	answer, err := mesh.JoinBy(ctx, v, id, meshName(n.cfg.Load().Node.Name), clock.Now)
 	switch {
 	case err != nil:
-		n.log.Error("ALERT: cannot join the network of an invitation", "network", out.Network, "inviter", v.Inviter,
-			"err", err)
+		n.log.Error("cannot join the network of an invitation", "network", out.Network, "inviter", v.Inviter,
+			"err", err, "consequence", "the node stays in its network")
 		if _, known := client.StatusOf(err); !known {
 			err = &client.Problem{Title: http.StatusText(http.StatusBadGateway), Status: http.StatusBadGateway,
 				Detail: err.Error()}
@@ -96,7 +96,8 @@ func (n *Node) mayJoin(v *mesh.Invitation, rekey bool) error {
 	if m := n.sharing.mesh; m != nil {
 		if k := len(m.Status().Peers); k > 0 {
 			return fmt.Errorf(
-				"%w: this node shares with %d peers in network %s, and the invitation is to %s: leave that first, with \"bulkhead leave\"",
+				"%w: this node shares with %d peers in network %s, and the invitation is to %s: leave that first, with "+
+					"\"bulkhead leave\"",
 				bulkhead.ErrForbidden, k, fingerprint(n.secret()), v.NetworkName())
 		}
 	}
@@ -235,9 +236,8 @@ func (n *Node) follow(secret filter.Secret) {
 	}
 	ctx := context.Background() // half a change would be of no use
 	if err := n.engine.CanRekey(secret); err != nil {
-		n.log.Error(
-			"ALERT: the network has another secret, which this node cannot take yet: it shares with those alone who have not, either",
-			"network", fingerprint(secret), "err", err)
+		n.log.Error("cannot change to the new secret of the network", "network", fingerprint(secret), "err", err,
+			"consequence", "the node shares only with peers that still use the former secret")
 		return
 	}
 	n.quietMesh()
@@ -246,18 +246,19 @@ func (n *Node) follow(secret filter.Secret) {
 		err = mesh.ForgetInvitations(n.meshFolder())
 	}
 	if err != nil {
-		n.log.Error("ALERT: the network has another secret, which this node cannot take", "network", fingerprint(secret),
-			"err", err)
+		n.log.Error("change to the new secret of the network failed", "network", fingerprint(secret), "err", err,
+			"consequence", "the mesh tries again")
 	}
 	for {
 		err := n.closeMesh()
 		if err != nil {
-			n.log.Error("sharing under the former secret did not end well", "err", err)
+			n.log.Error("mesh under the former secret not closed cleanly", "err", err)
 		}
 		if err = n.openMesh(ctx); err == nil {
 			return
 		}
-		n.log.Error("ALERT: sharing does not begin anew under another secret; trying again", "err", err)
+		n.log.Error("mesh cannot be opened under the new secret", "err", err,
+			"consequence", "the node does not share; it tries again", "pause", switchRest)
 		n.sharing.mu.Unlock()
 		select {
 		case <-n.sharing.ending:

@@ -28,11 +28,11 @@ func messageMetrics(m *door.Memory) []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_limit_bytes",
-			Help: "What messages and datagrams that are worked on may take, through all doors."}, func() float64 {
+			Help: "Largest memory of current messages and datagrams, through all doors."}, func() float64 {
 			return usage(0)
 		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_bytes", Help: "What they take."},
-			func() float64 { return usage(1) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_bytes",
+			Help: "Memory of current messages and datagrams."}, func() float64 { return usage(1) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "bulkhead_messages_crowded_total",
 			Help: "Messages and datagrams that were not taken for want of that memory."}, func() float64 { return usage(2) }),
 	}
@@ -88,12 +88,14 @@ func newHistoryCollector(r *records) *historyCollector {
 		bytes:   prometheus.NewDesc("bulkhead_history_bytes", "Bytes of the history that are in use.", nil, nil),
 		written: prometheus.NewDesc("bulkhead_history_written_total", "Entries written to the history.", nil, nil),
 		lost: prometheus.NewDesc("bulkhead_history_lost_total",
-			"Entries that the history lost: because more came than it takes (full), or because they could not be written (write).",
+			"Entries that the history lost: because more came than it takes (full), or because they could not be "+
+				"written (write).",
 			[]string{"why"}, nil),
 		unaudit: prometheus.NewDesc("bulkhead_audit_lost_total",
 			"Entries of the record of administration that could not be written.", nil, nil),
 		unwritten: prometheus.NewDesc("bulkhead_sums_unwritten_total",
-			"Times that the numbers of verdicts over time could not be written. They are tried again, and are lost if the node ends before.",
+			"Times that the numbers of verdicts over time could not be written. They are tried again, and are lost "+
+				"if the node ends before.",
 			nil, nil),
 		unreadable: prometheus.NewDesc("bulkhead_sums_damaged_total",
 			"Parts of the numbers of verdicts over time that could not be read, and are lost.", nil, nil),
@@ -111,7 +113,8 @@ func (c *historyCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *historyCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.unaudit, prometheus.CounterValue, float64(c.records.audit.Lost.Load()))
 	ch <- prometheus.MustNewConstMetric(c.unwritten, prometheus.CounterValue, float64(c.records.sums.Stats.Failed.Load()))
-	ch <- prometheus.MustNewConstMetric(c.unreadable, prometheus.CounterValue, float64(c.records.sums.Stats.Damaged.Load()))
+	damaged := float64(c.records.sums.Stats.Damaged.Load())
+	ch <- prometheus.MustNewConstMetric(c.unreadable, prometheus.CounterValue, damaged)
 	if c.records.book == nil {
 		return
 	}

@@ -55,7 +55,8 @@ func everyMetric(t *testing.T) exposed {
 	list := buildList(t, t.TempDir())
 	hub, _ := start(t, Options{Config: everyDoor(t, "[mesh]\n"+quickMesh+hubMesh(t)+
 		fmt.Sprintf(
-			"[[ratelimit]]\nname = \"senders\"\nkey = \"{sender}\"\nlimit = 100\nperiod = \"1h\"\n[[lists.list]]\nname = \"bad\"\npath = %q\n",
+			"[[ratelimit]]\nname = \"senders\"\nkey = \"{sender}\"\nlimit = 100\nperiod = \"1h\"\n[[lists.list]]\n"+
+				"name = \"bad\"\npath = %q\n",
 			list)), Dir: t.TempDir(), Version: "1.2.3"})
 	peer, _ := startIn(t, t.TempDir(), "")
 	invitation, err := hub.peers.Invite(t.Context(), client.NewInvitation{Name: "peer", Weight: 1, Accept: true})

@@ -73,13 +73,13 @@ func inOrder() []string {
 }
 
 // everyDoor is a configuration in which all doors are on, at free ports.
-func everyDoor(t *testing.T, more string) *config.Config {
+func everyDoor(t *testing.T, sections string) *config.Config {
 	t.Helper()
 	text := "[listen]\n"
 	for _, d := range config.Default().Listen.Doors() {
 		text += d.Key + " = \"127.0.0.1:0\"\n"
 	}
-	return parse(t, text+more)
+	return parse(t, text+sections)
 }
 
 // httpDoor is a configuration with the HTTP door alone, at a free port.

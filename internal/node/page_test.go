@@ -271,7 +271,7 @@ func TestPagesOfAdministrator(t *testing.T) {
 		t.Errorf("ann is %+v, %v", u, err)
 	}
 	status, page = b.get("/peers")
-	wants(t, "peers", status, page, 200, "shares with nobody")
+	wants(t, "peers", status, page, 200, "shares with no peer")
 
 	status, page = b.form("/logout", nil)
 	wants(t, "log-out", status, page, 200, "enter a token")

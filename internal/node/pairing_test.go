@@ -173,7 +173,7 @@ func TestShareCountsFrom(t *testing.T) {
 		}
 	}
 	// A later listing is shared with the counts, or after them.
-	told := func(s string) {
+	report := func(s string) {
 		t.Helper()
 		vote(s)
 		nodetest.Await(t, "bob hears what is listed: "+s, func() bool {
@@ -183,7 +183,7 @@ func TestShareCountsFrom(t *testing.T) {
 	}
 	counts(t, alice, text("one"), 1)
 	counts(t, alice, text("two"), 2)
-	told("marker")
+	report("marker")
 	nodetest.Await(t, "bob sees what was counted twice", func() bool { return sees(t, bob, text("two")) == 2 })
 	if got := sees(t, bob, text("one")); got != 0 {
 		t.Errorf("bob sees %d sightings of what was counted once", got)
@@ -197,7 +197,7 @@ func TestShareCountsFrom(t *testing.T) {
 	alice, _ = at(dir, hub+"share_counts_from = 4\n")
 	counts(t, alice, text("one"), 3)
 	counts(t, alice, text("four"), 4)
-	told("another marker")
+	report("another marker")
 	nodetest.Await(t, "bob sees what was counted four times", func() bool { return sees(t, bob, text("four")) == 4 })
 	if got := sees(t, bob, text("one")); got != 2 {
 		t.Errorf("bob sees %d sightings, of which he was told 2", got)

@@ -135,12 +135,14 @@ func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), e
 	}
 	if found.Readable && info.From != found.Manifest.Incarnation {
 		return end,
-			fmt.Errorf("%w: the backup is of the store %s, and this one is %s since it was restored or repaired: take a later backup, or restore this one whole",
+			fmt.Errorf("%w: the backup is of the store %s, and this one is %s since it was restored or repaired: "+
+				"take a later backup, or restore this one whole",
 				store.ErrFormat, info.From, found.Manifest.Incarnation)
 	}
 	if found.Readable && info.LastIndex > found.LastIndex {
 		return end, fmt.Errorf(
-			"%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; restore the backup",
+			"%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; "+
+				"restore the backup",
 			store.ErrFormat, info.LastIndex, found.LastIndex)
 	}
 	st, err := store.Open(copied, store.Options{})
@@ -254,8 +256,8 @@ func (n *core) setAsideDamaged(cfg *config.Config) error {
 		} else if moved {
 			rel, _ := filepath.Rel(n.dir, f.File) // it has just been moved by that
 			n.noteParts(rel)
-			n.log.Error("a damaged file is set aside, and begins anew", "file", f.File, "err", f.Problem,
-				"kept_in", n.mending.aside)
+			n.log.Error("damaged file was moved away", "file", f.File, "err", f.Problem,
+				"moved_to", n.mending.aside, "consequence", "the node makes an empty one")
 		}
 	}
 	return nil
@@ -274,7 +276,7 @@ func (n *core) closeFolder() error {
 				errs = append(errs, fmt.Errorf("%s: %w: %s; %s", p.path, store.ErrPermission, p.what, p.advice))
 				continue
 			}
-			n.log.Warn("the data folder was open to others, and is closed now", "folder", p.path, "was", p.what)
+			n.log.Warn("data folder was open to other users, and has been closed", "folder", p.path, "was", p.what)
 		}
 	}
 	return errors.Join(errs...)

@@ -51,7 +51,7 @@ func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	token.Store(&secret)
 	up := upstreamOf(&u, token)
 	if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && secret != "" && !isLocal(at.Hostname()) {
-		n.log.Warn("the token goes to the upstream in the clear: use https", "url", u.URL)
+		n.log.Warn("token is sent to the upstream without encryption", "url", u.URL, "hint", "use https")
 	}
 	n.upstream.edge = edge.New(edge.Options{
 		Upstream: up, Timeout: time.Duration(u.Timeout), Cache: time.Duration(u.Cache),
@@ -142,7 +142,8 @@ func newUpstreamCollector(e *edge.Edge) *upstreamCollector {
 		other: prometheus.NewDesc("bulkhead_upstream_other_network",
 			"1 if the upstream has another network secret, so that near copies are not recognised, or else 0.", nil, nil),
 		total: prometheus.NewDesc("bulkhead_upstream_total",
-			"Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).",
+			"Requests to the upstream (request), checks answered without one (cached), checks that it did not answer "+
+				"and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).",
 			[]string{"what"}, nil),
 	}
 }

@@ -18,8 +18,10 @@ import (
 func campaign(i int) []byte {
 	return fmt.Appendf(
 		nil, "From: Shop <news%[1]d@shop.example.com>\r\nMessage-ID: <w%[1]d@shop.example.com>\r\nSubject: Watches\r\n\r\n"+
-			"Dear customer %[1]d, our warehouse sells wonderful golden watches for a fraction of their price this week only.\r\n"+
-			"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel arrives.\r\n", i*7919)
+			"Dear customer %[1]d, our warehouse sells wonderful golden watches for a fraction of their price this "+
+			"week only.\r\n"+
+			"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel "+
+			"arrives.\r\n", i*7919)
 }
 
 // TestWavesOfMail checks that changed copies of one text are one wave, which is explained, listed,

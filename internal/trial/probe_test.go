@@ -206,7 +206,7 @@ func TestSumRow(t *testing.T) {
 		{"unheard", client.Aggregate{Members: 2, Organisations: 3, Fault: "not connected to hub.example.com:8421: refused"},
 			false, "not connected to hub"},
 		{"not made", client.Aggregate{Fault: "no room"}, false, "no room"},
-		{"without members", client.Aggregate{Organisations: 1}, false, "nobody is in it"},
+		{"without members", client.Aggregate{Organisations: 1}, false, "no other node is in it"},
 	} {
 		row := sum(&tt.of)
 		if row.OK != tt.ok || !strings.Contains(row.Found, tt.want) || (row.Mend == "") != tt.ok {
@@ -260,7 +260,7 @@ func TestEveryDoorAndCause(t *testing.T) {
 				t.Errorf("silent: %+v", row)
 			}
 			keep.Close()
-			if row := ask(address); row.OK || !strings.Contains(row.Mend, "nobody listens there") {
+			if row := ask(address); row.OK || !strings.Contains(row.Mend, "no program listens there") {
 				t.Errorf("closed: %+v", row)
 			}
 			if name == "http" || name == "razor2" || datagrams[name] {

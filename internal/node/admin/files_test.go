@@ -16,7 +16,8 @@ import (
 func FuzzFiles(f *testing.F) {
 	names := []string{WhitelistFile, WeightsFile}
 	for i, seeds := range [][]string{
-		{"[]", "null", "{}", `[{"signature":"pyzor/digest:0123456789abcdef0123456789abcdef01234567","name":"a","time":"2026-11-23T00:00:00Z"}]`,
+		{"[]", "null", "{}", `[{"signature":"pyzor/digest:0123456789abcdef0123456789abcdef01234567","name":"a",` +
+			`"time":"2026-11-23T00:00:00Z"}]`,
 			`[{"signature":""}]`, "[", "\x00"},
 		{"{}", "null", `{"ann":[{"time":1,"worth":0.5}],"bob":null}`, `{"ann":[{"time":-1,"worth":-1e300}]}`, "[]"},
 	} {

@@ -43,7 +43,7 @@ func (p *StatusPage) Status(ctx context.Context) web.Status {
 	out.Doors = p.Doors(now)
 	books := map[string]web.Book{
 		"tally":     {Name: "Tally", Question: "How often was it seen, called spam, called ham?"},
-		"blocklist": {Name: "Blocklist", Question: "Has somebody trusted called it spam, and nobody revoked it?"},
+		"blocklist": {Name: "Blocklist", Question: "Has a trusted reporter called it spam, without a revocation since?"},
 	}
 	for _, b := range state.Books {
 		book := books[b.Name]
@@ -67,8 +67,8 @@ func webGeneration(g client.Generation) web.Generation {
 		"names":   "deliveries by sender, link and other names",
 
 		// With share_votes_from, the spam and revoked arrays are the published ones.
-		"listed":   "called spam, what peers are not told, too",
-		"unlisted": "revoked, likewise",
+		"listed":   "called spam, including what is not shared with peers",
+		"unlisted": "revoked, including what is not shared with peers",
 	}
 	bits := map[string]bool{"unique": true, "spam": true, "revoked": true, "votes": true, "listed": true, "unlisted": true}
 	out := web.Generation{Start: g.Start, End: g.End, Capacity: g.Capacity}

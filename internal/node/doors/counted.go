@@ -101,7 +101,8 @@ func newDoorCollector(door string, o *opened, house *countedHouse) *doorCollecto
 		refused:     desc("refused_total", "Checks, sightings and votes of a door's clients that were refused or failed."),
 		connections: desc("connections", "Connections that are open."),
 		turned: desc("turned_away_total",
-			"Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), and datagrams that are too long (size) or find no memory (memory).",
+			"Connections closed at once (crowd), or given up for another (evicted), requests above the rate (rate), "+
+				"and datagrams that are too long (size) or find no memory (memory).",
 			"why"),
 		panics: desc("panics_total", "Requests that ended in a fault of the program."),
 	}

@@ -39,8 +39,9 @@ func (s *Set) openDccifd(ctx context.Context, address string) (*opened, error) {
 	front := &dcc.Ifd{
 		Clearinghouse: s.houseFor("dccifd"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
-		Memory: s.opts.Memory,
-		White:  whiteFile(cfg.Dccifd.Whiteclnt, false, log), Signatures: s.readDelivered(cfg, verifier), Cleared: s.opts.Messages.Cleared,
+		Memory:     s.opts.Memory,
+		White:      whiteFile(cfg.Dccifd.Whiteclnt, false, log),
+		Signatures: s.readDelivered(cfg, verifier), Cleared: s.opts.Messages.Cleared,
 		Now: clock.Now, Log: log,
 		MaxConns: cfg.Limits.Connections,
 	}

@@ -21,7 +21,7 @@ func newFamily(name, help, label string, counts map[string]*atomic.Int64) *famil
 // doorEvents is the family of events at a door for another clearinghouse's clients.
 func doorEvents(door string, counts map[string]*atomic.Int64) []prometheus.Collector {
 	return []prometheus.Collector{&family{counts: counts, desc: prometheus.NewDesc("bulkhead_door_events_total",
-		"What the doors for clients of other clearinghouses have done, by door and event; see their pages in docs/protocols.",
+		"Events of the doors for clients of other clearinghouses, by door and event; see their pages in docs/protocols.",
 		[]string{"event"}, prometheus.Labels{"door": door})}}
 }
 
@@ -29,7 +29,8 @@ func doorEvents(door string, counts map[string]*atomic.Int64) []prometheus.Colle
 // limit.
 func verifyMetrics(door string, s *verify.Stats) prometheus.Collector {
 	return &family{desc: prometheus.NewDesc("bulkhead_verify_skipped_total",
-		"DKIM signatures (signature, surplus) and messages (header, queries, time) that a door did not verify, by the limit that they exceeded.",
+		"DKIM signatures (signature, surplus) and messages (header, queries, time) that a door did not verify, by "+
+			"the limit that they exceeded.",
 		[]string{"limit"}, prometheus.Labels{"door": door}), counts: map[string]*atomic.Int64{
 		"surplus": &s.Surplus, "header": &s.Headers, "signature": &s.Signatures, "queries": &s.Queries, "time": &s.Late,
 	}}

@@ -41,7 +41,8 @@ func (s *Set) openPyzor(ctx context.Context, address string) (*opened, error) {
 func (s *Set) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := s.opts.Config()
 	front := &pyzor.Helper{
-		Clearinghouse: s.houseFor("pyzor_helper"), Read: s.opts.Messages.Read, Listed: cfg.Pyzor.Listed, MaxMail: cfg.HTTP.MaxBody,
+		Clearinghouse: s.houseFor("pyzor_helper"), Read: s.opts.Messages.Read, Listed: cfg.Pyzor.Listed,
+		MaxMail:  cfg.HTTP.MaxBody,
 		MaxConns: cfg.Limits.Connections, Memory: s.opts.Memory,
 		Log: s.opts.Log.With("door", "pyzor_helper"),
 	}

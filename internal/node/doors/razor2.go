@@ -26,7 +26,8 @@ func (s *Set) openRazor2(ctx context.Context, address string) (*opened, error) {
 	cfg := s.opts.Config()
 	front := &razor2.Server{
 		Failures:      s.opts.Failures,
-		Clearinghouse: s.houseFor("razor2"), Accounts: &protocolAccounts{s.opts.Accounts, "razor2"}, Read: s.opts.Messages.Read,
+		Clearinghouse: s.houseFor("razor2"), Accounts: &protocolAccounts{s.opts.Accounts, "razor2"},
+		Read:  s.opts.Messages.Read,
 		Names: cfg.Razor2.Names, Confidence: cfg.Razor2.Confidence, Serial: cfg.Razor2.Serial,
 		MaxHosts: cfg.Razor2.MaxHosts, ExemptHosts: cfg.Razor2.ExemptHosts,
 		Registrations: door.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},

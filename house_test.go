@@ -108,12 +108,16 @@ var mayImport = map[string][]string{
 	"internal/audit":              {"client"},
 	"internal/cli":                {},
 	"internal/setup":              {"internal/config", "internal/plugins"},
-	"internal/trial":              {"."},
-	"internal/probe": {".", "client", "dcc", "fuzzy", "internal/trial", "internal/units",
-		"pyzor", "razor2", "digest/dcc"},
-	"internal/plugins": {},
-	"internal/units":   {},
-	"internal/node":    {"*", "internal/*", "signature/*", "digest/*"},
+	"internal/trial":              {".", "client", "dcc", "fuzzy", "internal/units", "pyzor", "razor2", "digest/dcc"},
+	"internal/plugins":            {},
+	"internal/units":              {},
+	"internal/node":               {"*", "internal/*", "internal/node/*", "signature/*", "digest/*"},
+	"internal/node/doors": {"*", "digest/*", "internal/abuse", "internal/api", "internal/clock", "internal/config",
+		"internal/lists", "internal/logbook", "internal/ratelimit", "internal/verify", "internal/web",
+		"internal/wholefile"},
+	"internal/node/admin": {".", "client", "filter", "internal/api", "internal/clock", "internal/config",
+		"internal/engine", "internal/lists", "internal/logbook", "internal/mesh", "internal/ratelimit", "internal/top",
+		"internal/trust", "internal/web", "internal/wholefile"},
 	// The laboratory is a separate module. The server imports nothing from it.
 	"internal/interval": {},
 	"lab/figure":        {},
@@ -133,7 +137,7 @@ var mayImport = map[string][]string{
 	// A command knows the node, and the packages of commands that need no node.
 	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config",
 		"internal/consequence", "internal/lists", "internal/mailbox",
-		"internal/node", "internal/probe", "internal/setup", "internal/store", "internal/trial",
+		"internal/node", "internal/setup", "internal/store", "internal/trial",
 		"internal/units", "internal/wholefile"},
 }
 

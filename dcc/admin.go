@@ -85,7 +85,7 @@ func (s *Server) adminError(dst []byte, it *item, text string) []byte {
 func (s *Server) statsText() string {
 	var b strings.Builder
 	st := &s.Stats
-	fmt.Fprintf(&b, "%s server %d, up %v\n", s.Brand, s.ServerID, s.Now().Sub(s.started).Round(time.Second))
+	fmt.Fprintf(&b, "%s server %d, up %v\n", s.Brand, s.ServerID, s.Now().Sub(s.setup.started).Round(time.Second))
 	for _, line := range []struct {
 		name string
 		n    int64

@@ -42,15 +42,15 @@ type reportBatch struct {
 
 // packets answers one batch of datagrams, and passes the reports on.
 func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
-	sc := s.scratch.Get().(*scratch)
-	defer s.scratch.Put(sc)
+	sc := s.pools.scratch.Get().(*scratch)
+	defer s.pools.scratch.Put(sc)
 	sc.queries = sc.queries[:0]
 	var reports *reportBatch
 	var it *item // destination of the next packet
 	now := s.Now()
 	for _, in := range batch {
 		if it == nil {
-			it = s.items.Get().(*item)
+			it = s.pools.items.Get().(*item)
 		}
 		it.in, it.client = in, in.Client
 		switch s.read(it, in.Data, now) {
@@ -65,7 +65,7 @@ func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
 				break
 			}
 			if reports == nil {
-				reports = s.batches.Get().(*reportBatch)
+				reports = s.pools.batches.Get().(*reportBatch)
 				reports.ctx, reports.items = ctx, reports.items[:0]
 			}
 			reports.items = append(reports.items, it)
@@ -74,7 +74,7 @@ func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
 	}
 	if it != nil {
 		it.in = nil
-		s.items.Put(it)
+		s.pools.items.Put(it)
 	}
 	if len(sc.queries) > 0 {
 		s.query(ctx, sc)
@@ -83,7 +83,7 @@ func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
 		return
 	}
 	select {
-	case s.work <- reports:
+	case s.serving.work <- reports:
 	default:
 		// Too many are being counted: the clients send these again.
 		s.Stats.Limited.Add(int64(len(reports.items)))
@@ -173,7 +173,8 @@ func (s *Server) identify(it *item) bool {
 	if !door.Within(s.AnonymousFrom, addr) {
 		return false
 	}
-	if !s.anonymous.Allow(addr, 1) || !door.Within(s.Exempt, addr) && !s.total.Allow(netip.IPv4Unspecified(), 1) {
+	if !s.limits.anonymous.Allow(addr, 1) ||
+		!door.Within(s.Exempt, addr) && !s.limits.total.Allow(netip.IPv4Unspecified(), 1) {
 		s.Stats.Limited.Add(1)
 		return false
 	}
@@ -197,7 +198,7 @@ func (s *Server) query(ctx context.Context, sc *scratch) {
 	for _, it := range sc.queries {
 		sc.sums = s.appendKept(sc.sums, it)
 	}
-	tallies, err := s.book.tallies(ctx, &sc.asking, sc.sums)
+	tallies, err := s.setup.book.tallies(ctx, &sc.asking, sc.sums)
 	for _, it := range sc.queries {
 		if err != nil {
 			s.fault(it, err)
@@ -205,7 +206,7 @@ func (s *Server) query(ctx context.Context, sc *scratch) {
 			s.totals(it, sc.totals[:0], tallies)
 		}
 		it.in = nil
-		s.items.Put(it)
+		s.pools.items.Put(it)
 	}
 }
 
@@ -213,7 +214,7 @@ func (s *Server) query(ctx context.Context, sc *scratch) {
 func (s *Server) appendKept(sums []Checksum, it *item) []Checksum {
 	it.first = len(sums)
 	for i := range it.n {
-		if s.book.keeps(it.checksums[i].Type) {
+		if s.setup.book.keeps(it.checksums[i].Type) {
 			sums = append(sums, it.checksums[i])
 		}
 	}
@@ -231,7 +232,7 @@ func (s *Server) totals(it *item, totals []Total, tallies []tally) {
 	for i := range it.n {
 		c := &it.checksums[i]
 		t := Total{Previous: NoValue}
-		if s.book.keeps(c.Type) {
+		if s.setup.book.keeps(c.Type) {
 			now := &tallies[k]
 			k++
 			t.Current = now.total()
@@ -263,10 +264,10 @@ func (s *Server) whitelist() *Whitelist {
 // fault answers a request that the clearinghouse could not serve.
 func (s *Server) fault(it *item, err error) {
 	text := "internal error"
-	var told refusal
+	var refused refusal
 	switch {
-	case errors.As(err, &told):
-		text = string(told)
+	case errors.As(err, &refused):
+		text = string(refused)
 	case errors.Is(err, bulkhead.ErrReadOnly):
 		text = "temporarily read-only"
 		fallthrough

@@ -143,7 +143,7 @@ type asking struct {
 	sigs    []bulkhead.Signature // the counters of targets
 	looks   []bulkhead.Look
 	known   []int
-	more    []bulkhead.Signature // the other counters of those known
+	others  []bulkhead.Signature // the other counters of those known
 	tallies []tally
 	deletes []uint32
 }
@@ -168,7 +168,7 @@ func (b *book) tallies(ctx context.Context, a *asking, sums []Checksum) ([]tally
 // for zeroes. The tallies are valid until the next call.
 func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counters []bulkhead.Signature,
 	own []uint32) ([]tally, error) {
-	a.known, a.more, a.tallies = a.known[:0], a.more[:0], a.tallies[:0]
+	a.known, a.others, a.tallies = a.known[:0], a.others[:0], a.tallies[:0]
 	if len(sums) == 0 {
 		return nil, nil
 	}
@@ -183,17 +183,17 @@ func (b *book) talliesOf(ctx context.Context, a *asking, sums []Checksum, counte
 			continue
 		}
 		a.known = append(a.known, i)
-		a.more = append(a.more, claims.of(c, ledger.Part{Kind: ledger.Added}),
+		a.others = append(a.others, claims.of(c, ledger.Part{Kind: ledger.Added}),
 			claimsAgain.of(c, ledger.Part{Kind: ledger.Added}))
 		if taken {
-			a.more = append(a.more, targets.of(c, ledger.Part{Kind: ledger.Taken}),
+			a.others = append(a.others, targets.of(c, ledger.Part{Kind: ledger.Taken}),
 				claims.of(c, ledger.Part{Kind: ledger.Taken}), targets.of(c, ledger.Part{Kind: ledger.Deletes}))
 		}
 	}
 	if len(a.known) == 0 {
 		return a.tallies, nil
 	}
-	if err := b.look(ctx, a, a.more, bulkhead.Counts|bulkhead.Aside); err != nil {
+	if err := b.look(ctx, a, a.others, bulkhead.Counts|bulkhead.Aside); err != nil {
 		return nil, err
 	}
 	l := a.looks

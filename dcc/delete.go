@@ -11,17 +11,17 @@ import (
 
 // talliesSince completes the tallies of checksums that were deleted.
 func (b *book) talliesSince(ctx context.Context, a *asking, sums []Checksum) error {
-	a.more = a.more[:0]
+	a.others = a.others[:0]
 	for _, i := range a.known {
 		if t, c := &a.tallies[i], &sums[i]; t.targets.Deletes > 0 {
 			since := t.targets.Since(ledger.AddedSince)
-			a.more = append(a.more, targets.of(c, since), claims.of(c, since), claimsAgain.of(c, since))
+			a.others = append(a.others, targets.of(c, since), claims.of(c, since), claimsAgain.of(c, since))
 		}
 	}
-	if len(a.more) == 0 {
+	if len(a.others) == 0 {
 		return nil
 	}
-	if err := b.look(ctx, a, a.more, bulkhead.Counts|bulkhead.Aside); err != nil {
+	if err := b.look(ctx, a, a.others, bulkhead.Counts|bulkhead.Aside); err != nil {
 		return err
 	}
 	l := a.looks
@@ -40,11 +40,11 @@ func (b *book) deletesOf(ctx context.Context, a *asking, sums []Checksum) ([]uin
 	if !b.deletes.Seen() {
 		return nil, nil
 	}
-	a.more, a.deletes = a.more[:0], a.deletes[:0]
+	a.others, a.deletes = a.others[:0], a.deletes[:0]
 	for i := range sums {
-		a.more = append(a.more, targets.of(&sums[i], ledger.Part{Kind: ledger.Deletes}))
+		a.others = append(a.others, targets.of(&sums[i], ledger.Part{Kind: ledger.Deletes}))
 	}
-	if err := b.look(ctx, a, a.more, bulkhead.Counts|bulkhead.Aside); err != nil {
+	if err := b.look(ctx, a, a.others, bulkhead.Counts|bulkhead.Aside); err != nil {
 		return nil, err
 	}
 	for i := range sums {

@@ -173,7 +173,7 @@ func TestBatch(t *testing.T) {
 	}
 	sums := []Checksum{{digests.TypeBody, [16]byte{1}}, {digests.TypeFuz1, [16]byte{2}}, {digests.TypeBody, [16]byte{3}},
 		{digests.TypeFuz2, [16]byte{4}}}
-	got, err := s.book.tallies(t.Context(), new(asking), sums)
+	got, err := s.setup.book.tallies(t.Context(), new(asking), sums)
 	if err != nil {
 		t.Fatal(err)
 	}

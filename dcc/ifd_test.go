@@ -20,9 +20,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-const ifdMessage = "Received: from mail.example.org (mail.example.org [192.0.2.7])\n\tby mx.example.net; Mon, 1 Jan 2024 00:00:00 +0000\n" +
+const ifdMessage = "Received: from mail.example.org (mail.example.org [192.0.2.7])\n" +
+	"\tby mx.example.net; Mon, 1 Jan 2024 00:00:00 +0000\n" +
 	"From: Alice <alice@example.org>\nMessage-ID: <1@example.org>\nSubject: ferry\n\n" +
-	"The ferry to the island leaves at nine on every day of the week\nbut Sunday, and returns at six; tickets are sold on board.\n"
+	"The ferry to the island leaves at nine on every day of the week\nbut Sunday, and returns at six; tickets " +
+	"are sold on board.\n"
 
 // serveIfd runs s on a unix socket until the test ends and returns a function
 // that asks it.
@@ -119,7 +121,8 @@ func TestIfdLocalSum(t *testing.T) {
 		Thresholds: map[digests.Type]uint32{digests.TypeMessageID: 2},
 	})
 	const request = "header\n192.0.2.7\nhelo\n\nbob\n\nFrom: a@example.org\n\n"
-	first, second := "The ferry to the island leaves at nine in the morning.\n", "Tickets are sold on board by the captain and the cook.\n"
+	first, second := "The ferry to the island leaves at nine in the morning.\n", "Tickets are sold on board by "+
+		"the captain and the cook.\n"
 	if got, want := ask(strings.Replace(request, "header", "spam", 1)+first), "R\nR\n"; got != want {
 		t.Errorf("reply %q, want %q", got, want)
 	}
@@ -414,7 +417,8 @@ func TestFold(t *testing.T) {
 
 func TestReadWhitelist(t *testing.T) {
 	files := fstest.MapFS{
-		"main":  {Data: []byte("# comment\nok ip 192.0.2.0/28\n ip 198.51.100.1-198.51.100.9\n\tfrom joe@example.org # his\ninclude more\noption threshold CMN,many\noption greylist-off\noption log-all\n")},
+		"main": {Data: []byte("# comment\nok ip 192.0.2.0/28\n ip 198.51.100.1-198.51.100.9\n" +
+			"\tfrom joe@example.org # his\ninclude more\noption threshold CMN,many\noption greylist-off\noption log-all\n")},
 		"more":  {Data: []byte("ok2 substitute List-ID: <a.list>\nmany env_To trap@example.org\nok ip 2001:db8::/32\n")},
 		"loop":  {Data: []byte("include loop\n")},
 		"bad":   {Data: []byte("ok ip 192.0.2.0/28\nok colour blue\n")},

@@ -91,8 +91,8 @@ func (s *Ifd) deliver(ctx context.Context, m *mailing, counted []Checksum) {
 	}
 }
 
-// nobody is the recipient that rspamd sends if it does not know the recipient.
-const nobody = "test@example.com"
+// noRecipient is the address that rspamd sends if it does not know the recipient.
+const noRecipient = "test@example.com"
 
 // mailboxes returns the different mailboxes that the message is counted for, up to the
 // limit of a report; nil unless the caller names all of them. SpamAssassin calls every
@@ -105,7 +105,7 @@ func (m *mailing) mailboxes() []string {
 		if f.white || f.off {
 			continue
 		}
-		if address == nobody || !strings.Contains(address, "@") {
+		if address == noRecipient || !strings.Contains(address, "@") {
 			return nil
 		}
 		box := bulkhead.Mailbox(strings.Trim(address, "<>"))

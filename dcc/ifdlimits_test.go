@@ -113,7 +113,8 @@ func TestIfdEnvelope(t *testing.T) {
 		{"IPv6", "header\n2001:db8::7\nhelo\nsender\nbob\n\n", 1},
 		{"IPv6 of an interface", "header\nfe80::1%eth0\nhelo\nsender\nbob\n\n", 1},
 		{"blanks around the address", "header\n 192.0.2.7 \nhelo\nsender\nbob\n\n", 1},
-		{"every option", "header cksums spam query log grey-off no-grey grey-query no-reject rcvd-next rcvd-nxt\n192.0.2.7\nhelo\nsender\nbob\n\n", 1},
+		{"every option", "header cksums spam query log grey-off no-grey grey-query no-reject rcvd-next rcvd-nxt\n" +
+			"192.0.2.7\nhelo\nsender\nbob\n\n", 1},
 	} {
 		ask := serveIfd(t, &Ifd{Clearinghouse: new(prototest.House)})
 		got := ask(tt.request + ifdMessage)

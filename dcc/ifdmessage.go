@@ -22,7 +22,7 @@ type mailing struct {
 	metrics metrics
 	whole   wholeMail
 	query   bool // the message is not counted
-	told    bool // the caller reports it as spam
+	called  bool // the caller reports it as spam
 	ours    bool // the client is one of our own users
 	spam    bool // it is counted as many
 	failed  bool // the look-up failed
@@ -44,7 +44,7 @@ func (s *Ifd) answer(ctx context.Context, q *ifdRequest, message []byte, who bul
 	m := &mailing{request: q, message: message, who: who, query: q.options.query, spam: q.options.spam}
 	m.metrics = metrics{host: s.Host, serverID: s.ServerID, brand: s.Brand}
 	s.findClient(m)
-	m.told = m.spam
+	m.called = m.spam
 	var err error
 	if err = m.compute(ctx); err == nil {
 		err = s.judgeRecipients(ctx, m)
@@ -313,7 +313,7 @@ func (s *Ifd) cleared(ctx context.Context, m *mailing, signatures bool) bool {
 
 // clear makes the message whitelisted for all recipients.
 func (m *mailing) clear() {
-	m.spam, m.told, m.metrics.white, m.metrics.black = false, false, true, false
+	m.spam, m.called, m.metrics.white, m.metrics.black = false, false, true, false
 	for i := range m.fates {
 		m.fates[i] = recipientFate{white: true}
 	}
@@ -347,7 +347,7 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 	s.Stats.Spam.Add(1)
 	r := bulkhead.Report{
 		Signatures: m.allSignatures(kept), Vote: bulkhead.Spam, Source: m.whole.source, Reporter: m.who,
-		Trap: !m.told && !m.metrics.black,
+		Trap: !m.called && !m.metrics.black,
 	}
 	receipt, err := s.Clearinghouse.Report(ctx, r)
 	if err == nil && receipt.Refused() {
@@ -358,7 +358,7 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 
 // unlisted is the reason in the header of a message that was reported as spam but may not be
 // listed: the protocol has no other place for it.
-const unlisted = "not listed: it is whitelisted or tells no message from others"
+const unlisted = "not listed: it is whitelisted or does not distinguish messages"
 
 // greylist asks the greylist for each recipient.
 func (s *Ifd) greylist(m *mailing) {
@@ -391,7 +391,7 @@ func (s *Ifd) decide(m *mailing) {
 		}
 		// Mail that one recipient calls spam counts as many, for which others may have
 		// no threshold.
-		f.reject = f.black || f.trap || m.told || m.metrics.listed && f.refusesMany()
+		f.reject = f.black || f.trap || m.called || m.metrics.listed && f.refusesMany()
 		for k := range m.metrics.sums {
 			c := &m.metrics.sums[k]
 			if t := f.thresholds[c.Type]; c.kept && t > 0 && c.total.Current >= t {

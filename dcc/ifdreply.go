@@ -69,7 +69,7 @@ func (m *metrics) header() string {
 			}
 		case digests.TypeFuz1, digests.TypeFuz2:
 			if !hasBody {
-				words, hasBody = append(words, "Body="+count(m.noBody())), true
+				words, hasBody = append(words, "Body="+count(m.bodiless())), true
 			}
 		default:
 			if n == 0 {
@@ -79,13 +79,13 @@ func (m *metrics) header() string {
 		words = append(words, s.Type.String()+"="+count(n))
 	}
 	if !hasBody {
-		words = append(words, "Body="+count(m.noBody()))
+		words = append(words, "Body="+count(m.bodiless()))
 	}
 	return fold(append(words, comment(m.reason)...))
 }
 
-// noBody is the total of Body for a message without a body.
-func (m *metrics) noBody() uint32 {
+// bodiless is the total of Body for a message without a body.
+func (m *metrics) bodiless() uint32 {
 	if m.black || m.listed {
 		return Many
 	}

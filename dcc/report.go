@@ -14,12 +14,12 @@ const maxGroup = 512
 func (s *Server) gather(b *reportBatch, work <-chan *reportBatch) {
 	for len(b.items) < maxGroup {
 		select {
-		case more, ok := <-work:
+		case other, ok := <-work:
 			if !ok {
 				return
 			}
-			b.items = append(b.items, more.items...)
-			s.batches.Put(more)
+			b.items = append(b.items, other.items...)
+			s.pools.batches.Put(other)
 		default:
 			return
 		}
@@ -68,10 +68,10 @@ func (s *Server) release(b *reportBatch) {
 	for _, it := range b.items {
 		b.packets = append(b.packets, it.in)
 		it.in = nil
-		s.items.Put(it)
+		s.pools.items.Put(it)
 	}
 	door.FinishAll(b.packets)
-	s.batches.Put(b)
+	s.pools.batches.Put(b)
 }
 
 // count counts the reports of a batch, performs its DELETEs, and looks up the new
@@ -98,14 +98,14 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	if len(b.sums) == 0 {
 		return nil, nil
 	}
-	deletes, err := s.book.deletesOf(b.ctx, a, b.sums)
+	deletes, err := s.setup.book.deletesOf(b.ctx, a, b.sums)
 	if err == nil {
 		for _, it := range b.items {
 			if it.kept > 0 && deletes != nil {
 				b.up.since(b.sums[it.first:it.first+it.kept], deletes[it.first:it.first+it.kept], it.targets, it.spam)
 			}
 		}
-		err = s.book.house.Count(b.ctx, b.up.Sigs, b.up.N)
+		err = s.setup.book.house.Count(b.ctx, b.up.Sigs, b.up.N)
 	}
 	if err != nil {
 		for i, it := range b.items {
@@ -119,7 +119,7 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 		s.voteAll(b)
 	}
 	n := len(b.sums)
-	return s.book.talliesOf(b.ctx, a, b.sums, b.up.Sigs[:n], b.up.N[:n])
+	return s.setup.book.talliesOf(b.ctx, a, b.sums, b.up.Sigs[:n], b.up.N[:n])
 }
 
 // voteAll passes on claims of spam, grouped by reporter.
@@ -142,7 +142,7 @@ func (s *Server) voteAll(b *reportBatch) {
 				it := b.items[i]
 				sums = append(sums, b.sums[it.first:it.first+it.kept]...)
 			}
-			err := s.book.vote(b.ctx, sums, bulkhead.Spam, who)
+			err := s.setup.book.vote(b.ctx, sums, bulkhead.Spam, who)
 			for _, i := range members {
 				b.errs[i] = err
 			}
@@ -158,5 +158,5 @@ func (s *Server) delete(b *reportBatch, it *item) error {
 	if off := s.clockOff(it); off != 0 {
 		return clockError(off)
 	}
-	return s.book.delete(b.ctx, it.checksums[0], it.who)
+	return s.setup.book.delete(b.ctx, it.checksums[0], it.who)
 }

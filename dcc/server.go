@@ -73,20 +73,33 @@ type Server struct {
 	Log    *slog.Logger     // nil discards
 	Stats  Stats
 
+	setup   setup
+	serving serving
+	limits  limits
+	recent  recent
+	pools   pools
+}
+
+// A setup is what a server makes of its fields before it serves.
+type setup struct {
 	once      sync.Once
 	exposable bool // the clients to serve are configured
-	server    door.PacketServer
-	writing   door.Work
-	work      chan *reportBatch // of the writers
 	book      *book
-	anonymous *door.Limiter
-	total     *door.Limiter
-	recent    recent
-	scratch   sync.Pool
-	items     sync.Pool
-	batches   sync.Pool
 	started   time.Time
 }
+
+// A serving is the sockets of a server and the work behind them.
+type serving struct {
+	packets door.PacketServer
+	writing door.Work
+	work    chan *reportBatch // of the writers
+}
+
+// The limits are the rate limits of one anonymous client, and of all together.
+type limits struct{ anonymous, total *door.Limiter }
+
+// The pools hold the memory of answers, reports and groups of reports.
+type pools struct{ scratch, items, batches sync.Pool }
 
 // Stats are the counters of a [Server]; all may be read at any time.
 type Stats struct {
@@ -98,8 +111,8 @@ type Stats struct {
 
 func (s *Server) prepare() error {
 	var err error
-	s.once.Do(func() {
-		s.exposable = s.Client != nil || s.AnonymousFrom != nil
+	s.setup.once.Do(func() {
+		s.setup.exposable = s.Client != nil || s.AnonymousFrom != nil
 		if s.ServerID == 0 {
 			s.ServerID = DefaultServerID
 		}
@@ -118,17 +131,18 @@ func (s *Server) prepare() error {
 		if s.Log == nil {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
-		s.started = s.Now()
-		s.server.Handler, s.server.Log, s.server.MaxPacket = s.packets, s.Log, maxPacket
-		s.server.Rate, s.server.Exempt, s.server.MaxDetached = s.Rate, s.Exempt, 4*door.DefaultMaxDetached
-		s.server.Memory = s.Memory
-		s.book = newBook(s.Clearinghouse, s.Keep)
-		s.anonymous = door.NewLimiter(s.AnonymousRate, s.Exempt)
-		s.total = door.NewLimiter(s.AnonymousTotal, nil)
+		s.setup.started = s.Now()
+		s.serving.packets.Handler, s.serving.packets.Log, s.serving.packets.MaxPacket = s.packets, s.Log, maxPacket
+		s.serving.packets.Rate, s.serving.packets.Exempt = s.Rate, s.Exempt
+		s.serving.packets.MaxDetached = 4 * door.DefaultMaxDetached
+		s.serving.packets.Memory = s.Memory
+		s.setup.book = newBook(s.Clearinghouse, s.Keep)
+		s.limits.anonymous = door.NewLimiter(s.AnonymousRate, s.Exempt)
+		s.limits.total = door.NewLimiter(s.AnonymousTotal, nil)
 		s.recent.init()
-		s.scratch.New = func() any { return new(scratch) }
-		s.items.New = func() any { return new(item) }
-		s.batches.New = func() any { return new(reportBatch) }
+		s.pools.scratch.New = func() any { return new(scratch) }
+		s.pools.items.New = func() any { return new(item) }
+		s.pools.batches.New = func() any { return new(reportBatch) }
 	})
 	if s.ServerID < MinServerID || s.ServerID > MaxServerID {
 		err = fmt.Errorf("dcc: server id %d, want %d to %d", s.ServerID, MinServerID, MaxServerID)
@@ -162,21 +176,21 @@ func (s *Server) ServePacket(pc net.PacketConn) error {
 		pc.Close()
 		return err
 	}
-	return s.writing.During(s.startWriting, func() error { return s.server.ServePacket(pc) })
+	return s.serving.writing.During(s.startWriting, func() error { return s.serving.packets.ServePacket(pc) })
 }
 
 // Shutdown ends the server when current reports are counted, or ctx ends; see
 // [door.PacketServer.Shutdown].
-func (s *Server) Shutdown(ctx context.Context) error { return s.server.Shutdown(ctx) }
+func (s *Server) Shutdown(ctx context.Context) error { return s.serving.packets.Shutdown(ctx) }
 
 // PacketStats returns the counters of the datagrams.
-func (s *Server) PacketStats() *door.PacketStats { return &s.server.Stats }
+func (s *Server) PacketStats() *door.PacketStats { return &s.serving.packets.Stats }
 
 // startWriting starts the goroutines that count reports, and returns a function that
 // ends them.
 func (s *Server) startWriting() (end func()) {
 	work := make(chan *reportBatch, maxQueued)
-	s.work = work
+	s.serving.work = work
 	var writers sync.WaitGroup
 	for range s.Writers {
 		writers.Go(func() {
@@ -188,7 +202,7 @@ func (s *Server) startWriting() (end func()) {
 		})
 	}
 	following, stop := context.WithCancel(context.Background())
-	writers.Go(func() { s.book.follow(following) })
+	writers.Go(func() { s.setup.book.follow(following) })
 	return func() {
 		close(work)
 		stop()
@@ -197,7 +211,7 @@ func (s *Server) startWriting() (end func()) {
 }
 
 func (s *Server) checkExposure(a net.Addr) error {
-	if !s.exposable && door.Exposed(a) {
+	if !s.setup.exposable && door.Exposed(a) {
 		return fmt.Errorf("dcc: %s can be reached from the network: configure clients, or the networks of anonymous ones", a)
 	}
 	return nil

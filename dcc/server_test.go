@@ -83,13 +83,15 @@ func rawPacket(version uint8, op Op, sender uint32, id [16]byte, body []byte) []
 
 // The exchange of docs/specs/dcc.md#worked-exchange, generated with a real server and client.
 const (
-	goldenID     = "6d017f00 930a0000"
-	goldenSums   = "0512ca88302d4e6df907fe9ea4be01cd8087 071295507cab8a3ae269f93ddb9fcb4542c5 08125ba8fcc3874bc1ee5bb0114997a231a8 09129a7187297bba41ec3c8947241cc154f7"
+	goldenID   = "6d017f00 930a0000"
+	goldenSums = "0512ca88302d4e6df907fe9ea4be01cd8087 071295507cab8a3ae269f93ddb9fcb4542c5 " +
+		"08125ba8fcc3874bc1ee5bb0114997a231a8 09129a7187297bba41ec3c8947241cc154f7"
 	goldenNOP    = "0028 0c 01 00008001" + goldenID + "02000000 01000000 39fad88bc35ec616b9b4299076c8348e"
 	goldenReport = "0074 0c 02 00008001" + goldenID + "03000000 01000000 00000001" + goldenSums +
 		"765205552119376bdd721a0d35f8a186"
 	goldenAnswer = "0048 0c 04 00000065" + goldenID +
-		"03000000 01000000 00000000 01000000 00000001 00000000 00000001 00000000 00000001 00000000 4e787f5dffad3c385a8d57538e9893cd"
+		"03000000 01000000 00000000 01000000 00000001 00000000 00000001 00000000 00000001 00000000 " +
+		"4e787f5dffad3c385a8d57538e9893cd"
 	goldenClient  = 32769
 	goldenPasword = "clntpass"
 )
@@ -273,7 +275,8 @@ func TestReputationTypes(t *testing.T) {
 func TestServerWhitelist(t *testing.T) {
 	sums := goldenChecksums(t)
 	list, err := ReadWhitelist(nil, "whitelist", strings.NewReader(
-		"ok\tip 192.0.2.0/24\nok2 hex body 95507cab 8a3ae269 f93ddb9f cb4542c5\nmany hex Message-ID ca88302d 4e6df907 fe9ea4be 01cd8087\n"), true)
+		"ok\tip 192.0.2.0/24\nok2 hex body 95507cab 8a3ae269 f93ddb9f cb4542c5\nmany hex Message-ID ca88302d "+
+			"4e6df907 fe9ea4be 01cd8087\n"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +361,7 @@ func TestPasswords(t *testing.T) {
 	s := goldenServer()
 	var noted atomic.Int64
 	s.Failures = door.NewFailures(slog.New(slog.DiscardHandler))
-	s.Failures.Told = func(where string, _ netip.Addr, n int) {
+	s.Failures.OnLog = func(where string, _ netip.Addr, n int) {
 		if noted.Add(int64(n)); where != "dcc" {
 			t.Errorf("noted at %s", where)
 		}

@@ -31,9 +31,9 @@ type WhiteFiles struct {
 }
 
 type whiteFile struct {
-	list   *Whitelist
-	looked time.Time
-	source whiteSource
+	list    *Whitelist
+	checked time.Time
+	source  whiteSource
 }
 
 // A whiteSource is a file that a list was read from, as it was then.
@@ -66,7 +66,7 @@ func (w *WhiteFiles) Get(name string) *Whitelist {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := w.files[name]
-	if f != nil && now.Sub(f.looked) < whiteFileEvery {
+	if f != nil && now.Sub(f.checked) < whiteFileEvery {
 		return f.list
 	}
 	if f == nil {
@@ -78,7 +78,7 @@ func (w *WhiteFiles) Get(name string) *Whitelist {
 			w.files[name] = f
 		}
 	}
-	f.looked = now
+	f.checked = now
 	if err := w.refresh(name, f); err != nil && w.Log != nil {
 		w.Log.Error("whitelist not read; the previous one stays", "err", err)
 	}
@@ -89,7 +89,7 @@ func (w *WhiteFiles) Get(name string) *Whitelist {
 func (w *WhiteFiles) refresh(name string, f *whiteFile) error {
 	file, err := w.Folder.Open(name)
 	if os.IsNotExist(err) {
-		*f = whiteFile{looked: f.looked}
+		*f = whiteFile{checked: f.checked}
 		return nil
 	}
 	if err != nil {

@@ -108,7 +108,8 @@ func newZone(z Zone) (*zone, error) {
 	case z.Form != Addresses && z.Form != Domains && z.Form != Hashes:
 		return nil, fmt.Errorf("dnsbl: zone %q: form %.20q is none of ip, domain, hash", z.Name, z.Form)
 	case !hitCodes.Contains(z.Code) || errorCode.Contains(z.Code) || z.Code == notListed:
-		return nil, fmt.Errorf("dnsbl: zone %q: code %v, want one of 127.0.0.0/8 except 127.0.0.1 and 127.255.255.0/24, which clients read as errors", z.Name, z.Code)
+		return nil, fmt.Errorf("dnsbl: zone %q: code %v, want one of 127.0.0.0/8 except 127.0.0.1 and "+
+			"127.255.255.0/24, which clients read as errors", z.Name, z.Code)
 	case z.TTL < time.Second || z.TTL > 7*24*time.Hour:
 		return nil, fmt.Errorf("dnsbl: zone %q: TTL %v, want 1s to 168h", z.Name, z.TTL)
 	case len(name) > 180:
@@ -201,12 +202,12 @@ func reversedAddr(labels string) (addr netip.Addr, complete, ok bool) {
 	const most = 32 // nibbles
 	var all [most]string
 	parts := all[:0]
-	for rest, more := labels, true; more; {
+	for rest, found := labels, true; found; {
 		if len(parts) == most {
 			return addr, false, false
 		}
 		var label string
-		label, rest, more = strings.Cut(rest, ".")
+		label, rest, found = strings.Cut(rest, ".")
 		parts = append(parts, label)
 	}
 	// Two IPv6 nibbles, "0.8", could be octets too: only the count decides.

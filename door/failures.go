@@ -24,16 +24,16 @@ const (
 // One Failures serves all doors of a node. Its methods may be called concurrently; those
 // of nil do nothing.
 type Failures struct {
-	// Told, if not nil, is called for each line of the log, with the door and network of a failure,
+	// OnLog, if not nil, is called for each line of the log, with the door and network of a failure,
 	// or the door and network with the most of several failures. Set it before any use.
-	Told func(door string, network netip.Addr, failures int)
+	OnLog func(door string, network netip.Addr, failures int)
 
 	log *slog.Logger
 
 	mu       sync.Mutex
 	networks map[netip.Addr]failing
 	quiet    bool // a line was written within a minute; the next one waits
-	untold   summary
+	unlogged summary
 }
 
 // failing counts the failures of a network.
@@ -61,15 +61,15 @@ func (f *Failures) Note(door string, client netip.Addr, now time.Time) time.Dura
 		return 0
 	}
 	network := NetworkOf(client)
-	wait, told := f.note(door, network, now)
-	if told && f.Told != nil {
-		f.Told(door, network, 1)
+	wait, logged := f.note(door, network, now)
+	if logged && f.OnLog != nil {
+		f.OnLog(door, network, 1)
 	}
 	return wait
 }
 
-// note is Note for a network. told reports whether the log has a line about it.
-func (f *Failures) note(door string, network netip.Addr, now time.Time) (wait time.Duration, told bool) {
+// note is Note for a network. logged reports whether the log has a line about it.
+func (f *Failures) note(door string, network netip.Addr, now time.Time) (wait time.Duration, logged bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	was := f.networks[network]
@@ -81,11 +81,11 @@ func (f *Failures) note(door string, network netip.Addr, now time.Time) (wait ti
 	}
 	was.n, was.last = was.n+1, now
 	f.networks[network] = was
-	told = f.tell(door, network)
+	logged = f.logOrKeep(door, network)
 	if was.n <= freeFailures {
-		return 0, told
+		return 0, logged
 	}
-	return min(longestWait, firstWait<<min(was.n-freeFailures-1, 10)), told
+	return min(longestWait, firstWait<<min(was.n-freeFailures-1, 10)), logged
 }
 
 // forget makes room: it drops networks that are silent, or any half of them if all are busy.
@@ -103,16 +103,16 @@ func (f *Failures) forget(now time.Time) {
 	}
 }
 
-// tell logs a failure and returns true, or keeps it for the line at the end of the minute and
+// logOrKeep logs a failure and returns true, or keeps it for the line at the end of the minute and
 // returns false.
-func (f *Failures) tell(door string, network netip.Addr) bool {
+func (f *Failures) logOrKeep(door string, network netip.Addr) bool {
 	if !f.quiet {
 		f.quiet = true
 		f.log.Warn("log-in failed", "door", door, "network", network)
 		time.AfterFunc(failureLines, f.sumUp)
 		return true
 	}
-	s := &f.untold
+	s := &f.unlogged
 	if s.networks == nil {
 		s.networks, s.doors = make(map[netip.Addr]int), make(map[string]int)
 	}
@@ -127,8 +127,8 @@ func (f *Failures) tell(door string, network netip.Addr) bool {
 // sumUp logs the failures of a minute, if there were any.
 func (f *Failures) sumUp() {
 	f.mu.Lock()
-	s := f.untold
-	f.untold = summary{}
+	s := f.unlogged
+	f.unlogged = summary{}
 	f.quiet = s.failures > 0
 	f.mu.Unlock()
 	if s.failures == 0 {
@@ -148,8 +148,8 @@ func (f *Failures) sumUp() {
 	}
 	f.log.Warn("log-ins failed in the last minute", "failures", s.failures, "doors", s.doors, "networks", len(s.networks),
 		"most_from", most, "of_it", s.networks[most])
-	if f.Told != nil {
-		f.Told(door, most, s.failures)
+	if f.OnLog != nil {
+		f.OnLog(door, most, s.failures)
 	}
 	time.AfterFunc(failureLines, f.sumUp)
 }

@@ -299,7 +299,7 @@ func (k *socket) writeFinished(stop <-chan struct{}) {
 		case p := <-k.finished:
 			batch = append(batch[:0], p)
 		}
-		batch = k.more(batch)
+		batch = k.gather(batch)
 		k.sendLate(batch)
 	}
 }
@@ -326,8 +326,8 @@ func (k *socket) sendLate(batch []*Packet) {
 	k.release(len(batch))
 }
 
-// more adds the packets that are finished by now, up to a batch.
-func (k *socket) more(batch []*Packet) []*Packet {
+// gather adds the packets that are finished by now, up to a batch.
+func (k *socket) gather(batch []*Packet) []*Packet {
 	for len(batch) < cap(batch) {
 		select {
 		case p := <-k.finished:

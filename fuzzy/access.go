@@ -43,17 +43,17 @@ func (s *Server) read(j *job) error {
 // sharedWith returns the shared key for j, and computes it if the limits allow.
 func (s *Server) sharedWith(j *job) (*sharedKey, error) {
 	id := sharedID{server: j.key.Public, client: [32]byte(j.data[offPublic:offNonce])}
-	if k := s.shared.get(&id); k != nil {
+	if k := s.keys.shared.get(&id); k != nil {
 		return k, nil
 	}
-	if !s.newKeys.Allow(j.client.Addr(), 1) {
+	if !s.keys.limiter.Allow(j.client.Addr(), 1) {
 		return nil, fmt.Errorf("%w: too many new client keys from this network", errNoAnswer)
 	}
 	k, err := deriveShared(&j.key.Secret, &id.client)
 	if err != nil {
 		return nil, err
 	}
-	s.shared.put(&id, k)
+	s.keys.shared.put(&id, k)
 	return k, nil
 }
 

@@ -48,8 +48,8 @@ func (sc *scratch) addCheck(j *job) {
 
 // packets answers one batch of datagrams.
 func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
-	sc := s.scratch.Get().(*scratch)
-	defer s.scratch.Put(sc)
+	sc := s.serving.scratch.Get().(*scratch)
+	defer s.serving.scratch.Put(sc)
 	for len(sc.spare) < len(batch) {
 		sc.spare = append(sc.spare, new(job))
 	}
@@ -85,14 +85,14 @@ func (s *Server) detach(ctx context.Context, p *door.Packet, j *job) {
 	*u = *j
 	j.reply.Extra = nil // belongs to u now
 	if !p.Detach() {
-		s.recent.forget(u.recent)
+		s.seen.updates.forget(u.recent)
 		return
 	}
 	u.packet, u.ctx = p, ctx
 	select {
-	case s.updates <- u:
+	case s.serving.updates <- u:
 	default:
-		s.recent.forget(u.recent)
+		s.seen.updates.forget(u.recent)
 		p.Finish()
 	}
 }
@@ -119,7 +119,7 @@ func (s *Server) finishUpdates(jobs []*job) {
 		if r := recover(); r != nil {
 			s.Log.Error("updates panicked", "panic", r)
 			for _, j := range jobs {
-				s.recent.forget(j.recent)
+				s.seen.updates.forget(j.recent)
 			}
 		}
 		for _, j := range jobs {
@@ -179,7 +179,7 @@ func (s *Server) dispatch(sc *scratch, j *job) {
 // recognise marks an update to be done, unless it is a retransmission: then it repeats
 // the answer if the update is done, or stays silent.
 func (s *Server) recognise(j *job) {
-	e, state := s.recent.enter(j.recentID(), s.Now())
+	e, state := s.seen.updates.enter(j.recentID(), s.Now())
 	switch state {
 	case recentDone:
 		s.Stats.Repeated.Add(1)

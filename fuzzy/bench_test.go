@@ -38,7 +38,7 @@ func BenchmarkCheck(b *testing.B) {
 	for n := range uint64(stored) {
 		j := &job{client: client, req: request(n, n%2 == 1)}
 		j.req.Command = Write
-		j.recent, _ = s.recent.enter(j.recentID(), time.Now())
+		j.recent, _ = s.seen.updates.enter(j.recentID(), time.Now())
 		if jobs = append(jobs, j); len(jobs) == maxUpdates {
 			s.updateAll(b.Context(), jobs)
 			jobs = jobs[:0]

@@ -110,7 +110,7 @@ func (s *Server) check(ctx context.Context, sc *scratch) {
 		if len(q.sigs)+len(q.judged) == 0 {
 			continue
 		}
-		if err := q.ask(ctx, s.house); err != nil {
+		if err := q.ask(ctx, s.setup.house); err != nil {
 			code := s.status(err)
 			for k := range sc.checks {
 				sc.checks[k].job.refuse(code)
@@ -135,7 +135,7 @@ func (s *Server) check(ctx context.Context, sc *scratch) {
 		if s.cleared(c) {
 			c.hits = c.hits[:0]
 		}
-		s.tell(c)
+		s.writeResult(c)
 	}
 }
 
@@ -377,8 +377,8 @@ func interleave(all *[rspamd.Bands]bulkhead.Look, even, odd []bulkhead.Look) {
 	}
 }
 
-// tell writes the result of a check to its reply.
-func (s *Server) tell(c *pendingCheck) {
+// writeResult writes the result of a check to its reply.
+func (s *Server) writeResult(c *pendingCheck) {
 	j := c.job
 	hits := slices.DeleteFunc(c.hits, func(h hit) bool { return j.hides(h.flag) })
 	if len(hits) == 0 {

@@ -98,7 +98,7 @@ func nearServer(t *testing.T, stored []rspamd.Hash) (*Server, uint64) {
 			Version: 4, Command: Write, Flag: 1, Value: 10, Digest: stored[i].Digest,
 			Shingled: true, Shingles: *stored[i].Shingles,
 		}}
-		j.recent, _ = s.recent.enter(recentID{byte(i), byte(i >> 8), byte(i >> 16)}, time.Unix(0, 0))
+		j.recent, _ = s.seen.updates.enter(recentID{byte(i), byte(i >> 8), byte(i >> 16)}, time.Unix(0, 0))
 		if jobs = append(jobs, j); len(jobs) == maxUpdates || i == len(stored)-1 {
 			s.updateAll(t.Context(), jobs)
 			jobs = jobs[:0]

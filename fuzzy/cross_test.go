@@ -14,9 +14,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-const orchard = "in the last week of october the neighbours come with ladders and long poles to bring in what the wind has left on the old trees " +
-	"behind the mill and the small ones gather from the wet grass whatever is not yet eaten by wasps until six baskets stand full in the barn " +
-	"where an aunt turns the handle of the press and everybody may hold a cup below the spout before the rest goes into bottles for the winter\n"
+const orchard = "in the last week of october the neighbours come with ladders and long poles to bring in " +
+	"what the wind has left on the old trees " +
+	"behind the mill and the small ones gather from the wet grass whatever is not yet eaten by wasps until six " +
+	"baskets stand full in the barn " +
+	"where an aunt turns the handle of the press and everybody may hold a cup below the spout before the rest " +
+	"goes into bottles for the winter\n"
 
 func message(text string) []byte {
 	return []byte("From: Ida <ida@garden.example>\nTo: reader@farm.example\nSubject: orchard\nMIME-Version: 1.0\n" +
@@ -104,7 +107,7 @@ func TestReportedElsewhere(t *testing.T) {
 	j := &job{client: netip.MustParseAddrPort("127.0.0.1:1"), req: Request{
 		Version: 4, Command: Write, Flag: 1, Value: 10, Digest: h.Digest, Shingled: true, Shingles: *h.Shingles,
 	}}
-	j.recent, _ = s.recent.enter(j.recentID(), s.Now())
+	j.recent, _ = s.seen.updates.enter(j.recentID(), s.Now())
 	s.updateAll(t.Context(), []*job{j})
 	if j.err != nil {
 		t.Fatal(j.err)

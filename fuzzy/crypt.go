@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/crypto/chacha20"
 	"golang.org/x/crypto/curve25519"
-	//lint:ignore SA1019 the protocol authenticates with a bare Poly1305 over XChaCha20, which no AEAD of the library offers
+	//lint:ignore SA1019 the protocol uses a bare Poly1305 over XChaCha20, which no AEAD of the library offers
 	"golang.org/x/crypto/poly1305"
 
 	"github.com/bulkhead-mail/bulkhead"

@@ -67,9 +67,9 @@ func (s *Server) followLists(ctx context.Context) {
 	for flag := range 256 {
 		q.sigs = append(q.sigs, listSignature(uint8(flag)))
 	}
-	err := q.ask(ctx, s.house)
+	err := q.ask(ctx, s.setup.house)
 	if err == nil {
-		err = s.lists.taken.Refresh(ctx, s.house)
+		err = s.lists.taken.Refresh(ctx, s.setup.house)
 	}
 	if err != nil {
 		if ctx.Err() == nil {

@@ -96,9 +96,9 @@ func TestBetterOrders(t *testing.T) {
 		slices.SortFunc(hits, hit.better)
 		for i, b := range hits[1:] {
 			a := hits[i]
-			more := strings.Count(strconv.FormatUint(uint64(a.agree), 2),
+			closer := strings.Count(strconv.FormatUint(uint64(a.agree), 2),
 				"1") - strings.Count(strconv.FormatUint(uint64(b.agree), 2), "1")
-			if more < 0 || more == 0 && (a.value < b.value || a.value == b.value && a.flag > b.flag) {
+			if closer < 0 || closer == 0 && (a.value < b.value || a.value == b.value && a.flag > b.flag) {
 				t.Fatalf("%+v before %+v", a, b)
 			}
 		}

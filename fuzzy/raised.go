@@ -49,9 +49,9 @@ func (r *raised) band(sig bulkhead.Signature, n, sum uint32, now time.Time) uint
 		t.n = n
 		return n
 	}
-	more := min(n, sum-min(sum, t.n))
-	t.n = saturate(t.n, more)
-	return more
+	added := min(n, sum-min(sum, t.n))
+	t.n = saturate(t.n, added)
+	return added
 }
 
 // at returns the total of a counter, and whether there was one.

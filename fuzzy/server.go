@@ -74,20 +74,40 @@ type Server struct {
 	Log    *slog.Logger     // nil discards
 	Stats  Stats
 
+	setup   setup
+	serving serving
+	keys    keyCache
+	seen    seen
+	lists   lists
+}
+
+// A setup is what a server makes of its fields before it serves.
+type setup struct {
 	once    sync.Once
 	limited bool // the clients that may update are configured
-	server  door.PacketServer
-	conns   door.StreamServer
+	house   bulkhead.Counter
+}
+
+// A serving is the sockets of a server and the work behind them.
+type serving struct {
+	packets door.PacketServer
+	streams door.StreamServer
 	reading door.Work
 	writing door.Work
 	updates chan *job // of the writers
-	house   bulkhead.Counter
-	shared  *sharedKeys
-	newKeys *door.Limiter
-	recent  *recent
-	raised  *raised
-	lists   lists
 	scratch sync.Pool
+}
+
+// A keyCache holds the keys shared with clients, and limits clients with new keys.
+type keyCache struct {
+	shared  *sharedKeys
+	limiter *door.Limiter
+}
+
+// seen are the updates of the last seconds, and the texts of the last minutes.
+type seen struct {
+	updates *recent
+	texts   *raised
 }
 
 // A Key is one of a server's key pairs and the rights of clients that use it.
@@ -119,9 +139,9 @@ type Stats struct {
 }
 
 func (s *Server) prepare() {
-	s.once.Do(func() {
-		s.limited = len(s.Keys) > 0 || s.UpdateFrom != nil || s.ReadOnly
-		s.house = bulkhead.CounterOf(s.Clearinghouse)
+	s.setup.once.Do(func() {
+		s.setup.limited = len(s.Keys) > 0 || s.UpdateFrom != nil || s.ReadOnly
+		s.setup.house = bulkhead.CounterOf(s.Clearinghouse)
 		s.lists.taken = ledger.NewMark(takenSignature())
 		if s.UpdateFrom == nil {
 			s.UpdateFrom = door.Loopback()
@@ -150,15 +170,15 @@ func (s *Server) prepare() {
 		for _, k := range s.Keys {
 			k.limiter = door.NewLimiter(k.Rate, nil)
 		}
-		s.shared = newSharedKeys(s.SharedKeys)
-		s.newKeys = door.NewLimiter(s.NewKeys, s.Exempt)
-		s.recent = newRecent(recentSize)
-		s.raised = newRaised(raisedSize)
-		s.scratch.New = func() any { return new(scratch) }
-		s.server.Handler, s.server.Log, s.server.MaxPacket = s.packets, s.Log, maxRequestSize
-		s.server.Rate, s.server.Exempt, s.server.Memory = s.Rate, s.Exempt, s.Memory
-		s.conns.Handler, s.conns.Log, s.conns.RequestTime = s.stream, s.Log, 5*time.Second
-		s.conns.RequestRate, s.conns.ConnRate, s.conns.Exempt = s.Rate, s.Rate, s.Exempt
+		s.keys.shared = newSharedKeys(s.SharedKeys)
+		s.keys.limiter = door.NewLimiter(s.NewKeys, s.Exempt)
+		s.seen.updates = newRecent(recentSize)
+		s.seen.texts = newRaised(raisedSize)
+		s.serving.scratch.New = func() any { return new(scratch) }
+		s.serving.packets.Handler, s.serving.packets.Log, s.serving.packets.MaxPacket = s.packets, s.Log, maxRequestSize
+		s.serving.packets.Rate, s.serving.packets.Exempt, s.serving.packets.Memory = s.Rate, s.Exempt, s.Memory
+		s.serving.streams.Handler, s.serving.streams.Log, s.serving.streams.RequestTime = s.stream, s.Log, 5*time.Second
+		s.serving.streams.RequestRate, s.serving.streams.ConnRate, s.serving.streams.Exempt = s.Rate, s.Rate, s.Exempt
 	})
 }
 
@@ -172,8 +192,8 @@ func (s *Server) ServePacket(pc net.PacketConn) error {
 		pc.Close()
 		return err
 	}
-	return s.reading.During(s.startRefresh, func() error {
-		return s.writing.During(s.startWriting, func() error { return s.server.ServePacket(pc) })
+	return s.serving.reading.During(s.startRefresh, func() error {
+		return s.serving.writing.During(s.startWriting, func() error { return s.serving.packets.ServePacket(pc) })
 	})
 }
 
@@ -189,21 +209,21 @@ func (s *Server) Serve(l net.Listener) error {
 		l.Close()
 		return err
 	}
-	return s.reading.During(s.startRefresh, func() error { return s.conns.Serve(l) })
+	return s.serving.reading.During(s.startRefresh, func() error { return s.serving.streams.Serve(l) })
 }
 
 // Shutdown ends the server when current updates are done and the requests of connections
 // answered, or ctx ends; see [door.PacketServer.Shutdown] and
 // [door.StreamServer.Shutdown].
 func (s *Server) Shutdown(ctx context.Context) error {
-	return door.ShutdownBoth(ctx, &s.server, &s.conns)
+	return door.ShutdownBoth(ctx, &s.serving.packets, &s.serving.streams)
 }
 
 // PacketStats returns the counters of the datagrams.
-func (s *Server) PacketStats() *door.PacketStats { return &s.server.Stats }
+func (s *Server) PacketStats() *door.PacketStats { return &s.serving.packets.Stats }
 
 // ConnStats returns the counters of the connections.
-func (s *Server) ConnStats() *door.ConnStats { return &s.conns.Stats }
+func (s *Server) ConnStats() *door.ConnStats { return &s.serving.streams.Stats }
 
 // startRefresh starts looking for lists in use, and returns a function that ends it.
 func (s *Server) startRefresh() (end func()) {
@@ -220,7 +240,7 @@ func (s *Server) startRefresh() (end func()) {
 // function that ends them.
 func (s *Server) startWriting() (end func()) {
 	updates := make(chan *job, door.DefaultMaxDetached)
-	s.updates = updates
+	s.serving.updates = updates
 	var writers sync.WaitGroup
 	for range s.Writers {
 		writers.Go(func() {
@@ -239,7 +259,7 @@ func (s *Server) startWriting() (end func()) {
 
 // checkExposure refuses an address that others can reach if access is not restricted.
 func (s *Server) checkExposure(a net.Addr) error {
-	if !s.limited && door.Exposed(a) {
+	if !s.setup.limited && door.Exposed(a) {
 		return fmt.Errorf("fuzzy: %s can be reached from the network: configure keys, or the networks that may update", a)
 	}
 	return nil
@@ -265,10 +285,10 @@ func (s *Server) stream(ctx context.Context, c *door.Conn) {
 			return
 		}
 		j := &job{client: netip.AddrPortFrom(c.Client(), 0), data: buf[:n]}
-		sc := s.scratch.Get().(*scratch)
+		sc := s.serving.scratch.Get().(*scratch)
 		sc.jobs = append(sc.jobs[:0], j)
 		s.answer(ctx, sc)
-		s.scratch.Put(sc)
+		s.serving.scratch.Put(sc)
 		if j.update {
 			s.updateAll(ctx, []*job{j})
 		}

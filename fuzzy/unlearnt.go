@@ -28,7 +28,7 @@ func (s *Server) unlearnt(ctx context.Context, sc *scratch) error {
 	if len(q.judged) == 0 {
 		return nil
 	}
-	if err := q.ask(ctx, s.house); err != nil {
+	if err := q.ask(ctx, s.setup.house); err != nil {
 		return err
 	}
 	for k := range sc.checks {

@@ -35,7 +35,7 @@ func (s *Server) updateAll(ctx context.Context, jobs []*job) {
 			s.planVote(&b, j)
 		}
 	}
-	b.commit(ctx, s.house)
+	b.commit(ctx, s.setup.house)
 	for _, j := range jobs {
 		if j.err == nil && j.req.Command == Delete {
 			j.err = s.revoke(ctx, j)
@@ -46,12 +46,12 @@ func (s *Server) updateAll(ctx context.Context, jobs []*job) {
 
 func (s *Server) conclude(j *job) {
 	if j.err != nil {
-		s.recent.forget(j.recent)
+		s.seen.updates.forget(j.recent)
 		s.unlearn(&j.req, j.req.Flag)
 		j.refuse(s.status(j.err))
 		return
 	}
-	s.recent.finish(j.recent)
+	s.seen.updates.finish(j.recent)
 	if j.req.Command == Write {
 		s.Stats.Writes.Add(1)
 	} else {
@@ -165,7 +165,7 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 	}
 	accounts, n := j.accounts(r.Flag), uint32(min(int64(r.Value), bulkhead.Many))
 	if s.lists.taken.Seen() {
-		if err := ledger.Read(ctx, s.house, accounts); err != nil {
+		if err := ledger.Read(ctx, s.setup.house, accounts); err != nil {
 			return err
 		}
 	}
@@ -185,16 +185,16 @@ func (s *Server) weights(r *Request, n uint32) []uint32 {
 	}
 	if r.Shingled {
 		now := s.Now()
-		sum := s.raised.digest(counterSignature(r, r.Flag, added, 0), n, now)
+		sum := s.seen.texts.digest(counterSignature(r, r.Flag, added, 0), n, now)
 		for i := 2; i < len(weights); i++ {
-			weights[i] = s.raised.band(counterSignature(r, r.Flag, added, i), n, sum, now)
+			weights[i] = s.seen.texts.band(counterSignature(r, r.Flag, added, i), n, sum, now)
 		}
 	}
 	return weights
 }
 
 // errUnlisted refuses a vote for spam on a digest that may not be listed.
-var errUnlisted = fmt.Errorf("fuzzy: %w: nobody may list this digest here", bulkhead.ErrForbidden)
+var errUnlisted = fmt.Errorf("fuzzy: %w: no client may list this digest here", bulkhead.ErrForbidden)
 
 // unlearn makes the next write of a message raise all of its accounts in full.
 func (s *Server) unlearn(r *Request, flag uint8) {
@@ -202,7 +202,7 @@ func (s *Server) unlearn(r *Request, flag uint8) {
 	for i := range sigs {
 		sigs[i] = counterSignature(r, flag, added, i)
 	}
-	s.raised.forget(sigs)
+	s.seen.texts.forget(sigs)
 }
 
 // markTaken notes that something is about to be taken away.
@@ -218,7 +218,7 @@ func (s *Server) markTaken(b *updates) {
 func (s *Server) planTake(ctx context.Context, b *updates, j *job, n uint32) error {
 	s.unlearn(&j.req, j.req.Flag)
 	accounts := j.accounts(j.req.Flag)
-	if err := ledger.Read(ctx, s.house, accounts); err != nil {
+	if err := ledger.Read(ctx, s.setup.house, accounts); err != nil {
 		return err
 	}
 	s.markTaken(b)
@@ -236,14 +236,14 @@ func (s *Server) planDelete(ctx context.Context, b *updates, j *job) error {
 	for _, flag := range s.lists.inUse() {
 		s.unlearn(&j.req, flag)
 		accounts := j.accounts(flag)
-		if err := ledger.Read(ctx, s.house, accounts); err != nil {
+		if err := ledger.Read(ctx, s.setup.house, accounts); err != nil {
 			return err
 		}
 		accounts = slices.DeleteFunc(accounts, func(a *ledger.Account) bool { return a.Left() == 0 })
 		if len(accounts) == 0 {
 			continue
 		}
-		fresh, err := ledger.Fresh(ctx, s.house, accounts)
+		fresh, err := ledger.Fresh(ctx, s.setup.house, accounts)
 		if err != nil {
 			return err
 		}
@@ -271,7 +271,7 @@ func (s *Server) planVote(b *updates, j *job) {
 }
 
 func (s *Server) revoke(ctx context.Context, j *job) error {
-	_, err := s.house.Report(ctx, bulkhead.Report{
+	_, err := s.setup.house.Report(ctx, bulkhead.Report{
 		Signatures: []bulkhead.Signature{plainSignature(&j.req.Digest)}, Vote: bulkhead.Revocation, Reporter: j.reporter(),
 	})
 	return bulkhead.Tolerate(err)

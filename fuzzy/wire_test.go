@@ -22,8 +22,10 @@ func unhex(t testing.TB, parts ...string) []byte {
 
 // Digests of docs/specs/rspamd-fuzzy.md#captured-exchanges.
 const (
-	digestShort = "111aa0dcdd90d9f2d88a2e688885db46243cd5a7c31b40bec52c77e83d968dcf8636aa9818240757f6d6325f72e5db63b59ee08e868f4537fe18e2f32ccd8742"
-	digestLong  = "ee8cf192859e654c99dfd36943c4d44f77fcd23b754c2c9e84d3bf5caa3a954866a48bba5138bd574f91619b93831fc4db4cbf217f53d375ed7eb24fd589f315"
+	digestShort = "111aa0dcdd90d9f2d88a2e688885db46243cd5a7c31b40bec52c77e83d968dcf8636aa9818240757f6d6325f72e5" +
+		"db63b59ee08e868f4537fe18e2f32ccd8742"
+	digestLong = "ee8cf192859e654c99dfd36943c4d44f77fcd23b754c2c9e84d3bf5caa3a954866a48bba5138bd574f91619b9383" +
+		"1fc4db4cbf217f53d375ed7eb24fd589f315"
 )
 
 // TestCapturedCheck reads a check as rspamd 3.4 sends it, extensions included.

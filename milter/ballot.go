@@ -48,7 +48,7 @@ type ballotMail struct {
 
 // noteBallot notes whether a recipient is a ballot.
 func (k *session) noteBallot(recipient string) {
-	for _, box := range k.server.ballots {
+	for _, box := range k.server.setup.ballots {
 		if !box.address.has(recipient) {
 			continue
 		}
@@ -73,7 +73,7 @@ func (k *session) endVote(ctx context.Context) {
 	n, err := k.cast(ctx)
 	switch {
 	case err == nil:
-		s.Stats.Ballots.Add(1)
+		s.Stats.Ballots.Votes.Add(1)
 		s.Log.Info("votes by mail", "queue_id", k.msg.queueID, "user", k.msg.login, "vote", k.msg.ballot.vote, "messages", n)
 		if k.msg.ballot.recipients == len(k.msg.recipients) {
 			k.out = append(k.out, packetDiscard...)
@@ -82,7 +82,7 @@ func (k *session) endVote(ctx context.Context) {
 		k.cleanForged()
 		k.accept()
 	case errors.Is(err, errNoVote), errors.Is(err, bulkhead.ErrMalformed), errors.Is(err, bulkhead.ErrForbidden):
-		s.Stats.BallotsRefused.Add(1)
+		s.Stats.Ballots.Refused.Add(1)
 		s.Log.Warn("no vote by mail", "queue_id", k.msg.queueID, "user", k.msg.login, "err", err)
 		k.out = append(k.out, smtpReply("550 5.6.0", "nothing was reported: "+err.Error())...)
 	default:
@@ -153,7 +153,7 @@ func (s *Server) voteOn(ctx context.Context, raw []byte, vote bulkhead.Vote, use
 	source := m.SourceBy(hosts, "")
 	sigs = append(signature.AboveFloor(m, sigs), signature.Senders(source)...)
 	if !bulkhead.Identifies(sigs) {
-		return fmt.Errorf("%w: the message is too short to be told from others", errNoVote)
+		return fmt.Errorf("%w: the message is too short to be distinguished from others", errNoVote)
 	}
 	reporter := s.Reporter
 	reporter.User = strings.ToLower(user)

@@ -51,7 +51,7 @@ func TestBallots(t *testing.T) {
 				to          []string
 				mail        string
 				code        byte
-				said        string
+				reply       string
 				votes       []bulkhead.Vote // votes of the user ann
 				sightings   int
 			}{
@@ -86,15 +86,15 @@ func TestBallots(t *testing.T) {
 						t.Errorf("%s: the vote %+v", tt.name, report)
 					}
 				}
-				if r.code != tt.code || !strings.Contains(r.text, tt.said) || !slices.Equal(votes, tt.votes) ||
+				if r.code != tt.code || !strings.Contains(r.text, tt.reply) || !slices.Equal(votes, tt.votes) ||
 					sightings != tt.sightings || (r.inserted[HeaderClass] != "") != (tt.sightings > 0) {
 					t.Errorf("%s, %s, exempt %v: reply %q %q, headers %q, votes %v, %d sightings; want %q %q, %v, %d",
 						version.name, tt.name, exempt, r.code, r.text, r.inserted, votes, sightings, tt.code,
-						tt.said, tt.votes, tt.sightings)
+						tt.reply, tt.votes, tt.sightings)
 				}
 			}
-			if got := [3]int64{s.Stats.Ballots.Load(), s.Stats.BallotsRefused.Load(),
-				s.Stats.BallotsOfStrangers.Load()}; got != [3]int64{3, 4, 1} {
+			if got := [3]int64{s.Stats.Ballots.Votes.Load(), s.Stats.Ballots.Refused.Load(),
+				s.Stats.Ballots.Unauthenticated.Load()}; got != [3]int64{3, 4, 1} {
 				t.Errorf("counted %v, want 3 taken, 4 refused, 1 of a stranger", got)
 			}
 			m.macro(cmdMail, "{auth_authen}", "ann")
@@ -117,12 +117,12 @@ func TestBallotAgain(t *testing.T) {
 	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
 	letters := []string{prose(1), prose(2)}
-	send := func(code byte, said string) {
+	send := func(code byte, reply string) {
 		t.Helper()
 		m.macro(cmdMail, "{auth_authen}", "ann")
 		if r := m.message("ann@example.com", []string{"spam@example.com"}, ballotMailOf(letters...)); r.code != code ||
-			!strings.HasPrefix(r.text, said) {
-			t.Errorf("%q %q, want %q %q", r.code, r.text, code, said)
+			!strings.HasPrefix(r.text, reply) {
+			t.Errorf("%q %q, want %q %q", r.code, r.text, code, reply)
 		}
 	}
 	house.Fail(bulkhead.ErrReadOnly)

@@ -21,7 +21,8 @@ import (
 // TestNegotiation: the agreement for each offer, byte by byte. The milter takes the offered actions
 // and steps that it can use.
 func TestNegotiation(t *testing.T) {
-	const macros = "\x00\x00\x00\x00j {client_addr}\x00\x00\x00\x00\x02i {auth_authen}\x00\x00\x00\x00\x03i {rcpt_mailer}\x00\x00\x00\x00\x05i\x00"
+	const macros = "\x00\x00\x00\x00j {client_addr}\x00\x00\x00\x00\x02i {auth_authen}\x00\x00\x00\x00\x03i " +
+		"{rcpt_mailer}\x00\x00\x00\x00\x05i\x00"
 	for _, tt := range []struct {
 		name                     string
 		limiter                  Limiter
@@ -154,7 +155,7 @@ func TestPolicyBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.SetPolicies([]Policy{{Spam: "explode"}}); err == nil ||
-		s.policies.Load().of("a@b.example").Spam != Reject {
+		s.setup.policies.Load().of("a@b.example").Spam != Reject {
 		t.Errorf("after a mistake: %v", err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -193,19 +194,23 @@ func TestThresholds(t *testing.T) {
 		class Class
 		count func(*Stats) int64
 	}{
-		{"sure enough", spam(70), Policy{Confidence: 70}, ClassSpam, func(s *Stats) int64 { return s.Spam.Load() }},
+		{"sure enough", spam(70), Policy{Confidence: 70}, ClassSpam, func(s *Stats) int64 { return s.Classes.Spam.Load() }},
 		{"not sure enough", spam(69), Policy{Confidence: 70}, ClassSuspected, func(s *Stats) int64 {
-			return s.Suspected.Load()
+			return s.Classes.Suspected.Load()
 		}},
-		{"white", white, Policy{}, ClassWhite, func(s *Stats) int64 { return s.White.Load() }},
-		{"at the threshold, with itself", seen(18), Policy{}, ClassBulk, func(s *Stats) int64 { return s.Bulk.Load() }},
-		{"below it", seen(17), Policy{}, ClassNone, func(s *Stats) int64 { return s.Clean.Load() }},
-		{"at the policy's own", seen(3), Policy{Threshold: 5}, ClassBulk, func(s *Stats) int64 { return s.Bulk.Load() }},
+		{"white", white, Policy{}, ClassWhite, func(s *Stats) int64 { return s.Classes.White.Load() }},
+		{"at the threshold, with itself", seen(18), Policy{}, ClassBulk, func(s *Stats) int64 {
+			return s.Classes.Bulk.Load()
+		}},
+		{"below it", seen(17), Policy{}, ClassNone, func(s *Stats) int64 { return s.Classes.Clean.Load() }},
+		{"at the policy's own", seen(3), Policy{Threshold: 5}, ClassBulk, func(s *Stats) int64 {
+			return s.Classes.Bulk.Load()
+		}},
 		{"below the policy's own", seen(97), Policy{Threshold: 100}, ClassNone, func(s *Stats) int64 {
-			return s.Clean.Load()
+			return s.Classes.Clean.Load()
 		}},
 		{"no threshold", bulkhead.Verdict{Sightings: 1000}, Policy{}, ClassNone, func(s *Stats) int64 {
-			return s.Clean.Load()
+			return s.Classes.Clean.Load()
 		}},
 	} {
 		s := &Server{Clearinghouse: &verdicts{v: tt.v}, Policies: []Policy{tt.p}}
@@ -215,15 +220,16 @@ func TestThresholds(t *testing.T) {
 		if r.inserted[HeaderClass] != string(tt.class) || tt.count(&s.Stats) != 1 {
 			t.Errorf("%s: %+v, counted %d, want %s", tt.name, r, tt.count(&s.Stats), tt.class)
 		}
-		if st := &s.Stats; st.Messages.Load() != 1 || st.Connections.Load() != 1 || st.Rejected.Load()+st.Tempfailed.Load()+
-			st.Quarantined.Load()+st.Faults.Load() != 0 {
+		if st := &s.Stats; st.Messages.Load() != 1 || st.Connections.Load() != 1 ||
+			st.Actions.Rejected.Load()+st.Actions.Tempfailed.Load()+
+				st.Actions.Quarantined.Load()+st.Faults.Load() != 0 {
 			t.Errorf("%s: %d messages of %d clients", tt.name, st.Messages.Load(), st.Connections.Load())
 		}
 	}
 	for action, count := range map[Action]func(*Stats) int64{
-		Reject: func(s *Stats) int64 { return s.Rejected.Load() }, Tempfail: func(s *Stats) int64 {
-			return s.Tempfailed.Load()
-		}, Quarantine: func(s *Stats) int64 { return s.Quarantined.Load() },
+		Reject: func(s *Stats) int64 { return s.Actions.Rejected.Load() }, Tempfail: func(s *Stats) int64 {
+			return s.Actions.Tempfailed.Load()
+		}, Quarantine: func(s *Stats) int64 { return s.Actions.Quarantined.Load() },
 	} {
 		s := &Server{Clearinghouse: &verdicts{v: spam(100)}, Policies: []Policy{{Spam: action}}}
 		m := serve(t, s)(6, everything)
@@ -276,7 +282,8 @@ func TestURLsAtTheirBounds(t *testing.T) {
 			t.Errorf("%.80q: %.80q, want %.80q", text, got, want)
 		}
 	}
-	m, err := mail.Read(t.Context(), []byte("Content-Type: text/html\r\n\r\nhttp://a.example/?x=1&amp;y&#61;2&#38;z&#x26;w\r\n"))
+	m, err := mail.Read(t.Context(), []byte("Content-Type: text/html\r\n\r\nhttp://a.example/?x=1&amp;y&#61;"+
+		"2&#38;z&#x26;w\r\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

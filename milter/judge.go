@@ -61,7 +61,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	if err != nil {
 		return nil, err
 	}
-	people := s.traps.spared(e.recipients)
+	people := s.setup.traps.spared(e.recipients)
 	f := &findings{trapped: len(e.recipients) - len(people)}
 	var hosts []string
 	if s.AuthResults != nil {
@@ -96,7 +96,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	if len(people) > 0 || f.trapped == 0 { // mail to traps alone is not delivered
 		// The message counts itself: one with many recipients is bulk at once. If it is
 		// sent again, its counts include it already.
-		if !s.counted.has(report.ID) {
+		if !s.counting.done.has(report.ID) {
 			f.verdict.Sightings = min(f.verdict.Sightings+report.Count, bulkhead.Many)
 		}
 		s.count(ctx, report, e.queueID)
@@ -182,15 +182,15 @@ func (s *Server) count(ctx context.Context, r bulkhead.Report, queueID string) {
 			s.Log.Warn("message was checked but not counted", "queue_id", queueID, "err", err)
 			return
 		}
-		s.counted.add(r.ID)
+		s.counting.done.add(r.ID)
 	}
 	select {
-	case s.pending <- struct{}{}:
-		s.counting.Go(func() {
+	case s.counting.slots <- struct{}{}:
+		s.counting.running.Go(func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
 			defer cancel()
 			work(ctx)
-			<-s.pending
+			<-s.counting.slots
 		})
 	default:
 		work(ctx)
@@ -199,7 +199,7 @@ func (s *Server) count(ctx context.Context, r bulkhead.Report, queueID string) {
 
 // Flush waits until all judged messages are counted. It must not be called while
 // messages arrive.
-func (s *Server) Flush() { s.counting.Wait() }
+func (s *Server) Flush() { s.counting.running.Wait() }
 
 func (s *Server) report(ctx context.Context, r bulkhead.Report) error {
 	if _, err := s.Clearinghouse.Report(ctx, r); err != nil {

@@ -425,7 +425,7 @@ func TestSuspected(t *testing.T) {
 				tt.class)
 		}
 	}
-	if n := s.Stats.Suspected.Load(); n != 3 {
+	if n := s.Stats.Classes.Suspected.Load(); n != 3 {
 		t.Errorf("%d messages counted as suspected, want 3", n)
 	}
 
@@ -433,13 +433,13 @@ func TestSuspected(t *testing.T) {
 	sure := &findings{verdict: bulkhead.Verdict{Judged: bulkhead.JudgedSpam, Class: bulkhead.ClassSpam, Confidence: 70,
 		Threshold: 20}}
 	for domain, want := range map[string]Class{"sure.example.org": ClassSuspected, "strict.example.net": ClassSpam} {
-		if _, c, a := s.policies.Load().decide([]string{"bob@" + domain}, sure); c != want || want == ClassSuspected &&
+		if _, c, a := s.setup.policies.Load().decide([]string{"bob@" + domain}, sure); c != want || want == ClassSuspected &&
 			a != Quarantine {
 			t.Errorf("at %s: %s, %s; want %s", domain, c, a, want)
 		}
 	}
 	white := &findings{verdict: bulkhead.Verdict{Class: bulkhead.ClassSuspected}, white: &Match{}}
-	if _, c, _ := s.policies.Load().decide([]string{"bob@example.com"}, white); c != ClassWhite {
+	if _, c, _ := s.setup.policies.Load().decide([]string{"bob@example.com"}, white); c != ClassWhite {
 		t.Errorf("suspected and whitelisted is %s", c)
 	}
 }
@@ -650,13 +650,13 @@ func TestCountInTime(t *testing.T) {
 	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
 	for range maxPending {
-		s.pending <- struct{}{}
+		s.counting.slots <- struct{}{}
 	}
 	if r := m.message("x@shop.example", []string{"bob@example.com"}, text("", offer)); r.code != replyAccept {
 		t.Errorf("reply %+v", r)
 	}
 	for range maxPending {
-		<-s.pending
+		<-s.counting.slots
 	}
 	if check, report := <-house.check, <-house.report; check.IsZero() || !report.Equal(check) {
 		t.Errorf("checked until %v, counted until %v; want the same", check, report)
@@ -855,14 +855,16 @@ func TestBadPolicies(t *testing.T) {
 func TestURLs(t *testing.T) {
 	raw := "Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nContent-Type: text/plain\r\n\r\n" +
 		"See http://a.example/x?y=1&z=2, (https://b.example/) or seehttp://c.example. Not ftp://d.example, not ://\r\n" +
-		"HTTP://E.example/ http://a.example/x?y=1&z=2\r\n--x\r\nContent-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
+		"HTTP://E.example/ http://a.example/x?y=1&z=2\r\n--x\r\nContent-Type: text/html\r\n" +
+		"Content-Transfer-Encoding: quoted-printable\r\n\r\n" +
 		"<a href=3D\"http://f.exam=\r\nple/?a=3D1&amp;b=3D2\">x</a><img src=3D\"//g.example/i.png\">\r\n--x--\r\n"
 	m, err := mail.Read(t.Context(), []byte(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(urls(t.Context(), m))
-	if want := "[http://a.example/x?y=1&z=2 http://b.example/ http://c.example/ http://e.example/ http://f.example/?a=1&b=2 http://g.example/i.png]"; got != want {
+	if want := "[http://a.example/x?y=1&z=2 http://b.example/ http://c.example/ http://e.example/ " +
+		"http://f.example/?a=1&b=2 http://g.example/i.png]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

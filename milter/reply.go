@@ -12,7 +12,7 @@ func (k *session) carryOut(f *findings) {
 		k.out = append(k.out, packetDiscard...)
 		return
 	}
-	policy, class, action := s.policies.Load().decide(k.msg.recipients, f)
+	policy, class, action := s.setup.policies.Load().decide(k.msg.recipients, f)
 	reason := plain(f.reason(class))
 	s.Stats.count(class, action)
 	s.Log.Info("message judged", "queue_id", k.msg.queueID, "class", string(class), "action", string(action),

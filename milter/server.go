@@ -95,16 +95,26 @@ type Server struct {
 	// Stats are the counters.
 	Stats Stats
 
+	setup    setup
+	counting counting
+	serving  door.Work
+	stream   door.StreamServer
+}
+
+// A setup is what Prepare makes of the fields.
+type setup struct {
 	once     sync.Once
 	err      error
 	policies atomic.Pointer[policies]
 	traps    traps
 	ballots  []ballotBox
-	pending  chan struct{}
-	serving  door.Work
-	counting sync.WaitGroup
-	counted  deliveries
-	stream   door.StreamServer
+}
+
+// A counting is the deliveries that are counted after their answer.
+type counting struct {
+	slots   chan struct{} // one for each delivery that is being counted
+	running sync.WaitGroup
+	done    deliveries // counted lately
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.
@@ -119,44 +129,50 @@ type Stats struct {
 	Verified    atomic.Int64 // messages with a verified domain
 	Trapped     atomic.Int64 // messages reported for a trap
 	Limited     atomic.Int64 // recipients refused by the Limiter, or held
-	Ballots     atomic.Int64 // messages that were votes
-	White       atomic.Int64 // messages of each class
-	Spam        atomic.Int64
-	Listed      atomic.Int64
-	Suspected   atomic.Int64
-	Bulk        atomic.Int64
-	Grey        atomic.Int64
-	Clean       atomic.Int64
-	Rejected    atomic.Int64 // messages that met each action
-	Tempfailed  atomic.Int64
-	Quarantined atomic.Int64
-	// Mail to ballots that was not a vote: it has nothing to vote on, or its sender had not logged
-	// in.
-	BallotsRefused, BallotsOfStrangers atomic.Int64
+	Classes     ClassStats
+	Actions     ActionStats
+	Ballots     BallotStats
 	// Times of the answers to messages, from when they had been received completely.
 	Times door.Times
 }
 
+// ClassStats are the numbers of judged messages, by class.
+type ClassStats struct {
+	White, Spam, Listed, Suspected, Bulk, Grey, Clean atomic.Int64
+}
+
+// ActionStats are the numbers of messages that were refused, deferred or put on hold.
+type ActionStats struct {
+	Rejected, Tempfailed, Quarantined atomic.Int64
+}
+
+// BallotStats are the numbers of messages that came to ballots: votes, mail with nothing to vote on,
+// and mail from senders who had not logged in.
+type BallotStats struct {
+	Votes, Refused, Unauthenticated atomic.Int64
+}
+
 func (s *Stats) count(c Class, a Action) {
+	n := &s.Classes
 	classes := map[Class]*atomic.Int64{
-		ClassWhite: &s.White, ClassSpam: &s.Spam, ClassListed: &s.Listed, ClassSuspected: &s.Suspected, ClassBulk: &s.Bulk,
-		ClassGrey: &s.Grey, ClassNone: &s.Clean,
+		ClassWhite: &n.White, ClassSpam: &n.Spam, ClassListed: &n.Listed, ClassSuspected: &n.Suspected,
+		ClassBulk: &n.Bulk, ClassGrey: &n.Grey, ClassNone: &n.Clean,
 	}
 	classes[c].Add(1)
 	switch a {
 	case Reject:
-		s.Rejected.Add(1)
+		s.Actions.Rejected.Add(1)
 	case Tempfail:
-		s.Tempfailed.Add(1)
+		s.Actions.Tempfailed.Add(1)
 	case Quarantine:
-		s.Quarantined.Add(1)
+		s.Actions.Quarantined.Add(1)
 	}
 }
 
 // Prepare checks the fields and fills in the defaults; Serve calls it too.
 func (s *Server) Prepare() error {
-	s.once.Do(func() { s.err = s.prepare() })
-	return s.err
+	s.setup.once.Do(func() { s.setup.err = s.prepare() })
+	return s.setup.err
 }
 
 func (s *Server) prepare() (err error) {
@@ -182,14 +198,14 @@ func (s *Server) prepare() (err error) {
 		s.Host, _ = os.Hostname() // the name is for people only, so it may be missing
 	}
 	s.Host = strings.ReplaceAll(plain(s.Host), " ", "")
-	s.pending = make(chan struct{}, maxPending)
-	if s.traps, err = newTraps(s.Traps); err != nil {
+	s.counting.slots = make(chan struct{}, maxPending)
+	if s.setup.traps, err = newTraps(s.Traps); err != nil {
 		return err
 	}
-	if s.ballots, err = newBallotBoxes(s.Ballots); err != nil {
+	if s.setup.ballots, err = newBallotBoxes(s.Ballots); err != nil {
 		return err
 	}
-	if len(s.ballots) > 0 && s.Unpack == nil {
+	if len(s.setup.ballots) > 0 && s.Unpack == nil {
 		return errors.New("milter: ballots, and nothing to unpack their mail")
 	}
 	if err := s.SetPolicies(s.Policies); err != nil {
@@ -207,7 +223,7 @@ func (s *Server) SetPolicies(all []Policy) error {
 	if err != nil {
 		return err
 	}
-	s.policies.Store(p)
+	s.setup.policies.Store(p)
 	return nil
 }
 

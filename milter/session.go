@@ -247,7 +247,7 @@ func (k *session) mail(data []byte) ([]byte, error) {
 	k.msg.client, k.msg.sender = k.client, sender
 	k.msg.login = k.macro("auth_authen")
 	if k.msg.exempt = k.server.exempts(&k.msg.envelope); k.msg.exempt && k.server.Limiter == nil &&
-		len(k.server.ballots) == 0 {
+		len(k.server.setup.ballots) == 0 {
 		k.server.Stats.Exempt.Add(1)
 		return packetAccept, nil
 	}
@@ -294,8 +294,8 @@ func (k *session) header(data []byte) error {
 		return nil // it does not affect signatures either
 	}
 	if have := len(k.msg.replyTo); have < maxReplyTo && strings.EqualFold(string(name), "Reply-To") {
-		more := addresses(string(value))
-		k.msg.replyTo = append(k.msg.replyTo, more[:min(len(more), maxReplyTo-have)]...)
+		added := addresses(string(value))
+		k.msg.replyTo = append(k.msg.replyTo, added[:min(len(added), maxReplyTo-have)]...)
 	}
 	if !k.room(len(name) + len(value) + 4) {
 		return nil
@@ -367,7 +367,7 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 		return nil
 	}
 	if k.msg.ballot.recipients > 0 {
-		s.Stats.BallotsOfStrangers.Add(1)
+		s.Stats.Ballots.Unauthenticated.Add(1)
 	}
 	switch {
 	case k.msg.exempt:

@@ -559,7 +559,7 @@ func TestFailures(t *testing.T) {
 	} {
 		var noted atomic.Int64
 		f := door.NewFailures(slog.New(slog.DiscardHandler))
-		f.Told = func(where string, _ netip.Addr, n int) {
+		f.OnLog = func(where string, _ netip.Addr, n int) {
 			if noted.Add(int64(n)); where != "pyzor" {
 				t.Errorf("%s: noted at %s", name, where)
 			}

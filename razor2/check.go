@@ -36,7 +36,7 @@ const emptySum = "tclcd6dtLQvEqt9_mmCBkF-xDgkA"
 // listable reports whether a signature may be listed at all.
 func (s *Server) listable(sig *bulkhead.Signature) bool {
 	if sig.Scheme() == bulkhead.RazorE8 {
-		return !s.exempt[[6]byte(sig.Sum())]
+		return !s.setup.exempt[[6]byte(sig.Sum())]
 	}
 	return razor.Text(sig.Sum()) != emptySum
 }

@@ -105,11 +105,11 @@ func (s *Server) refusal(what string, err error) string {
 // CR LF.
 func splitBlock(block []byte) (header []byte, parts [][]byte) {
 	mark := []byte("\r\nX-Razor2-")
-	header, rest, more := bytes.Cut(block, mark)
+	header, rest, found := bytes.Cut(block, mark)
 	header = bytes.ReplaceAll(header, []byte("\r\n"), []byte("\n"))
-	for more {
+	for found {
 		var part []byte
-		part, rest, more = bytes.Cut(rest, mark)
+		part, rest, found = bytes.Cut(rest, mark)
 		parts = append(parts, append([]byte("X-Razor2-"), part...))
 	}
 	return header, parts

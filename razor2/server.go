@@ -98,12 +98,17 @@ type Server struct {
 	Log         *slog.Logger // nil discards
 	Stats       Stats
 
+	setup  setup
+	stream door.StreamServer
+}
+
+// A setup is what a server makes of its fields before it serves.
+type setup struct {
 	once          sync.Once
 	greeting      []byte
 	state         []byte
 	exempt        map[[6]byte]bool
 	registrations *registrar
-	stream        door.StreamServer
 }
 
 // Stats are the counters of a [Server]; all may be read at any time.
@@ -117,7 +122,7 @@ type Stats struct {
 }
 
 func (s *Server) prepare() {
-	s.once.Do(func() {
+	s.setup.once.Do(func() {
 		if s.Log == nil {
 			s.Log = slog.New(slog.DiscardHandler)
 		}
@@ -134,14 +139,14 @@ func (s *Server) prepare() {
 		if s.RequestTime == 0 {
 			s.RequestTime = DefaultRequestTime
 		}
-		s.registrations = newRegistrar(s.Registrations, s.Exempt)
-		s.exempt = make(map[[6]byte]bool)
+		s.setup.registrations = newRegistrar(s.Registrations, s.Exempt)
+		s.setup.exempt = make(map[[6]byte]bool)
 		for _, h := range s.ExemptHosts {
-			s.exempt[razor.Host(h)] = true
+			s.setup.exempt[razor.Host(h)] = true
 		}
 		serial := strconv.Itoa(max(s.Serial, 1))
-		s.greeting = []byte("sn=CND&srl=" + serial + "&ep4=" + razor.EP4 + "\r\n")
-		s.state = []byte("-ac=" + strconv.Itoa(s.Confidence) + "\r\nbql=" + strconv.Itoa(batchRows) +
+		s.setup.greeting = []byte("sn=CND&srl=" + serial + "&ep4=" + razor.EP4 + "\r\n")
+		s.setup.state = []byte("-ac=" + strconv.Itoa(s.Confidence) + "\r\nbql=" + strconv.Itoa(batchRows) +
 			"\r\nbqs=" + strconv.Itoa(batchKiB) + "\r\ndre=4\r\nep4=" + razor.EP4 +
 			"\r\nse=88\r\nsrl=" + serial + "\r\n.\r\n")
 		s.stream.Handler, s.stream.Log, s.stream.RequestTime = s.handle, s.Log, s.RequestTime
@@ -166,7 +171,7 @@ func (s *Server) Shutdown(ctx context.Context) error { return s.stream.Shutdown(
 func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
 func (s *Server) handle(ctx context.Context, c *door.Conn) {
-	if _, err := c.Write(s.greeting); err != nil {
+	if _, err := c.Write(s.setup.greeting); err != nil {
 		return
 	}
 	newSession(s, c).run(ctx)

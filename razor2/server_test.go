@@ -102,7 +102,8 @@ func login(t testing.TB, address string) *Client {
 // A mail of one part, as razor-report sends it.
 var (
 	header = []byte("From: Ana <ana@sender.example>\nSubject: offers\nMessage-ID: <1@sender.example>\n")
-	part   = []byte("X-Razor2-Agent: Razor-Agents v2.84\n\nDear reader, this is the offer of the day.\nSee http://www.cheap-lamps.example/buy for lamps.\nBest wishes from the lamp shop round the corner.\n")
+	part   = []byte("X-Razor2-Agent: Razor-Agents v2.84\n\nDear reader, this is the offer of the day.\n" +
+		"See http://www.cheap-lamps.example/buy for lamps.\nBest wishes from the lamp shop round the corner.\n")
 )
 
 func mustParse(t testing.TB, p []byte) razor.Part {
@@ -462,7 +463,8 @@ func TestNeverListed(t *testing.T) {
 		{"exempt host alone", agent + "\nhttp://popular.example/\n", 0},
 		{"exempt host in a mail", agent + "\nRead the news of today at http://popular.example/ today\n", 1},
 		{"host under an exempt one", agent + "\nRead the news of today at http://x.popular.example/ today\n", 1},
-		{"many hosts", agent + "\nall the links http://a.example/ http://b.example/ http://c.example/ http://d.example/ http://e.example/\n", 4},
+		{"many hosts", agent + "\nall the links http://a.example/ http://b.example/ http://c.example/ " +
+			"http://d.example/ http://e.example/\n", 4},
 	}
 	for _, tt := range tests {
 		before := len(house.Reports())
@@ -520,11 +522,15 @@ func TestReadAddsNoRazor(t *testing.T) {
 func TestMultipartReport(t *testing.T) {
 	house := &prototest.House{}
 	address := start(t, &Server{Clearinghouse: house, Read: read})
-	mail := "From: a@sender.example\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nThe text of the plain part is here, long enough.\n--b\nContent-Type: text/html\n\n<p>The text of the other part is here, <b>long</b> enough.\n--b--\n"
+	mail := "From: a@sender.example\nContent-Type: multipart/alternative; boundary=b\n\n--b\n" +
+		"Content-Type: text/plain\n\nThe text of the plain part is here, long enough.\n--b\n" +
+		"Content-Type: text/html\n\n<p>The text of the other part is here, <b>long</b> enough.\n--b--\n"
 	head, _, _ := strings.Cut(mail, "\n\n")
 	parts := [][]byte{
-		[]byte("X-Razor2-Agent: Razor-Agents v2.84\nContent-Type: text/plain\n\nThe text of the plain part is here, long enough."),
-		[]byte("X-Razor2-Agent: Razor-Agents v2.84\nContent-Type: text/html\n\n<p>The text of the other part is here, <b>long</b> enough."),
+		[]byte("X-Razor2-Agent: Razor-Agents v2.84\nContent-Type: text/plain\n\nThe text of the plain part is " +
+			"here, long enough."),
+		[]byte("X-Razor2-Agent: Razor-Agents v2.84\nContent-Type: text/html\n\n<p>The text of the other part is " +
+			"here, <b>long</b> enough."),
 	}
 	if err := login(t, address).Report([]byte(head+"\n"), parts); err != nil {
 		t.Fatal(err)

@@ -198,7 +198,7 @@ func (c *session) get(what string) {
 			c.out.values(Pair{what, name})
 		}
 	case "state":
-		c.out.buf = append(c.out.buf[:0], c.server.state...)
+		c.out.buf = append(c.out.buf[:0], c.server.setup.state...)
 		c.out.buf = c.out.buf[:len(c.out.buf)-len(".\r\n")]
 		c.out.rows = 7
 	default:
@@ -240,7 +240,7 @@ func (c *session) register(ctx context.Context, v Values) {
 	if err == nil {
 		err = checkCredential("password", pass)
 	}
-	if err == nil && !c.server.registrations.allow(c.conn.Client()) {
+	if err == nil && !c.server.setup.registrations.allow(c.conn.Client()) {
 		err = fmt.Errorf("%w: registrations from the network of %s", bulkhead.ErrOverLimit, c.conn.Client())
 	}
 	if err == nil {

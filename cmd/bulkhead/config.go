@@ -56,7 +56,7 @@ func newConfigCheck() *cobra.Command {
 			}
 			var unread *config.Error
 			if err != nil && u.json && errors.As(err, &unread) {
-				if wrong := printChecked(cmd.OutOrStdout(), &client.ConfigCheck{Mistakes: node.Mistakes(err)}); wrong != nil {
+				if wrong := printChecked(cmd.OutOrStdout(), &client.ConfigCheck{Mistakes: config.Mistakes(err)}); wrong != nil {
 					return wrong
 				}
 			}

@@ -18,7 +18,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
-	"github.com/bulkhead-mail/bulkhead/internal/probe"
 	"github.com/bulkhead-mail/bulkhead/internal/setup"
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
@@ -130,9 +129,9 @@ func tellExamination(w io.Writer, x *client.Examination, asJSON bool) (err error
 
 // askDoors runs doctor on a running node.
 func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
-	var rows []probe.Row
+	var rows []trial.Row
 	err := r.admin(cmd, "", func(c *client.Client) (err error) {
-		rows, err = (&probe.Prober{Node: c, Timeout: r.timeout}).Doors(cmd.Context())
+		rows, err = (&trial.Prober{Node: c, Timeout: r.timeout}).Doors(cmd.Context())
 		return err
 	})
 	if err != nil {
@@ -145,14 +144,14 @@ func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
 	} else {
 		err = writeRows(w, rows, cli.UseColor(w))
 	}
-	if err == nil && slices.ContainsFunc(rows, func(r probe.Row) bool { return !r.OK }) {
+	if err == nil && slices.ContainsFunc(rows, func(r trial.Row) bool { return !r.OK }) {
 		return cli.Data
 	}
 	return err
 }
 
 // programRows reports whether the mail programs below a root ask the node.
-func programRows(root string) (rows []probe.Row) {
+func programRows(root string) (rows []trial.Row) {
 	if root == "" {
 		return nil
 	}
@@ -161,16 +160,16 @@ func programRows(root string) (rows []probe.Row) {
 		return nil // only their owner may read the configuration
 	}
 	if err != nil {
-		return []probe.Row{{Name: "programs", Found: err.Error(), Mend: "put the file right that is named"}}
+		return []trial.Row{{Name: "programs", Found: err.Error(), Mend: "put the file right that is named"}}
 	}
 	for _, f := range found {
-		rows = append(rows, probe.Row{Name: f.Program, OK: f.OK, Found: f.Found, Mend: f.Mend})
+		rows = append(rows, trial.Row{Name: f.Program, OK: f.OK, Found: f.Found, Mend: f.Mend})
 	}
 	return rows
 }
 
 // writeRows prints a row for each door, and a remedy below each door that fails.
-func writeRows(w io.Writer, rows []probe.Row, color bool) error {
+func writeRows(w io.Writer, rows []trial.Row, color bool) error {
 	p := &printer{w: w}
 	for _, r := range rows {
 		word, paint := "ok", "\x1b[32m"

@@ -261,11 +261,14 @@ func (w *walker) entity(e *message.Entity, depth int) error {
 
 // mark matches the line that begins a forwarded message in the text.
 var mark = regexp.MustCompile(
-	`(?mi)^[ \t>]*(?:-{5,}[ \t]*(?:forwarded message|original message|original-nachricht|weitergeleitete nachricht|message transféré|mensaje reenviado)[ \t]*-{5,}|begin forwarded message:|anfang der weitergeleiteten nachricht:)[ \t]*\r?$`)
+	`(?mi)^[ \t>]*(?:-{5,}[ \t]*(?:forwarded message|original message|original-nachricht|weitergeleitete ` +
+		`nachricht|message transféré|mensaje reenviado)[ \t]*-{5,}|begin forwarded message:|anfang der ` +
+		`weitergeleiteten nachricht:)[ \t]*\r?$`)
 
 // forwardedField matches a line of the forwarded header in the text.
 var forwardedField = regexp.MustCompile(
-	`^[ \t>*]*(?i:(from|von|de|subject|betreff|objet|asunto|date|datum|sent|gesendet|to|an|cc|reply-to|antwort an))[ \t]*:\*?[ \t]*(.*)$`)
+	`^[ \t>*]*(?i:(from|von|de|subject|betreff|objet|asunto|date|datum|sent|gesendet|to|an|cc|reply-to|antwort ` +
+		`an))[ \t]*:\*?[ \t]*(.*)$`)
 
 // forwarded returns the message that is forwarded in a text, with the From and the Subject in that
 // text; nil for none.

@@ -106,12 +106,12 @@ func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, loca
 	who := bulkhead.Reporter{Addr: addr}
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
-		if !strings.EqualFold(scheme, "Bearer") || s.accounts == nil {
+		if !strings.EqualFold(scheme, "Bearer") || s.opts.Accounts == nil {
 			return who, fmt.Errorf("%w: this node authenticates by bearer tokens only", bulkhead.ErrUnauthorised)
 		}
-		account, err := s.accounts.Authenticate(r.Context(), strings.TrimSpace(token))
+		account, err := s.opts.Accounts.Authenticate(r.Context(), strings.TrimSpace(token))
 		if err != nil {
-			s.failures.Slow(r.Context(), doorName, addr)
+			s.opts.Failures.Slow(r.Context(), doorName, addr)
 			return who, err
 		}
 		who.Account = account
@@ -144,7 +144,7 @@ func (s *Server) mayAdminister(ctx context.Context, who bulkhead.Reporter) error
 	switch {
 	case who.Account == "":
 		return fmt.Errorf("%w: an administrator's token is needed", bulkhead.ErrUnauthorised)
-	case s.users == nil || !s.users.IsAdmin(ctx, who.Account):
+	case s.opts.Users == nil || !s.opts.Users.IsAdmin(ctx, who.Account):
 		return fmt.Errorf("%w: account %q is not an administrator", bulkhead.ErrForbidden, who.Account)
 	}
 	return nil
@@ -158,7 +158,7 @@ func (s *Server) maySpeak(r *request) error {
 		return nil
 	case who.Account == "":
 		return fmt.Errorf("%w: a trusted account's token is needed", bulkhead.ErrUnauthorised)
-	case s.users == nil || !s.users.IsTrusted(r.Context(), who.Account):
+	case s.opts.Users == nil || !s.opts.Users.IsTrusted(r.Context(), who.Account):
 		return fmt.Errorf("%w: account %q is not trusted", bulkhead.ErrForbidden, who.Account)
 	}
 	return nil

@@ -14,7 +14,7 @@ type Clock struct {
 
 // clockRoutes returns POST /v1/clock, for a node with an adjustable clock.
 func (s *Server) clockRoutes() []route {
-	if s.advance == nil {
+	if s.opts.Advance == nil {
 		return nil
 	}
 	by := queryParam("advance", "string", "How far forward, for example 24h.")
@@ -48,11 +48,11 @@ func (s *Server) moveClock(r *request) (any, error) {
 	d *= sign
 	ctx, cancel := r.voteContext()
 	defer cancel()
-	now, err := s.advance(ctx, d, q.Has("jump"))
+	now, err := s.opts.Advance(ctx, d, q.Has("jump"))
 	if err != nil {
 		return nil, err
 	}
-	s.log.Info("clock moved", "by", d, "now", now)
+	s.opts.Log.Info("clock moved", "by", d, "now", now)
 	return &Clock{Now: now}, nil
 }
 

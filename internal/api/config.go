@@ -20,10 +20,10 @@ type Configuration interface {
 }
 
 func (s *Server) configuration() (Configuration, error) {
-	if s.config == nil {
+	if s.opts.Config == nil {
 		return nil, newProblem(http.StatusNotFound, "this server has no configuration")
 	}
-	return s.config, nil
+	return s.opts.Config, nil
 }
 
 func (s *Server) showConfig(*request) (any, error) {
@@ -91,8 +91,8 @@ func (s *Server) topRates(r *request) (any, error) {
 }
 
 func (s *Server) weights(r *request) (any, error) {
-	if s.users == nil {
+	if s.opts.Users == nil {
 		return []client.Weights{}, nil
 	}
-	return append([]client.Weights{}, s.users.Weights(r.Context())...), nil
+	return append([]client.Weights{}, s.opts.Users.Weights(r.Context())...), nil
 }

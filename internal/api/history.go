@@ -73,10 +73,10 @@ func (s *Server) historyPage(r *request) (any, error) {
 }
 
 func (s *Server) remembers() (History, error) {
-	if s.history == nil {
+	if s.opts.History == nil {
 		return nil, newProblem(http.StatusNotFound, "this node keeps no history: see [history] in its configuration")
 	}
-	return s.history, nil
+	return s.opts.History, nil
 }
 
 // pageOf reads the parameters that every page of a record has.
@@ -205,17 +205,17 @@ func (s *Server) auditPage(r *request) (any, error) {
 	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(values); err != nil {
 		return nil, err
 	}
-	if s.audit == nil {
+	if s.opts.Audit == nil {
 		return nil, newProblem(http.StatusNotFound, "this server keeps no record of administration")
 	}
-	page, err := s.audit.Read(q)
+	page, err := s.opts.Audit.Read(q)
 	return &page, err
 }
 
 // record writes an entry of the audit record. did holds attributes as in a log line, without
 // secrets.
 func (s *Server) record(e client.AuditEntry, did []any, err error) {
-	if s.audit == nil || e.Account == "" { // strangers must not fill the record
+	if s.opts.Audit == nil || e.Account == "" { // strangers must not fill the record
 		return
 	}
 	e.Door = doorName
@@ -229,8 +229,9 @@ func (s *Server) record(e client.AuditEntry, did []any, err error) {
 	if err != nil {
 		e.Error = problem(err).Detail
 	}
-	if err := s.audit.Append(e); err != nil {
-		s.log.Error("not recorded", "action", e.Action, "err", err)
+	if err := s.opts.Audit.Append(e); err != nil {
+		s.opts.Log.Error("record of administration cannot be written", "action", e.Action, "err", err,
+			"consequence", "this action is not in it")
 	}
 }
 

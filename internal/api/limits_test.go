@@ -104,9 +104,9 @@ func (k walker) bad(name string, s *huma.Schema, try func(limit string, value an
 		delete(without, field)
 		try("required "+field, without)
 	}
-	more := maps.Clone(whole)
-	more["no such field"] = 1
-	try("additionalProperties", more)
+	extra := maps.Clone(whole)
+	extra["no such field"] = 1
+	try("additionalProperties", extra)
 	for field, property := range s.Properties {
 		k.bad(field, property, func(limit string, v any) {
 			broken := maps.Clone(whole)

@@ -93,7 +93,7 @@ func valid(sigs []bulkhead.Signature) error {
 // withSenders appends the signatures of a source to the signatures of its message, up to the limit.
 func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkhead.Source) []bulkhead.Signature {
 	all := slices.Clip(sigs)
-	for _, sig := range s.senders(source) {
+	for _, sig := range s.opts.Senders(source) {
 		if !slices.Contains(sigs, sig) && len(all) < r.set.MaxSignatures {
 			all = append(all, sig)
 		}
@@ -113,7 +113,7 @@ func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	sigs, source, err := s.read(ctx, raw)
+	sigs, source, err := s.opts.Read(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
@@ -170,7 +170,8 @@ func wrongType(got string, want ...string) error {
 		fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
 }
 
-const noSignature = "the message has no signature that a vote could list: it has too little text to be told from others"
+const noSignature = "the message has no signature that a vote could list: it has too little text to be " +
+	"distinguished from others"
 
 func (s *Server) check(r *request) (any, error) {
 	switch t := r.mediaType(); t {
@@ -269,7 +270,7 @@ func (s *Server) batchProblem(err error) *client.Problem {
 	}
 	p := problem(err)
 	if p.Status == http.StatusInternalServerError {
-		s.log.Error("request failed", "in", "batch", "err", err)
+		s.opts.Log.Error("request failed", "in", "batch", "err", err)
 	}
 	return p
 }

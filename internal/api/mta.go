@@ -37,10 +37,10 @@ type Lists interface {
 }
 
 func (s *Server) rateLimits() (RateLimits, error) {
-	if s.rates == nil {
+	if s.opts.RateLimits == nil {
 		return nil, newProblem(http.StatusNotFound, "this server has no rate limits")
 	}
-	return s.rates, nil
+	return s.opts.RateLimits, nil
 }
 
 func (s *Server) applyRate(r *request) (any, error) {
@@ -99,20 +99,20 @@ func (s *Server) resetRate(r *request) (any, error) {
 }
 
 func (s *Server) showLists(*request) (any, error) {
-	if s.lists == nil {
+	if s.opts.Lists == nil {
 		return []client.List{}, nil
 	}
-	return append([]client.List{}, s.lists.Lists()...), nil
+	return append([]client.List{}, s.opts.Lists.Lists()...), nil
 }
 
 func (s *Server) findInLists(r *request) (any, error) {
-	if s.lists == nil {
+	if s.opts.Lists == nil {
 		return []client.ListMatch{}, nil
 	}
 	q, err := r.query("entry")
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.lists.FindInLists(q.Get("entry"))
+	found, err := s.opts.Lists.FindInLists(q.Get("entry"))
 	return append([]client.ListMatch{}, found...), err
 }

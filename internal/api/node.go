@@ -19,29 +19,29 @@ type Node interface {
 }
 
 func (s *Server) state(r *request) (any, error) {
-	if s.node == nil {
+	if s.opts.Node == nil {
 		return nil, newProblem(http.StatusNotFound, "this server describes no node")
 	}
-	state := s.node.State(r.Context())
+	state := s.opts.Node.State(r.Context())
 	state.Relayed = s.relayed.Load()
 	return &state, nil
 }
 
 func (s *Server) rules(*request) (any, error) {
-	if s.node == nil {
+	if s.opts.Node == nil {
 		return nil, newProblem(http.StatusNotFound, "this server describes no node")
 	}
-	return s.node.Rules(), nil
+	return s.opts.Node.Rules(), nil
 }
 
 func (s *Server) confirmClock(r *request) (any, error) {
-	if s.node == nil {
+	if s.opts.Node == nil {
 		return nil, newProblem(http.StatusNotFound, "this server describes no node")
 	}
-	if a := s.node.State(r.Context()).Ageing; a != nil {
+	if a := s.opts.Node.State(r.Context()).Ageing; a != nil {
 		r.did = []any{"clock", a.Clock, "newest_record", a.Newest, "expired_tally", a.Tally, "expired_blocklist", a.Blocklist}
 	}
-	if err := s.node.ConfirmClock(r.Context()); err != nil {
+	if err := s.opts.Node.ConfirmClock(r.Context()); err != nil {
 		return nil, err
 	}
 	return s.state(r)
@@ -52,7 +52,7 @@ func (s *Server) healthz(*request) (any, error) {
 }
 
 func (s *Server) readyz(*request) (any, error) {
-	if err := s.ready(); err != nil {
+	if err := s.opts.Ready(); err != nil {
 		return nil, newProblem(http.StatusServiceUnavailable, err.Error())
 	}
 	return text{"text/plain; charset=utf-8", "ready\n"}, nil

@@ -53,7 +53,7 @@ func (s *Server) mount(reg *prometheus.Registry) {
 	}))
 	s.fixed(methods, "/openapi.yaml", open, s.document("application/openapi+yaml", s.openAPI.YAML))
 	s.fixed(methods, "/metrics", check, promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
-	if s.page != nil {
+	if s.opts.Page != nil {
 		s.mux.HandleFunc("POST /login", s.login)
 		s.mux.HandleFunc("POST /logout", s.logout)
 	}
@@ -92,7 +92,7 @@ func (s *Server) document(mediaType string, render func() ([]byte, error)) http.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := render()
 		if err != nil {
-			s.log.Error("request failed", "path", r.URL.Path, "err", err)
+			s.opts.Log.Error("request failed", "path", r.URL.Path, "err", err)
 			writeProblem(w, problem(err))
 			return
 		}
@@ -109,7 +109,7 @@ func (s *Server) routes() []route {
 	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."),
 		bounded(queryParam("user", "string", userDoc+mailOnly), maxUser), rcptParam(), idempotencyKey())
 	reportParams := append(slices.Clone(voteParams),
-		&huma.Param{Name: "vote", In: "query", Description: "What the reporter says of the message; absent: spam.",
+		&huma.Param{Name: "vote", In: "query", Description: "The reporter's vote on the message; absent: spam.",
 			Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham", "revoke"}}})
 	name := &huma.Param{Name: "name", In: "path", Required: true, Description: "Name of the account.",
 		Schema: &huma.Schema{Type: "string"}}
@@ -119,7 +119,7 @@ func (s *Server) routes() []route {
 		Schema: &huma.Schema{Type: "string"}}
 
 	return []route{
-		s.route("POST /v1/check", "check", "What is known of a message. Changes nothing.", check, s.check,
+		s.route("POST /v1/check", "check", "Check a message against what is known of it. Changes nothing.", check, s.check,
 			takes(mail, s.either(client.Check{})), params(checkParams...),
 			gives(s.oneOf(client.Verdict{}, []client.BatchVerdict{}))),
 		s.route("POST /v1/report", "report", "Count a sighting or a vote.", report, s.report,
@@ -129,7 +129,7 @@ func (s *Server) routes() []route {
 			report, s.revoke,
 			takes(mail, s.either(client.Report{})), params(voteParams...),
 			gives(s.oneOf(client.Receipt{}, []client.BatchReceipt{}))),
-		s.route("POST /v1/look", "look", "What is known of signatures by themselves. Changes nothing.", check, s.look,
+		s.route("POST /v1/look", "look", "Look up single signatures. Changes nothing.", check, s.look,
 			takes(nil, s.schema(client.LookRequest{})), gives(s.schema(client.Looks{}))),
 		s.route("POST /v1/count", "count",
 			"Count sightings of signatures, all or none. Trusted accounts and clients of this machine only.", report, s.count,
@@ -145,7 +145,7 @@ func (s *Server) routes() []route {
 			"Take the clock as right while the ageing is held; overdue generations expire.", admin, s.confirmClock,
 			gives(s.schema(client.NodeState{}))),
 		s.route("GET /v1/size", "size",
-			"What the node would take, and how often it would err, for another use. Nothing is changed.", check, s.size,
+			"Calculate the memory and the error rates of a node for another load. Changes nothing.", check, s.size,
 			params(sizeParams()...), gives(s.schema(client.Sizes{}))),
 		s.route("GET /v1/verdicts", "verdicts", "How many checks and votes came through each door over time.", check,
 			s.verdictNumbers,
@@ -156,7 +156,7 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/ratelimits", "applyRateLimits", "Count an event, or only look, and say what to do with it.", report,
 			s.applyRate,
 			takes(nil, s.schema(client.RateRequest{})), gives(s.schema(client.RateDecision{}))),
-		s.route("GET /v1/ratelimits/keys", "showRateKey", "What is counted of one key.", admin, s.showRate,
+		s.route("GET /v1/ratelimits/keys", "showRateKey", "Show the counts of one key.", admin, s.showRate,
 			params(rateKeyParams()...), gives(s.schema([]client.RateKey{}))),
 		s.route("DELETE /v1/ratelimits/keys", "resetRateKey", "Forget one key.", admin, s.resetRate,
 			params(rateKeyParams()...), gives(s.schema(client.RateReset{}))),
@@ -167,7 +167,7 @@ func (s *Server) routes() []route {
 			gives(s.schema([]client.List{}))),
 		s.route("GET /v1/lists/find", "findInLists", "Look an address, domain, URL or IP address up in all lists.", check,
 			s.findInLists,
-			params(queryParam("entry", "string", "What to look up.")), gives(s.schema([]client.ListMatch{}))),
+			params(queryParam("entry", "string", "The entry to look up.")), gives(s.schema([]client.ListMatch{}))),
 
 		s.route("GET /v1/history", "history", "Checks and votes that the node remembers, the latest first.", admin,
 			s.historyPage,
@@ -192,7 +192,8 @@ func (s *Server) routes() []route {
 			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the wave.",
 				Schema: &huma.Schema{Type: "string"}}), gives(s.schema(client.WaveDetail{}))),
 		s.route("GET /v1/whitelist", "whitelist",
-			"What was put on the whitelist while the node ran, beside that of the configuration.", admin, s.showWhitelist,
+			"List the signatures that were whitelisted while the node ran, in addition to the "+
+				"configured ones.", admin, s.showWhitelist,
 			gives(s.schema([]client.Cleared{}))),
 		s.route("POST /v1/whitelist", "clear", "Put the text of a remembered message on the whitelist.", admin, s.clear,
 			takes(nil, s.schema(client.Clear{})), gives(s.schema([]client.Cleared{}))),
@@ -201,7 +202,8 @@ func (s *Server) routes() []route {
 		s.route("GET /v1/examination", "examine", "Read every file of the node to its end, and say what is wrong with it.",
 			admin, s.examination,
 			gives(s.schema(client.Examination{}))),
-		s.route("GET /v1/audit", "audit", "What administrators did, and who logged in, the latest first.", admin, s.auditPage,
+		s.route("GET /v1/audit", "audit", "List the actions of administrators and the log-ins, the "+
+			"latest first.", admin, s.auditPage,
 			params(auditParams()...), gives(s.schema(client.AuditPage{}))),
 
 		s.route("GET /v1/config", "config", "The configuration of the node, without secrets.", admin, s.showConfig,
@@ -213,10 +215,10 @@ func (s *Server) routes() []route {
 			"Read the configuration file again, and take over what a running node can.", admin, s.reloadConfig,
 			gives(s.schema(client.ConfigCheck{}))),
 
-		s.route("GET /v1/weights", "weights", "What the votes of accounts were worth over time.", admin, s.weights,
+		s.route("GET /v1/weights", "weights", "Show the weights of accounts over time.", admin, s.weights,
 			gives(s.schema([]client.Weights{}))),
 		s.route("GET /v1/users", "listUsers", "Every account.", admin, s.listUsers, gives(s.schema([]client.User{}))),
-		s.route("POST /v1/users", "addUser", "Create an account. Its token is told once, here.", admin, s.addUser,
+		s.route("POST /v1/users", "addUser", "Create an account. Its token is returned once, here.", admin, s.addUser,
 			takes(nil, s.schema(client.NewUser{})), gives(s.schema(client.Token{})), status(http.StatusCreated)),
 		s.route("GET /v1/users/{name}", "showUser", "One account.", admin, s.showUser, params(name),
 			gives(s.schema(client.User{}))),
@@ -227,19 +229,22 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/users/{name}/token", "newToken", "Replace the token of an account.", admin, s.newToken,
 			params(name), gives(s.schema(client.Token{}))),
 		s.route("POST /v1/users/{name}/undo", "undoVotes",
-			"Take back the votes that an account, or a person on whose behalf others report, gave since a time. If several have that name, it is refused with names that mean one: account:NAME, user:NAME, user:SERVICE=NAME.", admin, s.undoVotes,
+			"Take back the votes that an account, or a person on whose behalf others report, gave since a time. If "+
+				"several have that name, it is refused with names that mean one: account:NAME, user:NAME, "+
+				"user:SERVICE=NAME.", admin, s.undoVotes,
 			params(name), takes(nil, s.schema(client.Undo{})), gives(s.schema(client.Undone{}))),
-		s.route("GET /v1/users/{name}/undo", "previewUndo", "What undoVotes would do now. Changes nothing.", admin,
+		s.route("GET /v1/users/{name}/undo", "previewUndo", "Preview undoVotes. Changes nothing.", admin,
 			s.previewUndo,
 			params(name, sinceParam()), gives(s.schema(client.Undone{}))),
-		s.route("GET /v1/users/{name}/closing", "previewClose", "What closing the account would do now. Changes nothing.",
+		s.route("GET /v1/users/{name}/closing", "previewClose", "Preview the closing of the account. Changes nothing.",
 			admin, s.previewClose,
 			params(name), gives(s.schema(client.Closing{}))),
 		s.route("PUT /v1/users/{name}/secrets/{protocol}", "setSecret",
 			"Set the secret that an account shares with the clients of a protocol.", admin, s.setSecret,
 			params(name, protocol), takes(nil, s.schema(client.Secret{})), status(http.StatusNoContent)),
 
-		s.route("GET /v1/network", "network", "What the node shares, with whom, and how it gets through.", admin,
+		s.route("GET /v1/network", "network", "Describe the node's network: peers, servers, and the traffic "+
+			"with them.", admin,
 			s.showNetwork, gives(s.schema(client.Network{}))),
 		s.route("GET /v1/peers", "listPeers", "Every peer.", admin, s.listPeers, gives(s.schema([]client.Peer{}))),
 		s.route("POST /v1/peers", "addPeer", "Accept what the holder of a key publishes.", admin, s.addPeer,
@@ -256,10 +261,10 @@ func (s *Server) routes() []route {
 			params(key), takes(nil, s.schema(client.Rollback{})), gives(s.schema(client.Peer{}))),
 		s.route("POST /v1/peers/{key}/forget", "forgetPeer", "Drop what is kept of incarnations that a peer has lost.", admin,
 			s.forgetPeer, params(key), gives(s.schema(client.Peer{}))),
-		s.route("GET /v1/peers/{key}/eviction", "previewEvict", "What evictPeer would drop now. Changes nothing.", admin,
+		s.route("GET /v1/peers/{key}/eviction", "previewEvict", "Preview evictPeer. Changes nothing.", admin,
 			s.previewEvict,
 			params(key), gives(s.schema(client.PeerLoss{}))),
-		s.route("GET /v1/peers/{key}/rollback", "previewRollback", "What rollbackPeer would drop now. Changes nothing.",
+		s.route("GET /v1/peers/{key}/rollback", "previewRollback", "Preview rollbackPeer. Changes nothing.",
 			admin, s.previewRollback,
 			params(key, sinceParam()), gives(s.schema(client.PeerLoss{}))),
 
@@ -269,10 +274,12 @@ func (s *Server) routes() []route {
 			s.refusePeer, params(key), status(http.StatusNoContent)),
 		s.route("GET /v1/invitations", "invitations", "The invitations that are remembered, and who has shown them.", admin,
 			s.invitations, gives(s.schema([]client.Invitation{}))),
-		s.route("POST /v1/invitations", "invite", "Make an invitation into the node's network. Its line is told once, here.",
+		s.route("POST /v1/invitations", "invite", "Make an invitation into the node's network. Its line is "+
+			"returned once, here.",
 			admin, s.invite,
 			takes(nil, s.schema(client.NewInvitation{})), gives(s.schema(client.Invitation{})), status(http.StatusCreated)),
-		s.route("DELETE /v1/invitations/{id}", "withdraw", "Make an invitation void. Who joined with it stays a peer.", admin,
+		s.route("DELETE /v1/invitations/{id}", "withdraw", "Make an invitation void. Nodes that joined with it "+
+			"stay peers.", admin,
 			s.withdraw,
 			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the invitation.",
 				Schema: &huma.Schema{Type: "string"}}), status(http.StatusNoContent)),
@@ -290,7 +297,7 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/login", "newLoginLink",
 			"Make a link that logs a browser in as the account that asks. It is good once, for ten minutes.", open, s.newLink,
 			gives(s.schema(client.LoginLink{})), status(http.StatusCreated)),
-		s.route("GET /v1/whoami", "whoami", "Who asks, and what that client may do.", open, s.whoami,
+		s.route("GET /v1/whoami", "whoami", "Describe the client that asks, and its rights.", open, s.whoami,
 			gives(s.schema(client.Viewer{}))),
 		s.route("GET /healthz", "healthz", "Whether the process runs.", open, s.healthz, givesText()),
 		s.route("GET /readyz", "readyz", "Whether the node takes requests.", open, s.readyz, givesText()),
@@ -412,7 +419,8 @@ func rateKeyParams() []*huma.Param {
 
 // userDoc documents the user for whom a report is made; maxUser limits the user's name, in bytes.
 const (
-	userDoc = "User on whose behalf the report is, whom the caller has authenticated: each has one voice. Only the node's own services and trusted accounts may name one."
+	userDoc = "User on whose behalf the report is, whom the caller has authenticated: each has one voice. Only " +
+		"the node's own services and trusted accounts may name one."
 	maxUser = 128
 )
 
@@ -432,12 +440,14 @@ func sourceParams() []*huma.Param {
 func rcptParam() *huma.Param {
 	most := bulkhead.MaxRecipients
 	return &huma.Param{Name: "rcpt", In: "query",
-		Description: "A mailbox that a sighting was delivered to, counted once a day; may be repeated. Absent: count of them." + mailOnly,
-		Schema:      &huma.Schema{Type: huma.TypeArray, MaxItems: &most, Items: &huma.Schema{Type: "string"}}}
+		Description: "A mailbox that a sighting was delivered to, counted once a day; may be repeated. Absent: " +
+			"count of them." + mailOnly,
+		Schema: &huma.Schema{Type: huma.TypeArray, MaxItems: &most, Items: &huma.Schema{Type: "string"}}}
 }
 
 func idempotencyKey() *huma.Param {
 	return bounded(&huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string"},
-		Description: "Within one generation, a second report of the same reporter with the same key and signatures changes nothing. " +
+		Description: "Within one generation, a second report of the same reporter with the same key and " +
+			"signatures changes nothing. " +
 			"In a batch, each message has the key KEY#INDEX unless it names its own."}, bulkhead.MaxID)
 }

@@ -41,10 +41,10 @@ func noMesh(err error) error {
 
 // pairs returns the node's Pairing, or an error if it has none.
 func (s *Server) pairs() (Pairing, error) {
-	if s.pairing == nil {
+	if s.opts.Pairing == nil {
 		return nil, noMesh(ErrNoMesh)
 	}
-	return s.pairing, nil
+	return s.opts.Pairing, nil
 }
 
 func (s *Server) invite(r *request) (any, error) {

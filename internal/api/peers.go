@@ -37,13 +37,13 @@ type Peers interface {
 
 // ErrNoMesh is the error of a node that does not share.
 var ErrNoMesh = errors.New(
-	"this node shares with nobody: set mesh.mode in its configuration, or have it join a network")
+	"this node shares with no peer: set mesh.mode in its configuration, or have it join a network")
 
 func (s *Server) network(r *request) (client.Network, error) {
-	if s.peers == nil {
+	if s.opts.Peers == nil {
 		return client.Network{}, newProblem(http.StatusNotFound, ErrNoMesh.Error())
 	}
-	n, err := s.peers.Network(r.Context())
+	n, err := s.opts.Peers.Network(r.Context())
 	if errors.Is(err, ErrNoMesh) {
 		return client.Network{}, newProblem(http.StatusNotFound, ErrNoMesh.Error())
 	}
@@ -105,7 +105,7 @@ func (s *Server) addPeer(r *request) (any, error) {
 			return nil, newProblem(http.StatusConflict, fmt.Sprintf("peer %.80q is already on the list", p.Key))
 		}
 	}
-	if err := s.peers.AddPeer(r.Context(), p); err != nil {
+	if err := s.opts.Peers.AddPeer(r.Context(), p); err != nil {
 		return nil, err
 	}
 	return s.peer(r, p.Key)
@@ -127,7 +127,7 @@ func (s *Server) weighPeer(r *request) (any, error) {
 	if c.Weight == nil {
 		return nil, fmt.Errorf("%w: no weight", bulkhead.ErrMalformed)
 	}
-	if err := s.peers.WeighPeer(r.Context(), key, *c.Weight); err != nil {
+	if err := s.opts.Peers.WeighPeer(r.Context(), key, *c.Weight); err != nil {
 		return nil, err
 	}
 	return s.peer(r, key)
@@ -139,7 +139,7 @@ func (s *Server) evictPeer(r *request) (any, error) {
 	if _, err := s.peer(r, key); err != nil {
 		return nil, err
 	}
-	return nil, s.peers.EvictPeer(r.Context(), key)
+	return nil, s.opts.Peers.EvictPeer(r.Context(), key)
 }
 
 func (s *Server) forgetPeer(r *request) (any, error) {
@@ -148,7 +148,7 @@ func (s *Server) forgetPeer(r *request) (any, error) {
 	if _, err := s.peer(r, key); err != nil {
 		return nil, err
 	}
-	if err := s.peers.ForgetPeer(r.Context(), key); err != nil {
+	if err := s.opts.Peers.ForgetPeer(r.Context(), key); err != nil {
 		return nil, err
 	}
 	return s.peer(r, key)
@@ -167,7 +167,7 @@ func (s *Server) rollbackPeer(r *request) (any, error) {
 	if back.Since.IsZero() {
 		return nil, fmt.Errorf("%w: no time", bulkhead.ErrMalformed)
 	}
-	if err := s.peers.RollbackPeer(r.Context(), key, back.Since); err != nil {
+	if err := s.opts.Peers.RollbackPeer(r.Context(), key, back.Since); err != nil {
 		return nil, err
 	}
 	return s.peer(r, key)
@@ -188,7 +188,7 @@ func (s *Server) loss(r *request, since time.Time) (any, error) {
 	if _, err := s.peer(r, key); err != nil {
 		return nil, err
 	}
-	loss, err := s.peers.PeerLoss(r.Context(), key, since)
+	loss, err := s.opts.Peers.PeerLoss(r.Context(), key, since)
 	return &loss, err
 }
 

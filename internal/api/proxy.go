@@ -44,9 +44,10 @@ func (s *Server) noteRelay(r *http.Request, addr netip.Addr) {
 	}
 	host := r.Host[:min(len(r.Host), 255)]
 	if s.relayed.CompareAndSwap(nil, &host) {
-		s.log.Warn(
-			"a request from this machine names another host, and does not say that it was passed on: if a proxy or forwarder did, its clients can pass for this machine. "+
-				"See \"If you run a node\" in SECURITY.md", "host", host)
+		s.opts.Log.Warn(
+			"request from this machine names another host, without a header of a proxy", "host", host,
+			"consequence", "if a proxy or forwarder sent it, its clients have the rights of this machine",
+			"hint", "see \"If you run a node\" in SECURITY.md")
 	}
 }
 
@@ -56,10 +57,10 @@ func (s *Server) noteRelay(r *http.Request, addr netip.Addr) {
 // it.
 func lastHop(forwarded []string, trusted []netip.Prefix) (addr netip.Addr, ok bool) {
 	for _, field := range slices.Backward(forwarded) {
-		for more := true; more; {
+		for left := true; left; {
 			var text string
 			at := strings.LastIndexByte(field, ',')
-			if text, more = field[at+1:], at >= 0; more {
+			if text, left = field[at+1:], at >= 0; left {
 				field = field[:at]
 			}
 			hop, err := netip.ParseAddr(strings.TrimSpace(text))

@@ -95,37 +95,16 @@ type Options struct {
 // A Server serves the API. It is an [http.Handler]; its methods may be called
 // concurrently.
 type Server struct {
+	opts     Options // with the defaults filled in
 	house    bulkhead.Counter
-	read     func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error)
-	senders  func(bulkhead.Source) []bulkhead.Signature
-	accounts Accounts
-	users    Users
-	peers    Peers
-	pairing  Pairing
-	history  History
-	white    Whitelist
-	config   Configuration
-	audit    Audit
-	node     Node
-	rates    RateLimits
-	lists    Lists
-	sizes    func(client.SizeQuestion) (client.Sizes, error)
-	verdicts func(since, until time.Time, slot time.Duration) client.Verdicts
-	ready    func() error
-	page     http.Handler
-	advance  func(context.Context, time.Duration, bool) (time.Time, error)
-	examine  func(context.Context) (*client.Examination, error)
-	reading  sync.Mutex // held while examine runs
-	log      *slog.Logger
+	reading  sync.Mutex // held while Examine runs
 	metrics  *metrics
 	refusals refusals
 	sessions *sessions
-	failures *door.Failures
 	origin   *http.CrossOriginProtection
 	settings atomic.Pointer[settings]
 	mux      *http.ServeMux
 	openAPI  *huma.OpenAPI
-	memory   *door.Memory
 	relayed  atomic.Pointer[string] // see noteRelay
 }
 
@@ -147,15 +126,8 @@ func New(o Options) (*Server, error) {
 		o.Registry = prometheus.NewRegistry()
 	}
 	s := &Server{
-		house: bulkhead.CounterOf(o.Clearinghouse), read: o.Read, senders: o.Senders, accounts: o.Accounts, users: o.Users,
-		peers: o.Peers, pairing: o.Pairing, node: o.Node,
-		rates: o.RateLimits, lists: o.Lists, history: o.History, white: o.Whitelist, config: o.Config, audit: o.Audit,
-		ready: o.Ready, page: o.Page, advance: o.Advance, examine: o.Examine, log: o.Log,
-		sizes: o.Sizes, verdicts: o.Verdicts,
-		origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(),
-		openAPI:  newDocument(o.Version),
-		memory:   o.Memory,
-		sessions: newSessions(), failures: o.Failures,
+		opts: o, house: bulkhead.CounterOf(o.Clearinghouse), origin: http.NewCrossOriginProtection(),
+		mux: http.NewServeMux(), openAPI: newDocument(o.Version), sessions: newSessions(),
 	}
 	s.SetAccess(o.Access)
 	m, err := newMetrics(o.Registry, o.Node, o.Peers)
@@ -214,7 +186,7 @@ func (s *Server) handle(rt route) http.HandlerFunc {
 		status := http.StatusInternalServerError
 		defer func() {
 			if p := recover(); p != nil {
-				s.log.Error("request panicked", "path", rt.op.Path, "panic", p, "stack", string(debug.Stack()))
+				s.opts.Log.Error("request panicked", "path", rt.op.Path, "panic", p, "stack", string(debug.Stack()))
 				status = http.StatusInternalServerError
 				writeProblem(w, newProblem(status, "internal error; the node's log says more"))
 			}
@@ -225,13 +197,13 @@ func (s *Server) handle(rt route) http.HandlerFunc {
 			p := problem(err)
 			status = p.Status
 			if status >= 500 && !errors.Is(err, bulkhead.ErrReadOnly) {
-				s.log.Error("request failed", "path", rt.op.Path, "err", err)
+				s.opts.Log.Error("request failed", "path", rt.op.Path, "err", err)
 			}
 			writeProblem(w, p)
 			return
 		}
 		if err := writeBody(w, rt.op.DefaultStatus, body); err != nil {
-			s.log.Error("request failed", "path", rt.op.Path, "err", err)
+			s.opts.Log.Error("request failed", "path", rt.op.Path, "err", err)
 			writeProblem(w, problem(err))
 			return
 		}
@@ -257,7 +229,7 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 		s.refusals.note(s, who, r, err)
 		return nil, err
 	}
-	return &request{Request: r, who: who, local: local, set: set, held: s.memory.Hold(), unsaid: bulkhead.Spam,
+	return &request{Request: r, who: who, local: local, set: set, held: s.opts.Memory.Hold(), unsaid: bulkhead.Spam,
 		schemas: s.openAPI.Components.Schemas}, nil
 }
 
@@ -284,7 +256,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 		if err != nil {
 			line = append(line, "err", err)
 		}
-		s.log.Info("administration", line...)
+		s.opts.Log.Info("administration", line...)
 	}
 	return body, err
 }

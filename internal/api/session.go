@@ -168,12 +168,12 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	account, err := s.loginAs(r)
 	if err != nil {
-		s.failures.Slow(r.Context(), doorName, req.who.Addr)
+		s.opts.Failures.Slow(r.Context(), doorName, req.who.Addr)
 		http.Redirect(w, r, "/login?refused", http.StatusSeeOther)
 		return
 	}
 	s.record(client.AuditEntry{Account: account, From: req.who.Addr.String(), Action: "login"}, nil, nil)
-	s.log.Info("logged in", "account", account, "from", r.RemoteAddr)
+	s.opts.Log.Info("logged in", "account", account, "from", r.RemoteAddr)
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: s.sessions.begin(account, time.Now()), Path: "/", MaxAge: int(sessionLife / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
@@ -192,18 +192,18 @@ func (s *Server) loginAs(r *http.Request) (account string, err error) {
 		}
 		return account, nil
 	}
-	if s.accounts == nil {
+	if s.opts.Accounts == nil {
 		return "", fmt.Errorf("%w: no accounts", bulkhead.ErrUnauthorised)
 	}
 	// A token identifies its account by itself. The name is ignored, because browsers store tokens
 	// under any name and fill it in.
 	secret := r.PostForm.Get("token")
-	account, err = s.accounts.Authenticate(r.Context(), secret)
+	account, err = s.opts.Accounts.Authenticate(r.Context(), secret)
 	name := r.PostForm.Get("name")
 	if err == nil || name == "" {
 		return account, err
 	}
-	if p, ok := s.accounts.(Passwords); ok {
+	if p, ok := s.opts.Accounts.(Passwords); ok {
 		return p.AuthenticatePassword(r.Context(), name, secret)
 	}
 	return "", fmt.Errorf("%w: no passwords", bulkhead.ErrUnauthorised)
@@ -228,7 +228,7 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 // pages serves every path that is not an operation of the API. A browser without the right to see a
 // page gets the log-in form.
 func (s *Server) pages(w http.ResponseWriter, r *http.Request) {
-	if s.page == nil || strings.HasPrefix(r.URL.Path, "/v1/") {
+	if s.opts.Page == nil || strings.HasPrefix(r.URL.Path, "/v1/") {
 		writeProblem(w, newProblem(http.StatusNotFound, fmt.Sprintf("nothing is at %.80q", r.URL.Path)))
 		return
 	}
@@ -243,7 +243,7 @@ func (s *Server) pages(w http.ResponseWriter, r *http.Request) {
 	req, err := s.admit(r, n)
 	if err == nil {
 		r.Body = http.MaxBytesReader(w, r.Body, req.set.MaxBody)
-		s.page.ServeHTTP(w, r)
+		s.opts.Page.ServeHTTP(w, r)
 		return
 	}
 	switch p := problem(err); {

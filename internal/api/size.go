@@ -55,10 +55,10 @@ func (s *Server) size(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.sizes == nil {
+	if s.opts.Sizes == nil {
 		return nil, newProblem(http.StatusNotFound, "this server calculates no sizes")
 	}
-	sizes, err := s.sizes(of)
+	sizes, err := s.opts.Sizes(of)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}

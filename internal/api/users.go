@@ -53,7 +53,7 @@ func unknownUser(name string) error {
 }
 
 func (s *Server) listUsers(r *request) (any, error) {
-	users, err := s.users.Users(r.Context())
+	users, err := s.opts.Users.Users(r.Context())
 	if users == nil {
 		users = []client.User{}
 	}
@@ -63,7 +63,7 @@ func (s *Server) listUsers(r *request) (any, error) {
 func (s *Server) showUser(r *request) (any, error) { return s.user(r, r.PathValue("name")) }
 
 func (s *Server) user(r *request, name string) (any, error) {
-	u, ok, err := s.users.User(r.Context(), name)
+	u, ok, err := s.opts.Users.User(r.Context(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (s *Server) addUser(r *request) (any, error) {
 	if u.Weight != nil {
 		r.did = append(r.did, "weight", *u.Weight)
 	}
-	_, taken, err := s.users.User(r.Context(), u.Name)
+	_, taken, err := s.opts.Users.User(r.Context(), u.Name)
 	if err != nil {
 		return nil, err
 	}
 	if taken {
 		return nil, newProblem(http.StatusConflict, fmt.Sprintf("account %.128q exists", u.Name))
 	}
-	token, err := s.users.AddUser(r.Context(), u)
+	token, err := s.opts.Users.AddUser(r.Context(), u)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *Server) changeUser(r *request) (any, error) {
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
-	if err := s.users.ChangeUser(r.Context(), name, c); err != nil {
+	if err := s.opts.Users.ChangeUser(r.Context(), name, c); err != nil {
 		return nil, err
 	}
 	if c.Closed != nil && *c.Closed {
@@ -137,7 +137,7 @@ func (s *Server) removeUser(r *request) (any, error) {
 		return nil, err
 	}
 	s.sessions.endAll(name)
-	return nil, s.users.RemoveUser(r.Context(), name)
+	return nil, s.opts.Users.RemoveUser(r.Context(), name)
 }
 
 func (s *Server) newToken(r *request) (any, error) {
@@ -147,7 +147,7 @@ func (s *Server) newToken(r *request) (any, error) {
 		return nil, err
 	}
 	s.sessions.endAll(name)
-	token, err := s.users.NewToken(r.Context(), name)
+	token, err := s.opts.Users.NewToken(r.Context(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (s *Server) undoVotes(r *request) (any, error) {
 	if undo.Since.IsZero() {
 		return nil, fmt.Errorf("%w: no time", bulkhead.ErrMalformed)
 	}
-	undone, err := s.users.UndoVotes(r.Context(), name, undo.Since)
+	undone, err := s.opts.Users.UndoVotes(r.Context(), name, undo.Since)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (s *Server) previewUndo(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	undone, err := s.users.PreviewUndo(r.Context(), r.PathValue("name"), since)
+	undone, err := s.opts.Users.PreviewUndo(r.Context(), r.PathValue("name"), since)
 	return &undone, err
 }
 
@@ -186,7 +186,7 @@ func (s *Server) previewClose(r *request) (any, error) {
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
-	closing, err := s.users.PreviewClose(r.Context(), name)
+	closing, err := s.opts.Users.PreviewClose(r.Context(), name)
 	if closing.AnswersFor == nil {
 		closing.AnswersFor = []string{}
 	}
@@ -204,7 +204,7 @@ func (s *Server) setSecret(r *request) (any, error) {
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
-	if err := s.users.SetSecret(r.Context(), name, protocol, secret.Secret); err != nil {
+	if err := s.opts.Users.SetSecret(r.Context(), name, protocol, secret.Secret); err != nil {
 		return nil, err
 	}
 	if protocol == PagesSecret {

@@ -18,14 +18,14 @@ func (s *Server) verdictNumbers(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.verdicts == nil {
+	if s.opts.Verdicts == nil {
 		return nil, newProblem(http.StatusNotFound, "this server keeps no numbers of verdicts")
 	}
 	slot, err := time.ParseDuration(cmp.Or(values.Get("slot"), "1h"))
 	if err != nil {
 		return nil, err // unreachable: the parameters were validated
 	}
-	numbers := s.verdicts(since, until, slot)
+	numbers := s.opts.Verdicts(since, until, slot)
 	return &numbers, nil
 }
 

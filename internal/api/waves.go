@@ -49,10 +49,10 @@ func (s *Server) wave(r *request) (any, error) {
 }
 
 func (s *Server) whitelist() (Whitelist, error) {
-	if s.white == nil {
+	if s.opts.Whitelist == nil {
 		return nil, newProblem(http.StatusNotFound, "this node has no whitelist of its own")
 	}
-	return s.white, nil
+	return s.opts.Whitelist, nil
 }
 
 func (s *Server) showWhitelist(*request) (any, error) {

@@ -53,7 +53,7 @@ type Config struct {
 	Listen    Listen      `toml:"listen" doc:"The front doors: \"host:port\", or \"unix:/path\" where a socket is offered.\nWith a configuration file, a door whose key is absent or empty is off;\nwithout one, every door listens on the loopback address shown here."`
 	HTTP      HTTP        `toml:"http" doc:"The HTTP API and the pages."`
 	Tally     Tally       `toml:"tally" doc:"The tally: how often a signature was seen, reported, or called ham."`
-	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist: what trusted reporters have called spam and nobody has revoked."`
+	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist: what trusted reporters have called spam and has not been revoked."`
 	Memory    Memory      `toml:"memory" doc:"Messages that were seen lately, by their signatures: who reports or asks with a digest\nalone (Pyzor, DCC, Razor, fuzzy_check) is answered of the whole message."`
 	History   History     `toml:"history" doc:"Checks and votes of the last days, on disk, for the history and for votes by Message-ID;\nand the record of what administrators did."`
 	Trust     Trust       `toml:"trust" doc:"How much a reporter's votes weigh."`
@@ -136,7 +136,7 @@ type Blocklist struct {
 // Memory is the section [memory].
 type Memory struct {
 	Bytes int64    `toml:"memory_bytes" doc:"memory for messages, bytes; one takes some 2,000. When it is used up, the oldest are\nforgotten. 0: none is remembered"`
-	Keep  Duration `toml:"keep" doc:"time after which a message is forgotten that nobody has shown again"`
+	Keep  Duration `toml:"keep" doc:"time after which a message is forgotten unless it is seen again"`
 }
 
 // History is the section [history].
@@ -175,7 +175,7 @@ type Limits struct {
 // Whitelist is the section [whitelist].
 type Whitelist struct {
 	AuthResults []string `toml:"authentication_results" reload:"yes" doc:"names of hosts whose Authentication-Results are trusted. They must remove fields\nwith their name from incoming mail. DKIM and SPF that passed verify a sender"`
-	Senders     []string `toml:"senders" reload:"yes" doc:"addresses of verified senders: \"someone@example.com\". An entry\n\"forgeable:someone@example.com\" matches unverified ones, which anybody can write"`
+	Senders     []string `toml:"senders" reload:"yes" doc:"addresses of verified senders: \"someone@example.com\". An entry\n\"forgeable:someone@example.com\" matches unverified ones, which any sender can forge"`
 	Domains     []string `toml:"domains" reload:"yes" doc:"domains of verified senders: \"example.com\", subdomains included; or\n\"forgeable:example.com\", as above"`
 	Networks    []string `toml:"networks" reload:"yes" doc:"networks of delivering SMTP clients: \"192.0.2.0/24\""`
 	ListIDs     []string `toml:"list_ids" reload:"yes" doc:"mailing lists, by the value of List-Id without angle brackets, below a verified\ndomain; or \"forgeable:...\", as above"`

@@ -24,7 +24,7 @@ type DCCClient struct {
 	ID        uint32 `toml:"id" doc:"100 to 16777215"`
 	Password  string `toml:"password" secret:"yes" doc:"1 to 32 bytes"`
 	Password2 string `toml:"password2" secret:"yes" doc:"a second password, also accepted. Empty: none"`
-	Account   string `toml:"account" doc:"account whose weight its spam reports have. Empty: that of an anonymous reporter"`
+	Account   string `toml:"account" doc:"account whose weight its spam reports have. Empty: the weight of an anonymous reporter"`
 }
 
 // Dccifd is the section [dccifd].
@@ -57,7 +57,7 @@ type Fuzzy struct {
 	Algorithm     string     `toml:"algorithm" doc:"algorithm of that rule: \"mumhash\", \"xxhash\" or \"siphash\""`
 	MinLength     int        `toml:"min_length" doc:"min_length of that rule, words"`
 	MinBytes      int        `toml:"min_bytes" doc:"min_bytes of that rule; 0: no limit"`
-	StopWords     string     `toml:"stop_words" doc:"file with rspamd's stop words, read at the start if it is there, and the models of\nlanguages beside it: with them the node tells languages apart, and so stems words, as\nrspamd does. Empty: none"`
+	StopWords     string     `toml:"stop_words" doc:"file with rspamd's stop words, read at the start if it is there, and the models of\nlanguages beside it: with them the node recognises languages, and so stems words, as\nrspamd does. Empty: none"`
 	Keys          []FuzzyKey `toml:"keys" doc:"key pairs that requests may be encrypted to"`
 }
 
@@ -65,7 +65,7 @@ type Fuzzy struct {
 type FuzzyKey struct {
 	Secret  string  `toml:"secret" secret:"yes" doc:"secret key as \"rspamadm keypair\" prints it"`
 	Name    string  `toml:"name" doc:"name in logs"`
-	Account string  `toml:"account" doc:"account whose weight updates with this key have. Empty: that of an anonymous reporter"`
+	Account string  `toml:"account" doc:"account whose weight updates with this key have. Empty: the weight of an anonymous reporter"`
 	Update  bool    `toml:"update" doc:"clients of this key may write and delete"`
 	Expires string  `toml:"expires" doc:"last day of its use, \"2027-12-31\". Empty: none"`
 	Hidden  []uint8 `toml:"hidden_flags" doc:"flags that are not shown to clients with this key"`

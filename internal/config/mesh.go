@@ -10,18 +10,18 @@ import (
 
 // Mesh is the section [mesh].
 type Mesh struct {
-	Mode        string   `toml:"mode" doc:"\"off\": the node counts alone, unless it has joined a network with \"bulkhead join\";\n\"hub\": it runs the broker for itself and its peers;\n\"join\": it connects to the hubs of servers;\n\"external\": it uses NATS servers with JetStream that somebody else runs"`
+	Mode        string   `toml:"mode" doc:"\"off\": the node counts alone, unless it has joined a network with \"bulkhead join\";\n\"hub\": it runs the broker for itself and its peers;\n\"join\": it connects to the hubs of servers;\n\"external\": it uses NATS servers with JetStream of another operator"`
 	Listen      string   `toml:"listen" doc:"address of a hub (TCP, always TLS): \"host:port\""`
 	Servers     []string `toml:"servers" secret:"url" doc:"mode \"join\" (and further hubs of a hub): \"host:port\" of each hub, all are used\nat once; mode \"external\": URLs of the cluster's servers, \"tls://host:4222\""`
 	Role        string   `toml:"role" doc:"\"both\"; \"subscribe\": count peers and publish nothing; \"publish\": publish and\ncount no peer (a spam trap)"`
 	Credentials string   `toml:"credentials" doc:"mode \"external\": file with a user JWT and its key. Empty: the node's own key;\n\"none\": the servers ask for none, or the URLs have a name and password"`
-	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of the authorities for the servers' certificates.\nEmpty: those of the system"`
+	CA          string   `toml:"ca" doc:"mode \"external\": PEM file of the authorities for the servers' certificates.\nEmpty: the authorities of the system"`
 	Cert        string   `toml:"cert" doc:"mode \"external\": PEM file of a certificate that this node shows the servers.\nEmpty: it shows none"`
 	Key         string   `toml:"key" doc:"mode \"external\": PEM file of the key of that certificate"`
 	Domain      string   `toml:"domain" doc:"mode \"external\": JetStream domain that keeps what is published, for servers that are\nleaf nodes of others. Empty: the servers keep it themselves"`
 	Interval    Duration `toml:"publish_interval" doc:"time between two publications of what was counted. On average a peer knows after\nhalf of it; a shorter time costs more bytes per report"`
-	ShareCounts int      `toml:"share_counts_from" doc:"how often a signature must have been counted here in a day before others are told,\n1 to 15, and then of all those times. 1 tells everything at once, so that whoever can\nguess a message can see that one person received it"`
-	ShareVotes  int      `toml:"share_votes_from" doc:"how many trusted voters here must have called a signature spam, or not spam, before\nothers are told that it is listed here, or is not, 1 to 15. 1 tells it at once. What\nothers were told that it is listed, they are told at once when it no longer is"`
+	ShareCounts int      `toml:"share_counts_from" doc:"count of a signature in a day from which on peers receive it, 1 to 15; they then receive\nthe whole count. 1 shares everything at once, so that a peer that can guess a message\ncan see that one person received it"`
+	ShareVotes  int      `toml:"share_votes_from" doc:"number of trusted voters here who must have called a signature spam, or not spam, before\npeers receive its listing or revocation, 1 to 15. 1 shares it at once. If peers have\nreceived a listing, they receive its end at once"`
 	RekeyEvery  Duration `toml:"rekey_every" doc:"mode \"hub\": time between two changes of the network's secret, which hubs announce\nby themselves: a multiple of blocklist.generation, and at least half of the time that\nthe books keep. The hub with the lowest key among those that name each other does it;\ngive all of them the same time. \"0s\": only \"bulkhead rekey\" changes it"`
 	Heartbeat   Duration `toml:"heartbeat" doc:"time between two messages that state the versions of this node's arrays"`
 	Memory      int64    `toml:"memory_bytes" doc:"memory for the counts of all peers, bytes. Beyond it, counts of peers are merged,\nwhich makes them less exact; what has no room even then is refused"`
@@ -86,7 +86,8 @@ func (c *checker) access(section string, external bool, a Access) {
 	switch {
 	case !external && a != Access{}:
 		c.fail(section+".credentials",
-			"credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other by their keys")
+			"credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other "+
+				"by their keys")
 	case (a.Cert == "") != (a.Key == ""):
 		c.fail(section+".cert", "cert and key are given together or not at all")
 	}

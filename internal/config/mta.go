@@ -20,12 +20,12 @@ type Milter struct {
 	Threshold      uint32         `toml:"threshold" reload:"yes" doc:"count from which mail is bulk; 0: tally.threshold"`
 	Text           string         `toml:"text" reload:"yes" doc:"text for the sender of refused mail; {class} and {reason} are replaced.\nEmpty: a text that names both"`
 	Verify         bool           `toml:"verify" doc:"verify DKIM signatures and the envelope's sender (SPF), with queries to the DNS.\nfalse: only authentication_results in [whitelist] say who sent a message"`
-	Resolver       string         `toml:"resolver" doc:"address of the DNS resolver to ask, for example \"127.0.0.1:53\". Empty: those of\nthe system"`
+	Resolver       string         `toml:"resolver" doc:"address of the DNS resolver to ask, for example \"127.0.0.1:53\". Empty: the\nresolvers of the system"`
 	Traps          []string       `toml:"traps" doc:"spam traps, \"someone@example.com\" or \"@example.com\": mail to them is reported"`
 	DiscardTrapped bool           `toml:"discard_trapped" doc:"discard mail whose recipients are all traps"`
 	Abuse          string         `toml:"abuse_address" doc:"address to which users send what is spam, attached or forwarded: a vote on each\nmessage in it by the user who has logged in to send it. Such mail is not delivered.\nEmpty: none"`
 	AbuseHam       string         `toml:"abuse_ham_address" doc:"the same for what is not spam"`
-	ExemptNetworks []string       `toml:"exempt_networks" doc:"clients whose mail is neither counted nor checked. What is submitted on the\nmachine itself never is"`
+	ExemptNetworks []string       `toml:"exempt_networks" doc:"clients whose mail is neither counted nor checked. Mail submitted on the\nmachine itself never is"`
 	ExemptLogins   bool           `toml:"exempt_authenticated" doc:"neither count nor check mail of authenticated senders"`
 	OnFault        string         `toml:"on_fault" doc:"what is done with mail that cannot be judged: \"accept\" or \"tempfail\""`
 	RateLimits     bool           `toml:"rate_limits" doc:"apply the rules of [[ratelimit]] to recipients: for mail servers that do not\nspeak the policy protocol"`
@@ -73,7 +73,7 @@ type RateLimit struct {
 	Action         string   `toml:"action" doc:"\"defer\", \"reject\", \"hold\", \"delay\" or \"dunno\". Empty: \"defer\""`
 	Delay          Duration `toml:"delay" doc:"how long the action \"delay\" makes the client wait, 1s to 1m; Postfix, not the milter"`
 	Text           string   `toml:"text" doc:"text for the client; {rule}, {key}, {rate}, {limit} and {period} are replaced"`
-	Accepted       string   `toml:"accepted" doc:"what the mail server is told of accepted requests: \"log\": the rate, for its log;\n\"header\": the rate, in a header field; empty: nothing"`
+	Accepted       string   `toml:"accepted" doc:"what the answer to an accepted request has for the mail server: \"log\": the rate, for its log;\n\"header\": the rate, in a header field; empty: nothing"`
 	Header         string   `toml:"header" doc:"name of that header field. Empty: \"X-Bulkhead-Rate\""`
 	Warn           float64  `toml:"warn" doc:"share of the limit at which the log and the webhook get a warning; 0: only when it\nis reached"`
 	ExemptNetworks []string `toml:"exempt_networks" doc:"networks of clients that the rule does not apply to"`
@@ -165,7 +165,7 @@ func (c *checker) milter(m *Milter, l *Lists) {
 		}
 	}
 	if m.AbuseHam != "" && strings.EqualFold(m.Abuse, m.AbuseHam) {
-		c.fail("milter.abuse_ham_address", "%.80q is abuse_address, too", m.AbuseHam)
+		c.fail("milter.abuse_ham_address", "%.80q is also abuse_address", m.AbuseHam)
 	}
 	for _, name := range m.Lists {
 		c.list("milter.lists", name, l)

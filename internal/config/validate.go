@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -134,6 +135,32 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	}
 	addr = addr.Unmap()
 	return netip.PrefixFrom(addr, addr.BitLen()), nil
+}
+
+// ParseNetworks parses networks as [ParseNetwork] does. The result is not nil unless there is an
+// error.
+func ParseNetworks(texts []string) ([]netip.Prefix, error) {
+	networks := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
+		p, err := ParseNetwork(text)
+		if err != nil {
+			return nil, err
+		}
+		networks = append(networks, p)
+	}
+	return networks, nil
+}
+
+// Mistakes returns the text of each of the errors that err joins.
+func Mistakes(err error) (all []string) {
+	var several interface{ Unwrap() []error }
+	if errors.As(err, &several) {
+		for _, e := range several.Unwrap() {
+			all = append(all, Mistakes(e)...)
+		}
+		return all
+	}
+	return []string{err.Error()}
 }
 
 // validate checks every value and returns all mistakes.

@@ -86,7 +86,8 @@ func (h *health) note(at turn, err error) {
 		h.turns++
 		h.since = h.now()
 		h.probe = h.since.Add(probeEvery)
-		h.log.Error("the upstream is unreachable: checks are answered \"unknown\", reports are refused for now", "err", err)
+		h.log.Error("the upstream is unreachable", "err", err,
+			"consequence", "checks are answered \"unknown\", and reports are refused temporarily")
 	case !gone && !h.since.IsZero():
 		h.log.Info("the upstream is reachable again", "away", h.now().Sub(h.since).Round(time.Millisecond).String())
 		h.turns++

@@ -55,9 +55,8 @@ func (e *Edge) compare(ctx context.Context) bool {
 		return true
 	}
 	if other {
-		log.Error(
-			"the upstream has another network secret: near copies are not recognised; see \"bulkhead network\" there and here",
-			"network", e.network.own, "of_upstream", state.Network)
+		log.Error("the upstream has another network secret", "network", e.network.own, "of_upstream", state.Network,
+			"consequence", "near copies are not recognised", "hint", "see \"bulkhead network\" there and here")
 		return true
 	}
 	log.Info("the upstream has this node's network secret now", "network", e.network.own)

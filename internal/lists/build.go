@@ -230,7 +230,8 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 	}
 	if rate := l.set().ErrorRate(); !overfill && rate > 1.05*l.meta.Error {
 		return Result{}, fmt.Errorf(
-			"lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a larger --capacity",
+			"lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a "+
+				"larger --capacity",
 			r.New, before, rate, l.meta.Error)
 	}
 	return r, l.write(path)
@@ -260,8 +261,8 @@ func (l *List) take(ctx context.Context, sources []string, o Options) (Result, e
 		}
 	}
 	if r.Bad > 0 && !o.SkipBad {
-		if more := r.Bad - uint64(len(bad)); more > 0 {
-			bad = append(bad, fmt.Errorf("lists: and %d more", more))
+		if others := r.Bad - uint64(len(bad)); others > 0 {
+			bad = append(bad, fmt.Errorf("lists: and %d more", others))
 		}
 		return Result{}, errors.Join(bad...)
 	}
@@ -393,7 +394,7 @@ func joinAllow(path string, inputs []string) error {
 	if err != nil {
 		return err
 	}
-	more := make(map[string]struct{})
+	missing := make(map[string]struct{})
 	for _, name := range inputs {
 		allow, err := readAllow(name + AllowSuffix)
 		if err != nil {
@@ -401,14 +402,14 @@ func joinAllow(path string, inputs []string) error {
 		}
 		for text := range allow {
 			if _, known := have[text]; !known {
-				more[text] = struct{}{}
+				missing[text] = struct{}{}
 			}
 		}
 	}
-	if len(more) == 0 {
+	if len(missing) == 0 {
 		return nil
 	}
-	return Allow(path, slices.Sorted(maps.Keys(more)))
+	return Allow(path, slices.Sorted(maps.Keys(missing)))
 }
 
 func (l *List) join(o *List) error {

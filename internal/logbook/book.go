@@ -157,7 +157,8 @@ func Open(path string, o Options) (*Book, error) {
 	b.writing.Lock()
 	defer b.writing.Unlock()
 	if err := b.open(); err != nil {
-		o.Log.Error("the history is not kept: its file cannot be opened", "path", path, "err", err)
+		o.Log.Error("file of the history cannot be opened", "path", path, "err", err,
+			"consequence", "checks and votes are not recorded")
 	}
 	return b, nil
 }
@@ -181,7 +182,8 @@ func (b *Book) rename(why error) {
 	b.Stats.Aside.Add(1)
 	aside := b.path + ".damaged"
 	err := os.Rename(b.path, aside)
-	b.o.Log.Error("the history was damaged and begins anew", "path", b.path, "kept_as", aside, "why", why, "err", err)
+	b.o.Log.Error("file of the history was damaged", "path", b.path, "why", why, "moved_to", aside, "err", err,
+		"consequence", "the history begins anew")
 }
 
 func (b *Book) openFile() error {
@@ -439,10 +441,11 @@ func (b *Book) Flush() {
 	case err != nil:
 		b.Stats.Failed.Add(int64(len(notes)))
 		if !b.failing {
-			b.o.Log.Error("the history loses entries: they cannot be written", "entries", len(notes), "err", err)
+			b.o.Log.Error("history cannot be written", "err", err,
+				"consequence", "entries are lost", "entries", len(notes))
 		}
 	case b.failing:
-		b.o.Log.Info("the history is kept again", "lost", b.Stats.Failed.Load())
+		b.o.Log.Info("history is written again", "lost", b.Stats.Failed.Load())
 	}
 	b.failing = err != nil
 }
@@ -491,7 +494,8 @@ func (b *Book) begin(db *bbolt.DB, why error) {
 	b.rename(why)
 	b.opened.Unlock()
 	if err := b.open(); err != nil {
-		b.o.Log.Error("the history is not kept: its file cannot be opened", "path", b.path, "err", err)
+		b.o.Log.Error("file of the history cannot be opened", "path", b.path, "err", err,
+			"consequence", "checks and votes are not recorded")
 	}
 }
 
@@ -698,3 +702,6 @@ func linked(packed []byte) (hosts []string) {
 
 // MessageID returns the keyed hash of a Message-ID; see [Key.MessageID].
 func (b *Book) MessageID(text string) MessageID { return b.o.Key.MessageID(text) }
+
+// Mailbox returns the keyed hashes of a mail address; see [Key.Mailbox].
+func (b *Book) Mailbox(address string) Mailbox { return b.o.Key.Mailbox(address) }

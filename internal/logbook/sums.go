@@ -142,7 +142,8 @@ func OpenSums(path string, log *slog.Logger) *Sums {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := s.open(); err != nil {
-		log.Error("the numbers of verdicts are not kept: their file cannot be opened", "path", path, "err", err)
+		log.Error("file of the numbers of verdicts cannot be opened", "path", path, "err", err,
+			"consequence", "they are lost when the node stops")
 	}
 	return s
 }
@@ -219,8 +220,8 @@ func (s *Sums) aside(why error) error {
 	s.db = nil
 	s.Stats.Damaged.Add(1)
 	err := os.Rename(s.path, s.path+".damaged")
-	s.log.Error("the file of the numbers of verdicts was damaged, and is made anew", "path", s.path, "kept_as",
-		s.path+".damaged", "why", why, "err", err)
+	s.log.Error("file of the numbers of verdicts was damaged", "path", s.path, "why", why,
+		"moved_to", s.path+".damaged", "err", err, "consequence", "the file begins anew")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, series := range s.series {
@@ -239,12 +240,12 @@ func (s *Sums) Note(now time.Time, counted map[string]Sum) {
 	for _, name := range slices.Sorted(maps.Keys(counted)) {
 		sum, before := counted[name], s.last[name]
 		n := sum
-		to, from, some := n.fields(), before.fields(), false
+		to, from, changed := n.fields(), before.fields(), false
 		for i := range to {
 			*to[i] -= *from[i]
-			some = some || *to[i] > 0
+			changed = changed || *to[i] > 0
 		}
-		if !some {
+		if !changed {
 			continue
 		}
 		s.last[name] = sum

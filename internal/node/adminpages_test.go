@@ -161,7 +161,7 @@ func TestWhoVoted(t *testing.T) {
 	b := newBrowser(t, base)
 	logIn(t, b, admin)
 	status, page := b.get("/people")
-	wants(t, "people", status, page, 200, "Who voted lately", "Nobody yet", "not known yet")
+	wants(t, "people", status, page, 200, "Who voted lately", "No votes yet", "not known yet")
 	status, page = b.get("/history")
 	wants(t, "no history", status, page, 200, "No check and no report yet")
 	if status, page = b.upload(advert); strings.Contains(page, "Who reported it") {
@@ -231,7 +231,8 @@ func TestUndoWhom(t *testing.T) {
 	vote := func(i int) {
 		t.Helper()
 		text := fmt.Sprintf(
-			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n",
+			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers "+
+				"of list %[1]d.\r\n",
 			i)
 		c := &client.Client{Server: base, Token: tokens[voters[i].by]}
 		if _, err := c.ReportMessage(t.Context(), []byte(text),
@@ -270,7 +271,8 @@ func TestUndoWhom(t *testing.T) {
 	}
 	for i := range voters {
 		text := fmt.Sprintf(
-			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers of list %[1]d.\r\n",
+			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers "+
+				"of list %[1]d.\r\n",
 			i)
 		if v, err := admin.CheckMessage(t.Context(), []byte(text), client.MessageOptions{}); err != nil || v.Spam {
 			t.Errorf("what %s has voted on is %+v, %v", voters[i].name, v, err)

@@ -88,7 +88,7 @@ func (s *sum) organisations() []mesh.Organisation {
 
 func (s *sum) run(ctx context.Context, log *slog.Logger) {
 	if err := s.Run(ctx); err != nil {
-		log.Error("the aggregate did not end well", "err", err)
+		log.Error("aggregate not closed cleanly", "err", err)
 	}
 }
 

@@ -16,9 +16,10 @@ import (
 // passed.
 func (n *Node) advancer() func(context.Context, time.Duration, bool) (time.Time, error) {
 	n.log.Warn(
-		"the clock of this program can be moved by anybody on this machine (POST /v1/clock): it is for tests, not for mail")
+		"this program is built for tests: every user of this machine can move its clock (POST /v1/clock)",
+		"hint", "do not use it for mail")
 	return func(ctx context.Context, d time.Duration, jump bool) (time.Time, error) {
-		n.noteSums() // the sums before the move
+		n.records.sums.Note() // the sums before the move
 		move := clock.Advance
 		if jump {
 			move = clock.Jump

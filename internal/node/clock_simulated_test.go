@@ -16,7 +16,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
-	"github.com/bulkhead-mail/bulkhead/internal/probe"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
 )
 
 // asItWas restores the clock of the process when the test has ended.
@@ -135,8 +136,10 @@ func TestClockBothWays(t *testing.T) {
 	asItWas(t)
 	const furthest, signatures = 12 * 24 * time.Hour, 40
 	cfg := parse(
-		t, "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[http]\nanonymous_report = \"loopback\"\n[tally]\nkeep = 40\n"+
-			"[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n[[ratelimit]]\nname = \"r\"\nkey = \"{sender}\"\nlimit = 5\nperiod = \"1h\"\n")
+		t, "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[http]\nanonymous_report = \"loopback\"\n"+
+			"[tally]\nkeep = 40\n"+
+			"[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n[[ratelimit]]\n"+
+			"name = \"r\"\nkey = \"{sender}\"\nlimit = 5\nperiod = \"1h\"\n")
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
 	c := &client.Client{Server: address(t, n, "http")}
@@ -151,7 +154,8 @@ func TestClockBothWays(t *testing.T) {
 	}
 	refused := func(user string) bool {
 		t.Helper()
-		d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": user}, false)
+		mta := admin.NewMTA(n.mta.limits, n.mta.lists)
+		d, err := mta.ApplyRateLimits(t.Context(), map[string]string{"sender": user}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,14 +214,14 @@ func TestClockBothWays(t *testing.T) {
 		}
 		// Forward again is time that passes, and restores the allowance of that time.
 		move(t, c.Server, "advance", short.String())
-		more, most := 0, 5*short.Hours()+1
+		extra, most := 0, 5*short.Hours()+1
 		for range 7 {
 			if !refused(user) {
-				more++
+				extra++
 			}
 		}
-		if float64(more) > most {
-			t.Fatalf("%s: back and forth by %v gives a user %d more messages, want at most %.1f", when, short, more, most)
+		if float64(extra) > most {
+			t.Fatalf("%s: back and forth by %v gives a user %d more messages, want at most %.1f", when, short, extra, most)
 		}
 	}
 	if err := stop(); err != nil {
@@ -240,11 +244,11 @@ func TestClockRow(t *testing.T) {
 		if moved {
 			advance(t, c.Server, "24h")
 		}
-		rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
+		rows, err := (&trial.Prober{Node: c}).Doors(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := slices.IndexFunc(rows, func(r probe.Row) bool { return r.Name == "clock" })
+		at := slices.IndexFunc(rows, func(r trial.Row) bool { return r.Name == "clock" })
 		if at < 0 || rows[at].OK == moved || moved && !strings.Contains(rows[at].Found, "ahead of this machine's") {
 			t.Errorf("moved %v: %+v", moved, rows)
 		}

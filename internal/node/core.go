@@ -7,23 +7,19 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
-	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/api"
-	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/calibration"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/edge"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -32,49 +28,39 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// A core is the engine with its store and secrets, shared by all front doors.
+// A core is an open data folder: the engine with its store and secrets, and what stands in front of
+// it for all doors.
 type core struct {
-	cfg         atomic.Pointer[config.Config]
-	dir         string
-	log         *slog.Logger
-	version     string
-	engine      *engine.Engine
-	house       bulkhead.Counter         // for the doors: the engine or edge behind the memory of messages
-	edge        *edge.Edge               // nil if the node has its own engine for checks
-	judge       bulkhead.Counter         // engine or edge, without that memory
-	weights     weights                  // of accounts, over time
-	spared      *spared                  // an administrator's entries on the whitelist
-	recent      *recent.Table            // recent messages; nil for none
-	calibration *calibration.House       // nil on an edge
-	deliveries  *recent.Deliveries       // nil if none are remembered
-	joining     *recent.House            // completes digests from recent, before engine or edge
-	counted     map[string]*countedHouse // clearinghouses by door
-	mailbook    *logbook.Book            // checks and votes of the last days; nil for none
-	bookKey     logbook.Key              // of the hashes in mailbook
-	audit       *audit.Log               // actions of administrators
-	token       *bearer                  // sent by the edge to its upstream; nil without one
-	store       *store.Store
-	sealer      *trust.Sealer
-	present     atomic.Pointer[filter.Secret] // the network's secret, see secrets.go
-	past        past                          // content of the file of former secrets; rekeying guards it
-	rekeying    sync.Mutex
-	hashing     signature.Options // how whole messages are signed
-	started     time.Time
-	sums        *logbook.Sums // of verdicts and votes, by door and time
-	draining    atomic.Bool
-	doors       []client.Door // open doors
-	messages    *door.Memory  // memory of messages in all doors
-	mending     *mending      // nil: a damaged store is refused
-	missing     []string      // parts that were gone at the start, and began anew
+	cfg       atomic.Pointer[config.Config]
+	dir       string
+	log       *slog.Logger
+	started   time.Time
+	engine    *engine.Engine
+	store     *store.Store
+	sealer    *trust.Sealer
+	bookKey   logbook.Key // of the hashes in the history
+	secrets   secrets
+	hashing   signature.Options // how whole messages are signed
+	whitelist *admin.Whitelist  // an administrator's entries
+	front     front
+	mending   *mending // nil: a damaged store is refused
+	missing   []string // parts that were missing at the start, and began anew
+}
 
-	stateMu sync.Mutex
-	state   client.NodeState // as of stateAt
-	stateAt time.Time
+// A front is what the doors ask: the engine or the edge, behind the memory of recent messages.
+type front struct {
+	house       bulkhead.Counter
+	judge       bulkhead.Counter   // the engine or edge itself
+	recent      *recent.Table      // recent messages; nil for none
+	joining     *recent.House      // completes digests from recent, before engine or edge
+	deliveries  *recent.Deliveries // nil if none are remembered
+	archive     *archive           // deliveries that the memory has forgotten
+	calibration *calibration.House // nil on an edge
 }
 
 func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
-	n := &core{dir: dir, log: log, started: clock.Now().UTC(), counted: make(map[string]*countedHouse)}
-	n.spared = &spared{core: n}
+	n := &core{dir: dir, log: log, started: clock.Now().UTC()}
+	n.whitelist = admin.NewWhitelist(dir, n.cfg.Load, func(w *engine.Whitelist) { n.engine.SetWhitelist(w) })
 	n.cfg.Store(cfg)
 	return n
 }
@@ -93,10 +79,16 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 		n.noteParts()
 		return err
 	}
-	if err := n.weights.open(n.dir); err != nil {
-		n.log.Warn("what accounts were worth before is not known", "err", err)
+	n.accounts = admin.NewAccounts(admin.AccountsOptions{Engine: n.engine, Sealer: n.sealer,
+		CheckSecret: doors.CheckSecret, Log: n.log})
+	if err := n.accounts.OpenWeights(n.dir); err != nil {
+		n.log.Warn("former weights of accounts cannot be read", "err", err, "consequence", "their chart begins anew")
 	}
-	st.tasks = append(st.tasks, task{name: "weights", run: n.watchWeights}, task{name: "inventory", run: n.keepInventory})
+	n.state = admin.NewState(admin.StateOptions{Dir: n.dir, Version: n.version, Started: n.started, Engine: n.engine,
+		Missing: n.missing, Config: n.cfg.Load, Network: func() string { return fingerprint(n.secret()) },
+		Doors: n.doors.Addresses, Joined: n.front.joins, Calibration: n.front.calibration})
+	st.tasks = append(st.tasks, task{name: "weights", run: n.accounts.WatchWeights},
+		task{name: "inventory", run: n.keepInventory})
 	return nil
 }
 
@@ -122,13 +114,14 @@ func (n *core) open(ctx context.Context, still bool) error {
 	}
 	n.hashing.KeyNow = func() [16]byte { return n.secret() }
 	if err := readLanguages(n.hashing.Rspamd, cfg.Fuzzy.StopWords); err != nil {
-		n.log.Warn("languages are not told as by rspamd", "stop_words", cfg.Fuzzy.StopWords, "err", err)
+		n.log.Warn("stop words or language models of rspamd cannot be read", "file", cfg.Fuzzy.StopWords, "err", err,
+			"consequence", "languages are not recognised as rspamd recognises them")
 	}
 	durability := store.Always
 	if cfg.Node.Durability == "relaxed" {
 		durability = store.Relaxed
-		n.log.Warn("reports are acknowledged before they are on disk: a power cut loses the last second",
-			"durability", "relaxed")
+		n.log.Warn("reports are acknowledged before they are on disk", "durability", "relaxed",
+			"consequence", "a power cut loses the last second")
 	}
 	opened := store.Options{Durability: durability, Logger: n.log}
 	if n.mending != nil {
@@ -140,7 +133,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 	if n.store, err = store.Open(filepath.Join(n.dir, StoreFolder), opened); err != nil {
 		return err
 	}
-	if err := n.spared.read(); err != nil {
+	if err := n.whitelist.Read(); err != nil {
 		return errors.Join(err, n.close(ctx))
 	}
 	opts, err := n.engineOptions(cfg)
@@ -157,17 +150,17 @@ func (n *core) open(ctx context.Context, still bool) error {
 	if err != nil {
 		return errors.Join(err, n.close(ctx))
 	}
-	n.house = n.remembering(n.calibrated())
+	n.front.house = n.remembering(n.calibrated())
 	return nil
 }
 
 func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
-	white, err1 := n.spared.whitelist(cfg)
+	white, err1 := n.whitelist.With(cfg)
 	tally, block, err2 := booksOf(cfg, machineMemory())
 	return engine.Options{
 		Secret:          n.secret(),
-		Past:            n.past.all,
-		Former:          n.past.all[:n.past.former],
+		Past:            n.secrets.past.all,
+		Former:          n.secrets.past.all[:n.secrets.past.former],
 		Store:           n.store,
 		Tally:           tally,
 		Block:           block,
@@ -242,91 +235,52 @@ func policyOf(cfg *config.Config) trust.Policy {
 	}
 }
 
-func whitelistOf(w *config.Whitelist) (*engine.Whitelist, error) {
-	return engine.NewWhitelist(engine.WhitelistEntries{
-		Senders: w.Senders, Domains: w.Domains, Networks: w.Networks,
-		ListIDs: w.ListIDs, DKIM: w.DKIM, Signatures: w.Signatures,
-	})
+// messages reads whole messages for the doors: [doors.Messages].
+type messages struct{ core *core }
+
+// Read implements [doors.Messages].
+func (m messages) Read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	return m.ReadVerified(ctx, raw, "", nil, "")
 }
 
-// accessOf returns the rights of HTTP clients. The configuration has been validated, so its texts
-// parse.
-func accessOf(cfg *config.Config) (api.Access, error) {
-	a := api.Access{
-		MaxBody: cfg.HTTP.MaxBody, MaxSignatures: cfg.Limits.MaxSignatures, MaxBatch: cfg.Limits.MaxBatch,
-		Rate:          door.Rate{PerSecond: cfg.Limits.Rate, Burst: cfg.Limits.Burst},
-		LimitLoopback: cfg.Limits.Loopback,
-	}
-	var err1, err2 error
-	a.AnonymousCheck, err1 = api.ParseWho(cfg.HTTP.AnonymousCheck)
-	a.AnonymousReport, err2 = api.ParseWho(cfg.HTTP.AnonymousReport)
-	for _, text := range cfg.HTTP.TrustedProxies {
-		p, err := config.ParseNetwork(text)
-		if err != nil {
-			return a, err
-		}
-		a.TrustedProxies = append(a.TrustedProxies, p)
-	}
-	return a, errors.Join(err1, err2)
-}
-
-// read returns all signatures of a whole message and its source by its headers.
-func (n *core) read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-	return n.readFrom(ctx, raw, "")
-}
-
-// readFrom is read for a message with an envelope sender, "" if unknown.
-func (n *core) readFrom(ctx context.Context, raw []byte, sender string) ([]bulkhead.Signature, bulkhead.Source, error) {
-	return n.readVerified(ctx, raw, sender, nil, "")
-}
-
-// readVerified is readFrom with the domains that the door has verified, as in
-// [mail.Message.SourceVerified].
-func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim []string,
+// ReadVerified implements [doors.Messages].
+func (m messages) ReadVerified(ctx context.Context, raw []byte, sender string, dkim []string,
 	spf string) ([]bulkhead.Signature, bulkhead.Source, error) {
-	m, err := mail.Read(ctx, raw)
+	message, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	sigs, err := signature.Of(ctx, m, n.hashing)
+	sigs, err := signature.Of(ctx, message, m.core.hashing)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return signature.AboveFloor(m, sigs), m.SourceVerified(n.cfg.Load().Whitelist.AuthResults, sender, dkim, spf), nil
+	source := message.SourceVerified(m.core.cfg.Load().Whitelist.AuthResults, sender, dkim, spf)
+	return signature.AboveFloor(message, sigs), source, nil
 }
 
-// cleared reports whether the whitelist has a message, by its envelope sender, its client and its
-// header, and if signatures is set by its signatures. An unreadable message is not on it. The error
-// is ctx.Err().
-func (n *core) cleared(ctx context.Context, raw []byte, sender string, client netip.Addr,
+// Cleared implements [doors.Messages]. An unreadable message is not on the whitelist. The error is
+// ctx.Err().
+func (m messages) Cleared(ctx context.Context, raw []byte, sender string, client netip.Addr,
 	signatures bool) (bool, error) {
-	m, err := mail.Read(ctx, raw)
+	message, err := mail.Read(ctx, raw)
 	if err != nil {
 		return false, ctx.Err()
 	}
-	source := m.SourceBy(n.cfg.Load().Whitelist.AuthResults, sender)
+	source := message.SourceBy(m.core.cfg.Load().Whitelist.AuthResults, sender)
 	source.Client = client
 	var sigs []bulkhead.Signature
 	if signatures {
-		if sigs, err = signature.Of(ctx, m, n.hashing); err != nil {
+		if sigs, err = signature.Of(ctx, message, m.core.hashing); err != nil {
 			return false, err
 		}
 	}
-	return n.engine.Whitelisted(&source, sigs) != "", nil
-}
-
-// ready returns why the node currently accepts no requests, or nil.
-func (n *core) ready() error {
-	if n.draining.Load() {
-		return errors.New("the node is stopping")
-	}
-	return nil
+	return m.core.engine.Whitelisted(&source, sigs) != "", nil
 }
 
 // prepare checks the parts of a new configuration that a running node can apply. It returns a
 // function that applies them.
 func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
-	if _, err := whitelistOf(&cfg.Whitelist); err != nil {
+	if _, err := admin.WhitelistOf(&cfg.Whitelist); err != nil {
 		return nil, err
 	}
 	policy := policyOf(cfg)
@@ -336,7 +290,7 @@ func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	return func() error {
 		n.engine.SetThreshold(cfg.Tally.Threshold)
 		n.cfg.Store(cfg)
-		return errors.Join(n.engine.SetTrust(policy), n.spared.renew())
+		return errors.Join(n.engine.SetTrust(policy), n.whitelist.Renew())
 	}, nil
 }
 
@@ -352,86 +306,4 @@ func (n *core) close(ctx context.Context) error {
 		err = errors.Join(err, n.store.Close())
 	}
 	return err
-}
-
-// stateAge is the maximum age of the node's description. Making it reads the arrays, which takes
-// milliseconds.
-const stateAge = time.Second
-
-// State implements [api.Node].
-func (n *core) State(context.Context) client.NodeState {
-	n.stateMu.Lock()
-	defer n.stateMu.Unlock()
-	if n.stateAt.IsZero() || clock.Since(n.stateAt).Abs() > stateAge {
-		n.state, n.stateAt = n.describe(), clock.Now()
-	}
-	return n.state
-}
-
-func (n *core) describe() client.NodeState {
-	state := n.describeEngine()
-	state.Disk = diskOf(n.dir)
-	if state.Disk != nil {
-		for _, b := range state.Books {
-			state.Disk.Needed += b.Bytes
-		}
-	}
-	return state
-}
-
-func (n *core) describeEngine() client.NodeState {
-	cfg, info := n.cfg.Load(), n.engine.Info()
-	name := cfg.Node.Name
-	if name == "" {
-		name, _ = os.Hostname() // "" is as good as any other guess
-	}
-	return client.NodeState{
-		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
-		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Ageing: ageingState(n.engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors,
-		Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing, Joined: n.joins(),
-		Counters: client.Counters{
-			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
-			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
-			Gatherings: info.Gatherings,
-		},
-		Books: []client.Book{
-			bookState("tally", info.Tally, time.Duration(cfg.Tally.Generation)),
-			bookState("blocklist", info.Blocklist, time.Duration(cfg.Blocklist.Generation)),
-		},
-	}
-}
-
-// ageingState describes the ageing while it is held; nil while it is not.
-func ageingState(a engine.Ageing) *client.Ageing {
-	if !a.Held {
-		return nil
-	}
-	return &client.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally,
-		Blocklist: a.Blocklist}
-}
-
-// ConfirmClock implements [api.Node].
-func (n *core) ConfirmClock(ctx context.Context) error {
-	err := n.engine.ConfirmClock(ctx)
-	n.stateMu.Lock()
-	defer n.stateMu.Unlock()
-	n.stateAt = time.Time{}
-	return err
-}
-
-func bookState(name string, generations []engine.GenerationInfo, length time.Duration) client.Book {
-	b := client.Book{Name: name, Generations: []client.Generation{}}
-	for _, g := range generations {
-		out := client.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
-		for _, a := range g.Arrays {
-			out.Arrays = append(out.Arrays, client.Array{
-				Name: a.Name, Geometry: a.Geometry, Bytes: a.Bytes, Keys: a.Keys, Fill: a.Fill,
-				Ghost: a.Ghost, Wrong: a.CountWrong, Bulk: a.BulkWrong,
-			})
-			b.Bytes += a.Bytes
-		}
-		b.Generations = append(b.Generations, out)
-	}
-	return b
 }

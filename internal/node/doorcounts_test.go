@@ -2,18 +2,16 @@ package node
 
 import (
 	"bufio"
-	"context"
 	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/probe"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
 )
 
 // scrape returns the samples of /metrics by their names with labels.
@@ -59,7 +57,7 @@ func TestDoorMetrics(t *testing.T) {
 		}
 	}
 	c := &client.Client{Server: address(t, n, "http")}
-	rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
+	rows, err := (&trial.Prober{Node: c}).Doors(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +98,8 @@ func TestDoorMetrics(t *testing.T) {
 	}
 	mail := []byte(
 		"From: a@example.com\r\nSubject: garden\r\n\r\n" + strings.Repeat(
-			"The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the minutes of the last one.\r\n",
+			"The meeting of the garden club moves to Tuesday, in the old hall.\r\nBring seeds, gloves and the "+
+				"minutes of the last one.\r\n",
 			3))
 	for range 3 {
 		if _, err := c.CheckMessage(t.Context(), mail, client.MessageOptions{}); err != nil {
@@ -108,53 +107,11 @@ func TestDoorMetrics(t *testing.T) {
 		}
 	}
 	last := scrape(t, n)
-	if got := last[`bulkhead_door_verdicts_total{class="unknown",door="http"}`] - after[`bulkhead_door_verdicts_total{class="unknown",door="http"}`]; got != 3 {
+	if got := last[`bulkhead_door_verdicts_total{class="unknown",`+
+		`door="http"}`] - after[`bulkhead_door_verdicts_total{class="unknown",door="http"}`]; got != 3 {
 		t.Errorf("%v verdicts more, want 3", got)
 	}
 	if got := n.engine.Info().Checks - engine; got != 3 {
 		t.Errorf("%v checks more, want 3", got)
-	}
-}
-
-// failing refuses everything.
-type failing struct{ bulkhead.Counter }
-
-func (failing) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
-	return bulkhead.Verdict{}, bulkhead.ErrMalformed
-}
-
-func (failing) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
-	return bulkhead.Receipt{}, bulkhead.ErrForbidden
-}
-
-func (failing) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulkhead.Aspect) error {
-	return bulkhead.ErrMalformed
-}
-
-// TestCountedHouse checks that only failures are counted as refused, and that looks by the program
-// itself are no checks.
-func TestCountedHouse(t *testing.T) {
-	h := &countedHouse{Counter: failing{}}
-	_, err1 := h.Check(t.Context(), bulkhead.Query{})
-	_, err2 := h.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam})
-	err3 := h.Look(t.Context(), nil, nil, bulkhead.Counts)
-	err4 := h.CheckBatch(t.Context(), make([]bulkhead.Query, 2), make([]bulkhead.Verdict, 2))
-	if err1 == nil || err2 == nil || err3 == nil || err4 == nil || h.refused.Load() != 5 || h.looks.Load() != 0 ||
-		h.votes[bulkhead.Spam].Load() != 0 {
-		t.Errorf("%v, %v, %v, %v: %d refused, %d looks", err1, err2, err3, err4, h.refused.Load(), h.looks.Load())
-	}
-	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
-	house := n.counted["http"]
-	sigs, out := []bulkhead.Signature{}, []bulkhead.Look{}
-	for _, what := range []bulkhead.Aspect{bulkhead.Counts, bulkhead.Counts | bulkhead.Aside} {
-		if err := house.Look(t.Context(), sigs, out, what); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := house.CheckBatch(t.Context(), nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	if house.looks.Load() != 1 || house.refused.Load() != 0 {
-		t.Errorf("%d looks, %d refused", house.looks.Load(), house.refused.Load())
 	}
 }

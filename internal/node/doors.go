@@ -2,62 +2,77 @@ package node
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"syscall"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/api"
+	"github.com/bulkhead-mail/bulkhead/internal/logbook"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
+	"github.com/bulkhead-mail/bulkhead/signature"
 )
-
-// doors lists every front door of this build, one line each: its key in [listen], its clients, how
-// it is opened, and how its part of a configuration is checked.
-func (n *Node) doors() []frontDoor {
-	return []frontDoor{
-		{"http", "API and pages", n.openHTTP, checkHTTP},
-		{"razor2", "Razor 2 clients", n.openRazor2, nil},
-		{"razor_helper", "rspamd's razor module", n.openRazorHelper, nil},
-		{"pyzor", "Pyzor clients", n.openPyzor, nil},
-		{"pyzor_helper", "rspamd's pyzor module", n.openPyzorHelper, nil},
-		{"dcc", "DCC clients", n.openDCC, nil},
-		{"dccifd", "SpamAssassin, rspamd and Exim, as dccifd", n.openDccifd, checkDccifd},
-		{"fuzzy", "rspamd's fuzzy_check", n.openFuzzy, checkFuzzy},
-		{"milter", "Postfix and Sendmail", n.openMilter, checkMilter},
-		{"policy", "Postfix policy delegation", n.openPolicy, nil},
-		{"dnsbl", "lists through DNS", n.openDNSBL, checkDNSBL},
-	}
-}
 
 // startDoors binds every enabled door. With [Options.Spare], a door whose port is in use stays
 // closed, except the HTTP door.
 func (n *Node) startDoors(ctx context.Context, st *stage) error {
-	n.registry.MustRegister(newMemoryCollector(n.core), newRuleCollector(n.calibration))
-	addresses := make(map[string]string)
-	for _, d := range n.cfg.Load().Listen.Doors() {
-		addresses[d.Key] = d.Address
+	n.registry.MustRegister(newMemoryCollector(&n.front), newRuleCollector(n.front.calibration))
+	err := n.doors.Open(ctx, doors.Options{
+		Config: n.cfg.Load, Dir: n.dir, Clearinghouse: n.houseFor, Messages: messages{n.core}, Hashing: n.hashing,
+		Whitelisted: n.whitelisted, Accounts: n.accounts, Limits: n.mta.limits, Lists: n.mta.lists, API: n.api(),
+		Status: &admin.StatusPage{Node: n.state, Sums: n.records.sums, Peers: n.peers, Doors: n.doors.Page},
+		Memory: n.messages, Failures: n.failures, SetAside: n.setAsideNow, Registry: n.registry, Log: n.log,
+	}, n.spare)
+	for _, d := range n.doors.All() {
+		st.tasks = append(st.tasks, task{name: "door " + d.Name, run: d.Serve, abandon: d.Abandon})
 	}
-	for _, d := range n.doors() {
-		address := addresses[d.key]
-		if address == "" {
-			continue
-		}
-		o, err := d.open(ctx, address)
-		if err != nil && n.spare && d.key != "http" && errors.Is(err, syscall.EADDRINUSE) {
-			n.log.Warn("front door not opened: another program has its port", "door", d.key, "address", address)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("listen.%s: %w", d.key, err)
-		}
-		n.opened = append(n.opened, o)
-		// It cannot fail, because names are constant.
-		n.registry.MustRegister(append(o.metrics, newDoorCollector(d.key, o, n.counted[d.key]))...)
-		st.tasks = append(st.tasks, task{name: "door " + d.key, run: o.serve, abandon: o.abandon})
-		n.core.doors = append(n.core.doors, client.Door{Name: d.key, Address: o.address})
+	if err != nil {
+		return err
 	}
-	if len(st.tasks) == 0 {
-		return &config.Error{Key: "listen", Detail: "no front door is enabled"}
-	}
-	st.tasks = append(st.tasks, task{name: "rates of doors", run: n.watchDoors})
+	st.tasks = append(st.tasks, task{name: "rates of doors", run: n.doors.Watch})
 	return nil
 }
+
+// api returns the options of the API, except those that the HTTP door sets.
+func (n *Node) api() api.Options {
+	mta := admin.NewMTA(n.mta.limits, n.mta.lists)
+	o := api.Options{
+		Read: messages{n.core}.Read, Senders: signature.Senders, Accounts: n.accounts, Users: n.accounts,
+		RateLimits: mta, Lists: mta, Peers: n.peers, Pairing: n.peers, Whitelist: n.whitelist, Config: n.configuration(),
+		Audit: n.records.audit, Node: n.state, Verdicts: n.records.sums.Verdicts, Ready: n.ready, Advance: n.advancer(),
+		Sizes:   func(of client.SizeQuestion) (client.Sizes, error) { return Sizes(n.cfg.Load(), of) },
+		Examine: n.examine, Memory: n.messages, Version: n.version, Failures: n.failures, Registry: n.registry, Log: n.log,
+	}
+	if n.records.book != nil {
+		o.History = &admin.History{Book: n.records.book, Space: n.spaceOf, Judge: n.front.judge}
+	}
+	return o
+}
+
+// configuration returns the node's configuration for the API.
+func (n *Node) configuration() *admin.Configuration {
+	return &admin.Configuration{Current: n.cfg.Load, Check: CheckConfig, Reread: n.reread}
+}
+
+// houseFor returns the clearinghouse for a door. It records what it is asked in the history.
+func (n *Node) houseFor(door string) bulkhead.Counter {
+	if n.records.book == nil {
+		return n.front.house
+	}
+	return logbook.NewHouse(n.front.house, n.records.book, door)
+}
+
+// whitelisted reports whether the whitelist has a source or a signature.
+func (n *core) whitelisted(source *bulkhead.Source, sigs []bulkhead.Signature) bool {
+	return n.engine.Whitelisted(source, sigs) != ""
+}
+
+// setAsideNow moves a damaged file of the data folder away, and returns the folder that holds it
+// then.
+func (n *core) setAsideNow(file string) (folder string, err error) {
+	folder = asideFolder(n.dir)
+	_, err = setAside(n.dir, folder, file)
+	return folder, err
+}
+
+// SecretProtocols returns the protocols for which an account may have a shared secret.
+func SecretProtocols() []string { return admin.SecretProtocols() }

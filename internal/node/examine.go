@@ -12,7 +12,6 @@ import (
 	"sort"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -22,6 +21,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
@@ -54,19 +55,9 @@ func (n *core) examine(ctx context.Context) (*client.Examination, error) {
 	x, err := Examine(ctx, n.cfg.Load(), n.dir)
 	if err == nil && n.engine != nil {
 		// The files are as of the last snapshot.
-		x.Known, x.Healed = doubtsOf(n.engine.Doubts()), healedBy(n.engine.Healings())
+		x.Known, x.Healed = admin.Doubts(n.engine.Doubts()), admin.Healings(n.engine.Healings())
 	}
 	return x, err
-}
-
-func healedBy(list []engine.Healing) (out []client.Healed) {
-	for _, h := range list {
-		if h.Peer == engine.Broker {
-			h.Peer = client.FromBroker
-		}
-		out = append(out, client.Healed(h))
-	}
-	return out
 }
 
 // An examination is an Examination in progress.
@@ -146,26 +137,9 @@ func (x *examination) store(ctx context.Context) error {
 	if err != nil {
 		x.fault("store", filepath.Join(x.dir, StoreFolder), 0, err.Error(), "restore a backup")
 	}
-	x.out.Doubts = append(x.out.Doubts, doubtsOf(doubts)...)
-	x.out.Known = doubtsOf(engine.Known(found))
+	x.out.Doubts = append(x.out.Doubts, admin.Doubts(doubts)...)
+	x.out.Known = admin.Doubts(engine.Known(found))
 	return nil
-}
-
-func doubtsOf(doubts []engine.Doubt) (out []client.Doubt) {
-	for i := range doubts {
-		out = append(out, doubtOf(&doubts[i]))
-	}
-	return out
-}
-
-// doubtOf converts a doubt of the engine for the HTTP interface.
-func doubtOf(d *engine.Doubt) client.Doubt {
-	c := client.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Pages: d.Pages, Keys: d.Keys, First: d.First,
-		Last: d.Last, Stale: d.Stale, Text: d.String()}
-	if d.Start != 0 {
-		c.Generation = time.Unix(int64(d.Start), 0).UTC().Format(time.RFC3339)
-	}
-	return c
 }
 
 func (x *examination) rates() {
@@ -180,15 +154,16 @@ func (x *examination) rates() {
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
 		advice := "on start the node sets it aside and forgets the counts of the current period"
 		if name == ratelimit.SecretFile {
-			advice = "put it back from a copy; else \"bulkhead doctor --repair\", or a start with --salvage, begins all limits anew"
+			advice = "put it back from a copy; else \"bulkhead doctor --repair\", or a start with --salvage, begins " +
+				"all limits anew"
 		}
 		x.fault("ratelimits", filepath.Join(dir, name), 0, faults[name].Error(), advice)
 	}
 }
 
 func (x *examination) greylist() {
-	path := filepath.Join(x.dir, greylistFile)
-	err := checkGreylist(path)
+	path := filepath.Join(x.dir, doors.GreylistFile)
+	err := doors.CheckGreylist(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -203,7 +178,7 @@ func (x *examination) history() {
 	for _, f := range []struct {
 		name    string
 		inspect func(path string) error
-	}{{historyFile, logbook.Inspect}, {sumsFile, logbook.InspectSums}} {
+	}{{historyFile, logbook.Inspect}, {admin.SumsFile, logbook.InspectSums}} {
 		path := filepath.Join(x.dir, f.name)
 		err := f.inspect(path)
 		switch {
@@ -217,11 +192,11 @@ func (x *examination) history() {
 }
 
 func (x *examination) whitelist() {
-	path := filepath.Join(x.dir, sparedFile)
+	path := filepath.Join(x.dir, admin.WhitelistFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	if err := (&spared{core: &core{dir: x.dir}}).read(); err != nil {
+	if err := admin.NewWhitelist(x.dir, nil, nil).Read(); err != nil {
 		x.fault("whitelist", path, 0, err.Error(),
 			"put it back from a copy, or remove it: its texts are then judged as others")
 		return
@@ -281,8 +256,8 @@ func unsafePlaces(dir string) (out []place) {
 	}
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
-		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, greylistFile, meshFolder,
-		historyFile, sumsFile, sparedFile, weightsFile, inventoryFile, audit.File, audit.OlderFile,
+		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, doors.GreylistFile, meshFolder,
+		historyFile, admin.SumsFile, admin.WhitelistFile, admin.WeightsFile, inventoryFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -42,22 +41,10 @@ func rulesMail(t *testing.T, subject string) (raw string, fuz1 [2]dcc.Checksum) 
 // is known to DCC clients of both releases, and that dccifd finds the reports of clients of either.
 func TestFuz1OfBothRules(t *testing.T) {
 	for _, rules := range []string{"1", "2"} {
-		ctx, stop := context.WithCancel(t.Context())
+		ctx := t.Context()
 		cfg := config.Default()
 		cfg.Dccifd.Verify, cfg.Dccifd.Rules = false, rules
-		s := openServer(t, cfg)
-		var running []chan error
-		address := make(map[string]string)
-		for name, open := range map[string]func(context.Context, string) (*opened, error){"dcc": s.openDCC,
-			"dccifd": s.openDccifd} {
-			o, err := open(ctx, "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			done := make(chan error, 1)
-			running, address[name] = append(running, done), o.address
-			go func() { done <- o.serve(ctx) }()
-		}
+		s, address := startWith(t, cfg, "dcc", "dccifd")
 		client, err := dcc.Dial(ctx, address["dcc"], dcc.AnonymousID, "")
 		if err != nil {
 			t.Fatal(err)
@@ -74,9 +61,9 @@ func TestFuz1OfBothRules(t *testing.T) {
 			return totals[0].Current
 		}
 
-		// The other doors report whole mail with the signatures of read.
+		// The other doors report whole mail with the signatures of Read.
 		raw, fuz1 := rulesMail(t, "whole")
-		sigs, _, err := s.read(ctx, []byte(raw))
+		sigs, _, err := messages{s.core}.Read(ctx, []byte(raw))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,11 +97,5 @@ func TestFuz1OfBothRules(t *testing.T) {
 			}
 		}
 		client.Close()
-		stop()
-		for _, done := range running {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
 	}
 }

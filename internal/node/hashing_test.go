@@ -82,7 +82,7 @@ func TestReadStopWords(t *testing.T) {
 func TestReadEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	sigs, _, err := new(core).read(ctx, []byte("Subject: mill\n\nthe miller counts\n"))
+	sigs, _, err := messages{new(core)}.Read(ctx, []byte("Subject: mill\n\nthe miller counts\n"))
 	if !errors.Is(err, context.Canceled) || sigs != nil {
 		t.Errorf("read = %v, %v; want the context's error alone", sigs, err)
 	}

@@ -2,124 +2,276 @@ package node
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"math"
+	"net/netip"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
-	"github.com/bulkhead-mail/bulkhead/internal/web"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/recent"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
+	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// sumsFile is the file of the numbers of verdicts by door, in the data folder. sumsEvery is how
-// often new ones are written.
-const (
-	sumsFile  = "sums.db"
-	sumsEvery = 10 * time.Second
-)
+// historyFile is the file of checks and votes, in the data folder.
+const historyFile = "history.db"
 
-// openSums opens the numbers of verdicts, whether or not the node keeps a history of mail.
-func (n *Node) openSums(st *stage) {
-	n.sums = logbook.OpenSums(filepath.Join(n.dir, sumsFile), n.log)
-	st.tasks = append(st.tasks, task{name: "numbers of verdicts", run: n.keepSums})
+// bookKey returns the key of the hashes in the history. Only this node has it.
+func bookKey(seal [32]byte) (key logbook.Key) {
+	h := hmac.New(sha256.New, seal[:])
+	h.Write([]byte("bulkhead history"))
+	copy(key[:], h.Sum(nil))
+	return key
 }
 
-// noteSums records the doors' numbers up to now.
-func (n *core) noteSums() {
-	counted := make(map[string]logbook.Sum, len(n.counted))
-	for name, house := range n.counted {
-		counted[name] = house.sum()
-	}
-	n.sums.Note(clock.Now(), counted)
+// records are what a node writes down about its work.
+type records struct {
+	book  *logbook.Book // checks and votes of the last days; nil for none
+	sums  *admin.Sums
+	audit *audit.Log // actions of administrators
 }
 
-// sum returns the checks and reports of the door's clients since the start.
-func (h *countedHouse) sum() (s logbook.Sum) {
-	for c := range s.Verdicts {
-		s.Verdicts[c] = uint64(h.verdicts[c].Load())
+// startHistory is the stage of the history and of the record of administration.
+func (n *Node) startHistory(_ context.Context, st *stage) error {
+	cfg := n.cfg.Load().History
+	var err error
+	if n.records.audit, err = audit.Open(n.dir, cfg.Audit, clock.Now); err != nil {
+		return err
 	}
-	s.Looks = uint64(h.looks.Load())
-	for v := range s.Votes {
-		s.Votes[v] = uint64(h.votes[v].Load())
-	}
-	return s
-}
-
-// keepSums records and writes the numbers until ctx ends.
-func (n *core) keepSums(ctx context.Context) error {
-	tick := time.NewTicker(sumsEvery)
-	defer tick.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
+	n.failures.OnLog = n.loginFailed
+	n.registry.MustRegister(newHistoryCollector(&n.records))
+	n.records.sums = admin.OpenSums(n.dir, n.doors.Sums, n.log)
+	st.tasks = append(st.tasks, task{name: "numbers of verdicts", run: n.records.sums.Keep})
+	st.close = func(context.Context) error {
+		n.records.sums.Close()
+		if n.records.book == nil {
 			return nil
-		case <-tick.C:
-			n.noteSums()
-			err := n.sums.Write()
-			if err != nil && !failing {
-				n.log.Error("the numbers of verdicts cannot be written down", "err", err)
+		}
+		return n.records.book.Close()
+	}
+	path := filepath.Join(n.dir, historyFile)
+	if cfg.Bytes == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			n.log.Error("file of the disabled history cannot be removed", "file", path, "err", err,
+				"hint", "remove it by hand")
+		}
+		return nil
+	}
+	n.records.book, err = logbook.Open(path, logbook.Options{
+		MaxBytes: cfg.Bytes, MaxAge: time.Duration(cfg.Days) * 24 * time.Hour, Key: n.bookKey, Subjects: cfg.Subjects,
+		Near: n.cfg.Load().Tally.NearMatch, Common: signature.NeverList(), Space: n.spaceOf, Now: clock.Now, Log: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	if n.front.archive != nil {
+		n.front.archive.book = n.records.book
+	}
+	st.tasks = append(st.tasks, task{name: "history of mail", run: n.records.book.Run})
+	if n.front.recent != nil {
+		n.recall()
+	}
+	return nil
+}
+
+// spaceOf is showsTo for the history.
+func (n *core) spaceOf(who bulkhead.Reporter) (string, bool) {
+	space, ok := n.showsTo(who)
+	return string(space), ok
+}
+
+// maxRecalled is how many entries are read into the memory of whole messages at the start: more
+// than fill it by default.
+const maxRecalled = 50_000
+
+// recall fills the memory of whole messages with the messages of the history.
+func (n *Node) recall() {
+	err := n.records.book.Latest(maxRecalled, func(e *logbook.Entry) {
+		sigs := e.Signatures()
+		if !e.White && e.Space != logbook.NoSpace && recent.Whole(sigs) {
+			n.front.recent.Recall(sigs, recent.Space(e.Space), networkIn(sigs), e.Time())
+		}
+		if d, ok := admin.DeliveryIn(e, sigs); ok {
+			n.front.deliveries.Note(&d)
+		}
+	})
+	if err != nil {
+		n.log.Warn("history cannot be read", "err", err,
+			"consequence", "digests of messages seen before the start stand alone")
+	}
+}
+
+// networkIn returns the network that delivered a message, taken from its signatures, in the form
+// that [recent.House] uses.
+func networkIn(sigs []bulkhead.Signature) string {
+	for i := range sigs {
+		if sigs[i].Scheme() == bulkhead.Network {
+			if p, err := netip.ParsePrefix(sigs[i].Name()); err == nil {
+				return p.Addr().String()
 			}
-			failing = err != nil
 		}
 	}
+	return ""
 }
 
-// closeSums writes the numbers for the last time. An error is not worth a failure of the node.
-func (n *core) closeSums() {
-	n.noteSums()
-	if err := n.sums.Close(); err != nil {
-		n.log.Error("the latest numbers of verdicts are lost: they cannot be written down", "err", err)
+// remembering returns house with a memory of recent messages, unless the configuration disables it.
+// The test message is recognised between the memory and house, so that a digest which the memory
+// completes is judged as the whole mail.
+func (n *core) remembering(house bulkhead.Counter) bulkhead.Counter {
+	m := n.cfg.Load().Memory
+	n.front.judge = house
+	sigs, err := signature.Compute(context.Background(), []byte(trial.Message), n.hashing)
+	if err != nil { // excluded by the tests of trial
+		n.log.Error("test message has no signatures", "err", err, "consequence", "doors do not recognise it")
+	} else {
+		house = trial.New(house, sigs)
 	}
+	if m.Bytes == 0 {
+		return house
+	}
+	f := &n.front
+	f.recent = recent.NewTable(m.Bytes-m.Bytes/deliveriesShare, time.Duration(m.Keep), clock.Now)
+	f.deliveries = recent.NewDeliveries(m.Bytes/deliveriesShare, time.Duration(m.Keep), clock.Now)
+	f.joining, f.archive = recent.New(house, f.recent, n.showsTo), &archive{key: n.bookKey, log: n.log}
+	f.joining.Join(f.deliveries, f.archive)
+	f.joining.Unjoined = n.unjoined
+	return f.joining
 }
 
-// verdicts implements [api.Options].Verdicts.
-func (n *core) verdicts(since, until time.Time, slot time.Duration) client.Verdicts {
-	n.noteSums()
-	if until.IsZero() {
-		until = clock.Now()
+// deliveriesShare is the part of the memory of messages that remembers the sources of deliveries.
+const deliveriesShare = 4
+
+// unjoined logs a vote whose delivery was not found.
+func (n *core) unjoined(r *bulkhead.Report) {
+	n.log.Info("vote was not joined with its delivery, which the node did not see",
+		"vote", r.Vote, "account", r.Reporter.Account, "user", r.Reporter.User,
+		"consequence", "it counts for the message, not for its sender or network")
+}
+
+// joins returns the number of votes by how they were joined, nil if the node joins none.
+func (f *front) joins() *client.Joined {
+	if f.joining == nil {
+		return nil
 	}
-	if since.IsZero() {
-		since = until.Add(-24 * time.Hour)
+	of := func(j bulkhead.Join) uint64 { return uint64(f.joining.Stats.Joins[j].Load()) }
+	return &client.Joined{MessageID: of(bulkhead.JoinedByID), Text: of(bulkhead.JoinedByText),
+		Near: of(bulkhead.JoinedByNear), Unknown: of(bulkhead.NotJoined)}
+}
+
+// An archive is the history as the memory of deliveries reads it.
+type archive struct {
+	key  logbook.Key
+	book *logbook.Book // nil for none
+	log  *slog.Logger
+}
+
+// MessageID implements [recent.Archive].
+func (a *archive) MessageID(text string) [16]byte { return a.key.MessageID(text) }
+
+// Mailbox implements [recent.Archive].
+func (a *archive) Mailbox(address string) recent.Mailbox {
+	return recent.Mailbox(a.key.Mailbox(address))
+}
+
+// maxPast is how many entries of the history are read for a vote.
+const maxPast = 256
+
+// Find implements [recent.Archive].
+func (a *archive) Find(ctx context.Context, text bulkhead.Signature, messageID [16]byte) (all []recent.Delivery) {
+	if a.book == nil {
+		return nil
 	}
-	out := client.Verdicts{Slot: int64(slot / time.Second), Slots: []client.VerdictSlot{}}
-	for _, s := range n.sums.Slots(since, until, slot) {
-		shown := client.VerdictSlot{Start: s.Start, Doors: make(map[string]client.DoorSum, len(s.Doors))}
-		for name, sum := range s.Doors {
-			shown.Doors[name] = doorSum(&sum)
+	var queries []logbook.Query
+	if messageID != ([16]byte{}) {
+		queries = append(queries, logbook.Query{Message: messageID, Limit: maxPast})
+	}
+	if text.Valid() {
+		queries = append(queries, logbook.Query{Signature: &text, Limit: maxPast})
+	}
+	for _, q := range queries {
+		page, err := a.book.Search(ctx, q)
+		if err != nil {
+			a.log.Warn("history cannot be read", "err", err, "consequence", "a vote was not joined with its delivery")
 		}
-		out.Slots = append(out.Slots, shown)
-	}
-	return out
-}
-
-func doorSum(s *logbook.Sum) client.DoorSum {
-	return client.DoorSum{
-		Spam: s.Verdicts[bulkhead.ClassSpam], Suspected: s.Verdicts[bulkhead.ClassSuspected],
-		Bulk: s.Verdicts[bulkhead.ClassBulk],
-		Good: s.Verdicts[bulkhead.ClassGood], Unknown: s.Verdicts[bulkhead.ClassUnknown], Looks: s.Looks,
-		Sightings: s.Votes[bulkhead.Sighting], SpamVotes: s.Votes[bulkhead.Spam], HamVotes: s.Votes[bulkhead.Ham],
-		Revocations: s.Votes[bulkhead.Revocation],
-	}
-}
-
-// shownSlots returns the slots of a chart. The last one contains now.
-func (n *core) shownSlots(now time.Time, slots int, length time.Duration) []web.Slot {
-	first := now.UTC().Truncate(length).Add(-time.Duration(slots-1) * length)
-	out := make([]web.Slot, slots)
-	for i := range out {
-		out[i].Start = first.Add(time.Duration(i) * length)
-	}
-	for _, s := range n.sums.Slots(first, out[slots-1].Start.Add(length), length) {
-		slot := &out[s.Start.Sub(first)/length]
-		slot.Doors = make(map[string][bulkhead.NumClasses]uint64, len(s.Doors))
-		for name, sum := range s.Doors {
-			slot.Doors[name] = sum.Verdicts
-			for c, k := range sum.Verdicts {
-				slot.Verdicts[c] += k
+		for i := range page.Entries {
+			if d, ok := admin.DeliveryIn(&page.Entries[i], page.Entries[i].Signatures()); ok {
+				all = append(all, d)
 			}
 		}
+		if len(all) > 0 {
+			break
+		}
 	}
-	return out
+	slices.Reverse(all) // the page begins with the latest
+	return all
+}
+
+// showsTo implements [recent.Door].
+func (n *core) showsTo(who bulkhead.Reporter) (recent.Space, bool) {
+	s, err := n.engine.Accounts().Door(who)
+	switch {
+	case err != nil:
+		return "", false
+	case s.Root:
+		return "", true
+	case s.Voucher != "":
+		return recent.Space(s.Voucher), true
+	}
+	return recent.Space(s.Voice), true
+}
+
+// loginFailed records failed log-ins, as often as the log has a line about them.
+func (n *Node) loginFailed(door string, network netip.Addr, failures int) {
+	n.record(client.AuditEntry{Door: door, From: network.String(), Action: "loginFailed", Error: "wrong token or password",
+		About: map[string]string{"failures": strconv.Itoa(failures)}})
+}
+
+// Reloaded records a reload of the configuration by a signal, and its outcome.
+func (n *Node) Reloaded(changed, restart []string, err error) {
+	e := client.AuditEntry{Door: "signal", Action: "reload", About: map[string]string{}}
+	if len(changed) > 0 {
+		e.About["changed"] = strings.Join(changed, " ")
+	}
+	if len(restart) > 0 {
+		e.About["need_restart"] = strings.Join(restart, " ")
+	}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	n.record(e)
+}
+
+func (n *Node) record(e client.AuditEntry) {
+	if err := n.records.audit.Append(e); err != nil {
+		n.log.Error("record of administration cannot be written", "err", err,
+			"consequence", "this action is not in it", "action", e.Action)
+	}
+}
+
+// RecordCommand records a command's action on the data folder of a node that does not run. An error
+// is not worth a failure of the command.
+func RecordCommand(dir string, e client.AuditEntry) error {
+	if err := ownFolder(dir); err != nil {
+		return err
+	}
+	l, err := audit.Open(dir, math.MaxInt64, clock.Now)
+	if err != nil {
+		return err
+	}
+	e.Door = "command"
+	return l.Append(e)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -39,8 +41,8 @@ func keptParts() []keptPart {
 	return []keptPart{
 		{StoreFolder, "store", "restore a backup; a node started without it has no counts"},
 		{rateFolder, "ratelimits", again + "the counts of the current periods are lost"},
-		{greylistFile, "greylist", again + "every sender is new, and has to wait once more"},
-		{sparedFile, "whitelist", again + "its texts are then judged as others"},
+		{doors.GreylistFile, "greylist", again + "every sender is new, and has to wait once more"},
+		{admin.WhitelistFile, "whitelist", again + "its texts are then judged as others"},
 		{meshFolder, "mesh", "put it back from a backup: the next start makes another key, which peers must add"},
 		{filepath.Join(meshFolder, mesh.PeersFile), "mesh", again + "add the peers again"},
 	}
@@ -123,20 +125,21 @@ func takeInventory(dir string, missed, gone []string) error {
 func (n *core) noticeMissing() {
 	missing, err := missingParts(n.dir)
 	if err != nil {
-		n.log.Warn("nobody knows whether parts of the data folder are missing", "err", err)
+		n.log.Warn("inventory of the data folder cannot be read", "err", err,
+			"consequence", "missing parts of the folder are not noticed")
 	}
 	n.missing = nil
 	for _, p := range missing {
-		n.log.Error("a part of the data folder is missing, and begins anew", "file", filepath.Join(n.dir, p.path),
-			"advice", p.advice)
+		n.log.Error("part of the data folder is missing", "file", filepath.Join(n.dir, p.path),
+			"consequence", "the node makes an empty one", "hint", p.advice)
 		n.missing = append(n.missing, p.path)
 	}
 	had, _ := readInventory(n.dir) // missingParts has returned the error
 	for _, p := range keptParts() {
 		if slices.Contains(had, missedMark+p.path) && !slices.Contains(n.missing, p.path) {
-			n.log.Error(
-				"a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back",
-				"file", filepath.Join(n.dir, p.path), "advice", p.advice)
+			n.log.Error("part of the data folder was missing at an earlier start, which failed",
+				"file", filepath.Join(n.dir, p.path),
+				"consequence", "it may be an empty one that the earlier start made", "hint", p.advice)
 			n.missing = append(n.missing, p.path)
 		}
 	}
@@ -153,7 +156,8 @@ func (n *core) noteParts(gone ...string) { n.inventory(nil, gone) }
 // signs.
 func (n *core) inventory(missed, gone []string) {
 	if err := takeInventory(n.dir, missed, gone); err != nil {
-		n.log.Warn("which parts the data folder has is not noted", "err", err)
+		n.log.Warn("inventory of the data folder cannot be written", "err", err,
+			"consequence", "a part that is lost later may go unnoticed")
 	}
 }
 

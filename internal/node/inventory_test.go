@@ -12,10 +12,13 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 )
 
 // everyPart is the configuration of a node whose data folder has all parts.
-const everyPart = "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[dccifd]\ngreylist = true\n[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n" +
+const everyPart = "[listen]\nhttp = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\n[dccifd]\ngreylist = true\n" +
+	"[mesh]\nmode = \"hub\"\nlisten = \"127.0.0.1:0\"\n" +
 	"[[ratelimit]]\nname = \"r\"\nkey = \"{sender}\"\nlimit = 3\nperiod = \"1h\"\n"
 
 // everyPartFolder returns the data folder of a node that has stopped, with all parts.
@@ -23,14 +26,15 @@ func everyPartFolder(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
-	if d, err := (mtaAPI{n.mta}).ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"},
+	mta := admin.NewMTA(n.mta.limits, n.mta.lists)
+	if d, err := mta.ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"},
 		false); err != nil || len(d.Rules) != 1 {
 		t.Fatalf("%+v, %v", d, err)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{sparedFile: "[]", filepath.Join(meshFolder, "peers.json"): "[]"} {
+	for name, text := range map[string]string{admin.WhitelistFile: "[]", filepath.Join(meshFolder, "peers.json"): "[]"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -86,18 +90,18 @@ func TestMissingIsNotEmpty(t *testing.T) {
 			}
 			log := &journal{}
 			n, stop := start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
-			if got := n.State(t.Context()).Missing; !slices.Equal(got, []string{p.path}) {
+			if got := n.state.State(t.Context()).Missing; !slices.Equal(got, []string{p.path}) {
 				t.Errorf("missing %q, want %q", got, p.path)
 			}
-			if log.count("a part of the data folder is missing, and begins anew") != 1 {
+			if log.count("part of the data folder is missing") != 1 {
 				t.Error("the log does not say so")
 			}
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
 			n, stop = start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
-			if got := n.State(t.Context()).Missing; len(got) > 0 ||
-				log.count("a part of the data folder is missing, and begins anew") != 1 {
+			if got := n.state.State(t.Context()).Missing; len(got) > 0 ||
+				log.count("part of the data folder is missing") != 1 {
 				t.Errorf("at the next start %q are missing", got)
 			}
 			if err := stop(); err != nil {
@@ -112,8 +116,8 @@ func TestMissingIsNotEmpty(t *testing.T) {
 		log := &journal{}
 		n, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
 			Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
-		if got := n.State(t.Context()).Missing; len(got) > 0 ||
-			log.count("a part of the data folder is missing, and begins anew") > 0 {
+		if got := n.state.State(t.Context()).Missing; len(got) > 0 ||
+			log.count("part of the data folder is missing") > 0 {
 			t.Errorf("of a new node %q are missing", got)
 		}
 	})
@@ -145,15 +149,15 @@ func TestMissingAtFailedStart(t *testing.T) {
 			}
 			for _, want := range [][]string{{p.path}, nil} {
 				n, stop := start(t, Options{Config: cfg, Dir: dir, Log: slog.New(log)})
-				if got := n.State(t.Context()).Missing; !slices.Equal(got, want) {
+				if got := n.state.State(t.Context()).Missing; !slices.Equal(got, want) {
 					t.Errorf("missing %q, want %q", got, want)
 				}
 				if err := stop(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			const missing, was = "a part of the data folder is missing, and begins anew",
-				"a part of the data folder was missing at a start that failed later, and has begun anew unless it was put back"
+			const missing, was = "part of the data folder is missing",
+				"part of the data folder was missing at an earlier start"
 			if log.count(missing) == 0 || log.count(missing)+log.count(was) != 3 {
 				t.Errorf("the log of three starts says %d times that it is missing, and %d times that it was",
 					log.count(missing), log.count(was))
@@ -233,7 +237,7 @@ func TestDamagedInventory(t *testing.T) {
 func TestSalvageFiles(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
-	for _, name := range []string{sparedFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json",
+	for _, name := range []string{admin.WhitelistFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json",
 		"mesh/rotation.json", "mesh/invitations.json", "ratelimits/secret"} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyOf(t, dir)
@@ -253,7 +257,7 @@ func TestSalvageFiles(t *testing.T) {
 			}
 			log := &journal{}
 			_, stop := start(t, Options{Config: cfg, Dir: dir, Salvage: true, Log: slog.New(log)})
-			if log.count("a damaged file is set aside, and begins anew") == 0 {
+			if log.count("damaged file was moved away") == 0 {
 				t.Error("the log does not say so")
 			}
 			if err := stop(); err != nil {
@@ -288,21 +292,21 @@ func TestSalvageFiles(t *testing.T) {
 func TestDamagedGreylist(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
-	if err := os.WriteFile(filepath.Join(dir, greylistFile), []byte("damaged"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, doors.GreylistFile), []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, stop := start(t, Options{Config: cfg, Dir: dir})
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := filepath.Glob(filepath.Join(dir, "set-aside", "*", greylistFile))
+	kept, err := filepath.Glob(filepath.Join(dir, "set-aside", "*", doors.GreylistFile))
 	if err != nil || len(kept) != 1 {
 		t.Fatalf("kept as %q, %v", kept, err)
 	}
 	if b, err := os.ReadFile(kept[0]); err != nil || string(b) != "damaged" {
 		t.Errorf("kept %q, %v", b, err)
 	}
-	if err := checkGreylist(filepath.Join(dir, greylistFile)); err != nil {
+	if err := doors.CheckGreylist(filepath.Join(dir, doors.GreylistFile)); err != nil {
 		t.Errorf("then: %v", err)
 	}
 }

@@ -45,7 +45,8 @@ func ownFolder(dir string) error {
 	if u, err := user.LookupId(name); err == nil {
 		name = u.Username
 	}
-	return fmt.Errorf("%s: %w: owned by user %d, who could not read files that root writes there; run this as the owner, for example with \"runuser -u %s -- bulkhead ...\"",
+	return fmt.Errorf("%s: %w: owned by user %d, who could not read files that root writes there; run this as "+
+		"the owner, for example with \"runuser -u %s -- bulkhead ...\"",
 		dir, store.ErrPermission, owner.Uid, name)
 }
 
@@ -72,7 +73,8 @@ func missingKey(dir, name string, size int) error {
 	if name == sealKeyFile {
 		return fmt.Errorf(
 			"%s is missing, and the secrets of protocols in %s cannot be read without it: put it back from a backup. "+
-				"If there is none, write %d random hexadecimal digits into it (mode 0600), and set those secrets again", path, stored, 2*size)
+				"If there is none, write %d random hexadecimal digits into it (mode 0600), and set those "+
+				"secrets again", path, stored, 2*size)
 	}
 	return fmt.Errorf("%s is missing, and the data in %s cannot be read without it: put it back from a backup", path,
 		stored)

@@ -12,14 +12,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-const remembered = "From: Shop <news@shop.example.com>\r\nTo: ann@example.com\r\nMessage-ID: <17@shop.example.com>\r\nSubject: Watches\r\n\r\n" +
+const remembered = "From: Shop <news@shop.example.com>\r\nTo: ann@example.com\r\n" +
+	"Message-ID: <17@shop.example.com>\r\nSubject: Watches\r\n\r\n" +
 	"Dear customer, our warehouse sells wonderful golden watches for a fraction of their price this week only.\r\n" +
 	"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel arrives.\r\n"
 
 // historyNode starts a node, and returns a client of its administrator.
-func historyNode(t *testing.T, dir, more string) (*client.Client, func() error) {
+func historyNode(t *testing.T, dir, sections string) (*client.Client, func() error) {
 	t.Helper()
-	n, stop := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"+more), Dir: dir})
+	n, stop := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"+sections), Dir: dir})
 	token, err := ReadSecret(n.AdminTokenFile())
 	if err != nil {
 		t.Fatal(err)

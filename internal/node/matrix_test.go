@@ -267,7 +267,8 @@ func matrixFuzzy(ctx context.Context, c *fuzzy.Client) matrix.Door {
 func newMatrix(t *testing.T) *matrix.Matrix {
 	n, _ := start(t, Options{Config: everyDoor(t,
 		"[http]\nanonymous_report = \"loopback\"\n[limits]\nrequests_per_second = 0\n"+
-			"[pyzor]\nanonymous = [\"check\", \"report\", \"whitelist\"]\n[[dcc.clients]]\nid = 1000\npassword = \"secret\"\n"), Dir: t.TempDir()})
+			"[pyzor]\nanonymous = [\"check\", \"report\", \"whitelist\"]\n[[dcc.clients]]\nid = 1000\n"+
+			"password = \"secret\"\n"), Dir: t.TempDir()})
 	return &matrix.Matrix{Doors: matrixDoors(t, n), WholeAfter: map[string]matrix.Word{
 		"HTTP": matrix.Spam, "dccproc": matrix.Spam, "fuzzy": matrix.Suspected, "Razor": matrix.Suspected,
 		"Pyzor": matrix.Suspected,

@@ -6,12 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
@@ -121,10 +118,11 @@ func (n *Node) openMesh(ctx context.Context) error {
 		return err
 	}
 	n.sharing.mesh, n.sharing.sum, n.sharing.end = m, total, end
-	n.peers.mesh.Store(m)
 	if total != nil {
 		total.of.Store(m)
-		n.peers.sum.Store(total)
+		n.peers.Share(m, total.status)
+	} else {
+		n.peers.Share(m, nil)
 	}
 	if n.sharing.serves {
 		n.runMesh()
@@ -180,8 +178,7 @@ func (n *Node) closeMesh() error {
 		return nil
 	}
 	n.quietMesh()
-	n.peers.mesh.Store(nil)
-	n.peers.sum.Store(nil)
+	n.peers.Stop()
 	err := s.mesh.Close()
 	s.end()
 	s.mesh = nil
@@ -219,120 +216,3 @@ func (n *Node) endSharing() {
 
 // meshName shortens the node's name to the length that peers accept.
 func meshName(name string) string { return name[:min(len(name), 64)] }
-
-// peers manages the node's peers for the API: [api.Peers].
-type peers struct {
-	node *Node
-	mesh atomic.Pointer[mesh.Mesh]
-	sum  atomic.Pointer[sum]
-}
-
-func (p *peers) get() (*mesh.Mesh, error) {
-	if m := p.mesh.Load(); m != nil {
-		return m, nil
-	}
-	return nil, api.ErrNoMesh
-}
-
-// Network implements [api.Peers].
-func (p *peers) Network(context.Context) (client.Network, error) {
-	m, err := p.get()
-	if err != nil {
-		return client.Network{}, err
-	}
-	s := m.Status()
-	n := client.Network{
-		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
-		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
-		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped,
-		Strangers: s.Strangers, Healing: s.Healing,
-	}
-	if r, ok := m.Rotation(); ok {
-		c := secretChange(&r)
-		n.Secret = &c
-	}
-	if total := p.sum.Load(); total != nil {
-		n.Aggregate = total.status()
-	}
-	for _, b := range s.Brokers {
-		n.Brokers = append(n.Brokers,
-			client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut,
-				Trouble: b.Trouble, Answer: b.Answer.Seconds()})
-	}
-	for _, q := range s.Peers {
-		n.Peers = append(n.Peers, client.Peer{
-			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group,
-			Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
-			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
-			Messages: q.Messages, Bytes: q.Bytes, Rounds: q.Applied, Images: q.Pages, Asked: q.Asked,
-			Refused: q.Refusals, Error: q.Error, Keys: q.Keys, Memory: q.Memory, Merged: q.Merged, Ghost: q.Ghost,
-			Former: formerOf(q.Former),
-		})
-	}
-	return n, nil
-}
-
-// AddPeer implements [api.Peers].
-func (p *peers) AddPeer(ctx context.Context, in client.NewPeer) error {
-	m, err := p.get()
-	if err != nil {
-		return err
-	}
-	return m.AddPeer(ctx, in.Key, in.Name, in.Weight)
-}
-
-// WeighPeer implements [api.Peers].
-func (p *peers) WeighPeer(ctx context.Context, key string, weight float64) error {
-	m, err := p.get()
-	if err != nil {
-		return err
-	}
-	return m.WeighPeer(ctx, key, weight)
-}
-
-// EvictPeer implements [api.Peers].
-func (p *peers) EvictPeer(ctx context.Context, key string) error {
-	m, err := p.get()
-	if err != nil {
-		return err
-	}
-	return m.EvictPeer(ctx, key)
-}
-
-func formerOf(list []mesh.FormerStatus) (out []client.Incarnation) {
-	for _, f := range list {
-		out = append(out, client.Incarnation(f))
-	}
-	return out
-}
-
-// ForgetPeer implements [api.Peers].
-func (p *peers) ForgetPeer(ctx context.Context, key string) error {
-	m, err := p.get()
-	if err != nil {
-		return err
-	}
-	return m.ForgetFormer(ctx, key)
-}
-
-// RollbackPeer implements [api.Peers].
-func (p *peers) RollbackPeer(ctx context.Context, key string, since time.Time) error {
-	m, err := p.get()
-	if err != nil {
-		return err
-	}
-	return m.RollbackPeer(ctx, key, since)
-}
-
-// PeerLoss implements [api.Peers].
-func (p *peers) PeerLoss(_ context.Context, key string, since time.Time) (client.PeerLoss, error) {
-	m, err := p.get()
-	if err != nil {
-		return client.PeerLoss{}, err
-	}
-	l, err := m.Loss(key, since)
-	return client.PeerLoss{
-		Counted: l.Counted, Listed: l.Listed, Revoked: l.Revoked,
-		Arrays: l.Arrays, Memory: l.Bytes, From: l.From,
-	}, err
-}

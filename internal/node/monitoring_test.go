@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/probe"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
 )
 
 // monitoring is the folder of the dashboard and the rules.
@@ -55,7 +55,8 @@ func everyMetric(t *testing.T) exposed {
 	list := buildList(t, t.TempDir())
 	hub, _ := start(t, Options{Config: everyDoor(t, "[mesh]\n"+quickMesh+hubMesh(t)+
 		fmt.Sprintf(
-			"[[ratelimit]]\nname = \"senders\"\nkey = \"{sender}\"\nlimit = 100\nperiod = \"1h\"\n[[lists.list]]\nname = \"bad\"\npath = %q\n",
+			"[[ratelimit]]\nname = \"senders\"\nkey = \"{sender}\"\nlimit = 100\nperiod = \"1h\"\n[[lists.list]]\n"+
+				"name = \"bad\"\npath = %q\n",
 			list)), Dir: t.TempDir(), Version: "1.2.3"})
 	peer, _ := startIn(t, t.TempDir(), "")
 	invitation, err := hub.peers.Invite(t.Context(), client.NewInvitation{Name: "peer", Weight: 1, Accept: true})
@@ -66,7 +67,7 @@ func everyMetric(t *testing.T) exposed {
 		j, err := peer.peers.Join(t.Context(), client.Join{Line: invitation.Line, Weight: 1})
 		return err == nil && j.State == "joined"
 	})
-	if _, err := (&probe.Prober{Node: &client.Client{Server: address(t, hub, "http")}}).Doors(t.Context()); err != nil {
+	if _, err := (&trial.Prober{Node: &client.Client{Server: address(t, hub, "http")}}).Doors(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	upstream := fmt.Sprintf("[upstream]\nurl = %q\ntoken_file = %q\n", address(t, hub, "http"), hub.AdminTokenFile())

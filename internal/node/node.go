@@ -1,3 +1,17 @@
+// Package node runs a node as one object: it takes a configuration and opens the front doors.
+//
+//	n, err := node.Open(ctx, node.Options{Config: cfg, Dir: "bulkhead-data"})
+//	...
+//	err = n.Serve(ctx) // until ctx ends
+//
+// The parts of a node start and stop in the order of [Node.order]. [Node.Reload] applies the parts
+// of a new configuration that a running node can. Other functions manage the data folder of a
+// stopped node: [Restore], [NewNetwork], [RecoverAdmin], and [Backup], which also works while it
+// runs.
+//
+// Three rooms divide the work. This package starts, stops and reloads a node. Package doors makes the
+// front doors, and package admin answers an administrator. They know the parts that this package
+// gives them, and neither each other nor the node.
 package node
 
 import (
@@ -8,6 +22,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -15,6 +30,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 )
 
 // Options are the settings of a node.
@@ -42,27 +59,36 @@ type Options struct {
 // A Node is a clearinghouse with its doors, in one process. It may be used concurrently.
 type Node struct {
 	*core
-	spare bool
+	version string
+	spare   bool
+	reread  func() (changed, restart []string, err error)
 
-	mta       *mta
-	book      *accounts // one for all doors: its lock orders their changes
-	peers     peers     // for the API
-	sharing   sharing   // the node's meshes
-	opened    []*opened // open doors
-	rates     doorRates // of the doors
-	registry  *prometheus.Registry
-	failures  *door.Failures
-	rate      door.Source // of a client of any front door but HTTP, which has its own
-	reloading sync.Mutex  // held while a configuration is applied
-	reread    func() (changed, restart []string, err error)
+	accounts *admin.Accounts
+	state    *admin.State
+	peers    *admin.Peers
+	records  records
+	upstream upstream
+	mta      *mta
+	sharing  sharing // the node's meshes
+	doors    *doors.Set
+	messages *door.Memory // memory of messages in all doors
+	failures *door.Failures
+	registry *prometheus.Registry
 
-	stages  []*stage // started stages, in order
-	mu      sync.Mutex
-	served  bool
-	closing context.CancelFunc // ends Serve; nil before
-	stopped chan struct{}      // closed when all stages have stopped
-	stopErr error              // of the stages, once stopped
-	stop    sync.Once
+	reloading sync.Mutex // held while a configuration is applied
+	life      life
+}
+
+// A life is the course of a node from its start to its end.
+type life struct {
+	stages   []*stage // started stages, in order
+	draining atomic.Bool
+	mu       sync.Mutex
+	served   bool
+	closing  context.CancelFunc // ends Serve; nil before
+	stopped  chan struct{}      // closed when all stages have stopped
+	err      error              // of the stages, once stopped
+	stop     sync.Once
 }
 
 // order returns the stages of a node in the order in which they start. They stop in the reverse
@@ -80,27 +106,30 @@ func (n *Node) order() []*stage {
 	}
 }
 
+// newNode returns a node whose data folder is not open yet.
+func newNode(o Options) *Node {
+	n := &Node{core: newCore(o.Config, o.Dir, o.Log), version: o.Version, spare: o.Spare, reread: o.Reread,
+		doors: new(doors.Set), registry: prometheus.NewRegistry(), failures: door.NewFailures(o.Log)}
+	n.life.stopped = make(chan struct{})
+	if o.Salvage {
+		n.mending = &mending{aside: asideFolder(o.Dir)}
+	}
+	n.peers = admin.NewPeers(member{n})
+	n.messages = door.NewMemory(messageMemory(o.Config.Limits.Memory, machineMemory()))
+	n.registry.MustRegister(messageMetrics(n.messages)...) // names are the program's own
+	n.registry.MustRegister(processMetrics(o.Version)...)
+	return n
+}
+
 // Open opens the data folder and binds every door; requests at doors wait until [Node.Serve]. If a
 // step fails, all of them are undone.
 func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{spare: o.Spare, reread: o.Reread, registry: prometheus.NewRegistry(), stopped: make(chan struct{})}
-	n.core = newCore(o.Config, o.Dir, o.Log)
-	n.version = o.Version
-	if o.Salvage {
-		n.mending = &mending{aside: asideFolder(o.Dir)}
-	}
-	n.book = &accounts{core: n.core}
-	n.peers.node = n
-	n.messages = door.NewMemory(messageMemory(o.Config.Limits.Memory, machineMemory()))
-	n.registry.MustRegister(messageMetrics(n.messages)...) // names are the program's own
-	n.registry.MustRegister(processMetrics(o.Version)...)
-	n.failures = door.NewFailures(n.log)
-	n.rate.Set(doorLimits(o.Config.Limits))
+	n := newNode(o)
 	for _, st := range n.order() {
-		n.stages = append(n.stages, st)
+		n.life.stages = append(n.life.stages, st)
 		if err := st.start(ctx, st); err != nil {
 			return nil, errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 		}
@@ -114,17 +143,17 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 func (n *Node) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	n.mu.Lock()
-	if n.served {
-		n.mu.Unlock()
+	n.life.mu.Lock()
+	if n.life.served {
+		n.life.mu.Unlock()
 		return errors.New("node: served or closed before")
 	}
-	n.served, n.closing = true, stop
+	n.life.served, n.life.closing = true, stop
 	failed := make(chan error, 1)
-	for _, st := range n.stages {
+	for _, st := range n.life.stages {
 		st.run(context.WithoutCancel(ctx), failed)
 	}
-	n.mu.Unlock()
+	n.life.mu.Unlock()
 	var err error
 	select {
 	case <-ctx.Done():
@@ -136,15 +165,15 @@ func (n *Node) Serve(ctx context.Context) error {
 // Close stops the node in order, waits until it has stopped or ctx ends, and returns what has
 // failed. Closing a node again has no further effect.
 func (n *Node) Close(ctx context.Context) error {
-	n.mu.Lock()
-	closing := n.closing
-	n.served = true // or never will be
-	n.mu.Unlock()
+	n.life.mu.Lock()
+	closing := n.life.closing
+	n.life.served = true // or never will be
+	n.life.mu.Unlock()
 	if closing != nil {
 		closing()
 		select {
-		case <-n.stopped:
-			return n.stopErr
+		case <-n.life.stopped:
+			return n.life.err
 		case <-ctx.Done():
 			return fmt.Errorf("node: still stopping: %w", ctx.Err())
 		}
@@ -154,24 +183,32 @@ func (n *Node) Close(ctx context.Context) error {
 
 // shutDown stops all stages, the last one first, once.
 func (n *Node) shutDown(ctx context.Context) error {
-	n.stop.Do(func() {
-		n.draining.Store(true)
-		for _, st := range slices.Backward(n.stages) {
+	n.life.stop.Do(func() {
+		n.life.draining.Store(true)
+		for _, st := range slices.Backward(n.life.stages) {
 			err := st.stop(ctx)
-			n.stopErr = errors.Join(n.stopErr, err)
+			n.life.err = errors.Join(n.life.err, err)
 			n.log.Debug("stopped", "part", st.name, "err", err)
 		}
-		close(n.stopped)
+		close(n.life.stopped)
 	})
-	return n.stopErr
+	return n.life.err
+}
+
+// ready returns why the node currently accepts no requests, or nil.
+func (n *Node) ready() error {
+	if n.life.draining.Load() {
+		return errors.New("the node is stopping")
+	}
+	return nil
 }
 
 // Doors returns the open doors, with the addresses that clients use, in the order of the
 // configuration reference.
-func (n *Node) Doors() []client.Door { return n.core.doors }
+func (n *Node) Doors() []client.Door { return n.doors.Addresses() }
 
 // Clearinghouse returns the clearinghouse behind all doors.
-func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.house }
+func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.front.house }
 
 // AdminTokenFile returns the path of the file with the administrator's token.
 func (n *Node) AdminTokenFile() string { return filepath.Join(n.dir, AdminTokenFile) }

@@ -73,19 +73,39 @@ func inOrder() []string {
 }
 
 // everyDoor is a configuration in which all doors are on, at free ports.
-func everyDoor(t *testing.T, more string) *config.Config {
+func everyDoor(t *testing.T, sections string) *config.Config {
 	t.Helper()
 	text := "[listen]\n"
 	for _, d := range config.Default().Listen.Doors() {
 		text += d.Key + " = \"127.0.0.1:0\"\n"
 	}
-	return parse(t, text+more)
+	return parse(t, text+sections)
 }
 
 // httpDoor is a configuration with the HTTP door alone, at a free port.
 func httpDoor(t *testing.T) *config.Config {
 	t.Helper()
 	return parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n[http]\nanonymous_report = \"loopback\"\n")
+}
+
+// startWith serves a node with some doors alone, and returns their addresses.
+func startWith(t *testing.T, cfg *config.Config, doors ...string) (n *Node, addresses map[string]string) {
+	t.Helper()
+	text := "[listen]\n"
+	for _, d := range cfg.Listen.Doors() {
+		listen := ""
+		if slices.Contains(doors, d.Key) {
+			listen = "127.0.0.1:0"
+		}
+		text += fmt.Sprintf("%s = %q\n", d.Key, listen)
+	}
+	cfg.Listen = parse(t, text).Listen
+	n, _ = start(t, Options{Config: cfg, Dir: filepath.Join(t.TempDir(), "data")})
+	addresses = make(map[string]string)
+	for _, name := range doors {
+		addresses[name] = address(t, n, name)
+	}
+	return n, addresses
 }
 
 func parse(t *testing.T, text string) *config.Config {
@@ -295,7 +315,7 @@ func TestStageFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last := n.stages[len(n.stages)-1]
+		last := n.life.stages[len(n.life.stages)-1]
 		last.tasks = append(last.tasks, task{name: "odd", run: func(context.Context) error { return end }})
 		err = n.Serve(t.Context())
 		if end != nil && !errors.Is(err, broken) || end == nil && (err == nil || !strings.Contains(err.Error(), "odd")) {

@@ -306,14 +306,14 @@ func newCostNode(t *testing.T, program, dir string, origins int) *costNode {
 
 func (c *costNode) line(prefix string) string {
 	c.t.Helper()
-	var said []string
+	var lines []string
 	for c.out.Scan() {
 		if rest, ok := strings.CutPrefix(c.out.Text(), prefix); ok {
 			return rest
 		}
-		said = append(said, c.out.Text())
+		lines = append(lines, c.out.Text())
 	}
-	c.t.Fatalf("a node ended before %q: %q", prefix, said)
+	c.t.Fatalf("a node ended before %q: %q", prefix, lines)
 	return ""
 }
 
@@ -367,8 +367,8 @@ func (c *costNode) check(message int) uint32 {
 	return v.Sightings
 }
 
-// nobody names the case of unknown messages.
-const nobody = "nobody knows it"
+// unknownMessage names the case of unknown messages.
+const unknownMessage = "unknown message"
 
 // measureNobody checks n unknown messages.
 func (c *costNode) measureNobody(n int) {
@@ -378,7 +378,7 @@ func (c *costNode) measureNobody(n int) {
 		c.n++
 		c.check(c.n)
 	}
-	c.per[nobody] = append(c.per[nobody], int64(c.used()-before)/int64(n))
+	c.per[unknownMessage] = append(c.per[unknownMessage], int64(c.used()-before)/int64(n))
 }
 
 // measure checks n messages of a case with the given number.
@@ -448,7 +448,7 @@ func TestOriginsCost(t *testing.T) {
 		}
 	}
 	for _, c := range nodes {
-		c.log(nodes[0], nobody)
+		c.log(nodes[0], unknownMessage)
 		for i := range cases {
 			c.log(nodes[0], cases[i].name)
 		}

@@ -83,7 +83,7 @@ func TestJoin(t *testing.T) {
 		if j, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "joined" {
 			t.Fatalf("%+v, %v", j, err)
 		}
-		if bob.secret() != alice.secret() || bob.State(ctx).Network != fingerprint(alice.secret()) {
+		if bob.secret() != alice.secret() || bob.state.State(ctx).Network != fingerprint(alice.secret()) {
 			t.Error("the node is not in the network")
 		}
 	}
@@ -153,24 +153,6 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-func TestHubAddress(t *testing.T) {
-	for listen, want := range map[string]string{"192.0.2.1:8421": "192.0.2.1:8421",
-		"[2001:db8::1]:1": "[2001:db8::1]:1", "mx.example.com:8421": "mx.example.com:8421"} {
-		if got, err := hubAddress(listen); err != nil || got != want {
-			t.Errorf("%s: %s, %v", listen, got, err)
-		}
-	}
-	for _, listen := range []string{":8421", "0.0.0.0:8421", "[::]:8421"} {
-		if got, err := hubAddress(listen); err != nil || strings.HasPrefix(got, ":") ||
-			strings.HasPrefix(got, "0.0.0.0") || !strings.HasSuffix(got, ":8421") {
-			t.Errorf("%s: %s, %v", listen, got, err)
-		}
-	}
-	if _, err := hubAddress("nonsense"); !errors.Is(err, bulkhead.ErrMalformed) {
-		t.Error(err)
-	}
-}
-
 // TestShareCountsFrom checks that by default a node does not share a signature counted once, and
 // shares the full count from the second time on. It shares a listing at once.
 func TestShareCountsFrom(t *testing.T) {
@@ -191,7 +173,7 @@ func TestShareCountsFrom(t *testing.T) {
 		}
 	}
 	// A later listing is shared with the counts, or after them.
-	told := func(s string) {
+	report := func(s string) {
 		t.Helper()
 		vote(s)
 		nodetest.Await(t, "bob hears what is listed: "+s, func() bool {
@@ -201,7 +183,7 @@ func TestShareCountsFrom(t *testing.T) {
 	}
 	counts(t, alice, text("one"), 1)
 	counts(t, alice, text("two"), 2)
-	told("marker")
+	report("marker")
 	nodetest.Await(t, "bob sees what was counted twice", func() bool { return sees(t, bob, text("two")) == 2 })
 	if got := sees(t, bob, text("one")); got != 0 {
 		t.Errorf("bob sees %d sightings of what was counted once", got)
@@ -215,7 +197,7 @@ func TestShareCountsFrom(t *testing.T) {
 	alice, _ = at(dir, hub+"share_counts_from = 4\n")
 	counts(t, alice, text("one"), 3)
 	counts(t, alice, text("four"), 4)
-	told("another marker")
+	report("another marker")
 	nodetest.Await(t, "bob sees what was counted four times", func() bool { return sees(t, bob, text("four")) == 4 })
 	if got := sees(t, bob, text("one")); got != 2 {
 		t.Errorf("bob sees %d sightings, of which he was told 2", got)

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -14,22 +13,10 @@ import (
 // TestRazorUsersChangeTheirMinds reports and revokes a mail through the Razor door: the latest vote
 // of a user counts, and a user whose report another user revoked still lists.
 func TestRazorUsersChangeTheirMinds(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	s := openServer(t, config.Default())
-	o, err := s.openRazor2(ctx, "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- o.serve(ctx) }()
-	defer func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	ctx := t.Context()
+	s, address := startWith(t, config.Default(), "razor2")
 	login := func(name string) *razor2.Client {
-		c, err := razor2.Dial(ctx, o.address)
+		c, err := razor2.Dial(ctx, address["razor2"])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +31,7 @@ func TestRazorUsersChangeTheirMinds(t *testing.T) {
 	}
 	ana, bob := login("ana"), login("bob")
 	for _, name := range []string{"ana", "bob"} { // two persons, not the node itself
-		if err := s.book.ChangeUser(ctx, name, client.UserChange{Person: &name}); err != nil {
+		if err := s.accounts.ChangeUser(ctx, name, client.UserChange{Person: &name}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 )
 
 // ErrInPart means that a new configuration is valid, and that a part of it could not be applied.
@@ -34,20 +38,13 @@ func (n *Node) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []func() error{mail}
-	p := &proposal{Config: cfg, list: list}
-	for _, o := range n.opened {
-		if o.prepare == nil {
-			continue
-		}
-		door, err := o.prepare(p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, door)
+	front, err := n.doors.Prepare(cfg, list)
+	if err != nil {
+		return nil, err
 	}
-	if n.token != nil {
-		token, err := n.token.prepare(cfg)
+	all := []func() error{mail, front}
+	if n.upstream.token != nil {
+		token, err := n.upstream.token.prepare(cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +59,37 @@ func (n *Node) prepare(cfg *config.Config) (takeOver func() error, err error) {
 		for _, take := range append(all, core) {
 			errs = append(errs, take())
 		}
-		n.rate.Set(doorLimits(cfg.Limits))
 		return errors.Join(errs...)
 	}, nil
+}
+
+// CheckConfig checks whether a configuration that config.Load has accepted can be served on this
+// machine: sizes of books, rules of rate limits, and the parts that only a door can check, such as
+// policies, keys and zones. It reads certificates, credentials and the files of lists, and changes
+// nothing.
+func CheckConfig(cfg *config.Config) error {
+	rules, err := rulesOf(cfg)
+	if err == nil {
+		err = checkRules(rules)
+	}
+	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err, checkAccess("mesh", cfg.Mesh.Access()),
+		checkAccess("aggregate", cfg.Aggregate.Access())}
+	if _, err := readToken(&cfg.Upstream); err != nil {
+		errs = append(errs, err)
+	}
+	set, err := lists.OpenSet(lists.SetOptions{Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes})
+	if err != nil {
+		return errors.Join(append(errs, &config.Error{Key: "lists.list", Detail: err.Error()})...)
+	}
+	return errors.Join(append(errs, doors.Check(cfg, set.Handle))...)
+}
+
+// checkAccess checks the credentials for NATS servers in a section of the configuration.
+func checkAccess(section string, a config.Access) error {
+	files := mesh.Access{Credentials: a.Credentials, CA: a.CA, Cert: a.Cert, Key: a.Key}
+	var errs []error
+	for option, err := range files.Check(clock.Now()) {
+		errs = append(errs, &config.Error{Key: section + "." + option, Detail: err.Error()})
+	}
+	return errors.Join(errs...)
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -13,16 +12,8 @@ import (
 func TestReloadIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	list := buildList(t, dir)
-	s := openServer(t, config.Default())
+	s, _ := startWith(t, config.Default(), "milter", "dnsbl")
 	m := s.mta
-	for _, open := range []func(context.Context, string) (*opened, error){s.openMilter, s.openDNSBL} {
-		o, err := open(t.Context(), "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer o.abandon()
-		s.opened = append(s.opened, o)
-	}
 	const good = `
 [[lists.list]]
 name = "bad"

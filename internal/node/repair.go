@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
@@ -106,7 +107,7 @@ func (r *repair) store(ctx context.Context) (err error) {
 	if err := n.open(ctx, true); err != nil {
 		return err
 	}
-	for _, d := range doubtsOf(n.engine.Doubts()) {
+	for _, d := range admin.Doubts(n.engine.Doubts()) {
 		if !slices.Contains(r.out.Before.Known, d) { // an earlier repair has reported it
 			r.out.Lost = append(r.out.Lost, d)
 		}
@@ -134,12 +135,14 @@ func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), e
 	}
 	if found.Readable && info.From != found.Manifest.Incarnation {
 		return end,
-			fmt.Errorf("%w: the backup is of the store %s, and this one is %s since it was restored or repaired: take a later backup, or restore this one whole",
+			fmt.Errorf("%w: the backup is of the store %s, and this one is %s since it was restored or repaired: "+
+				"take a later backup, or restore this one whole",
 				store.ErrFormat, info.From, found.Manifest.Incarnation)
 	}
 	if found.Readable && info.LastIndex > found.LastIndex {
 		return end, fmt.Errorf(
-			"%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; restore the backup",
+			"%w: the backup ends with journal entry %d, and the store with %d: an older store was put in its place; "+
+				"restore the backup",
 			store.ErrFormat, info.LastIndex, found.LastIndex)
 	}
 	st, err := store.Open(copied, store.Options{})
@@ -253,8 +256,8 @@ func (n *core) setAsideDamaged(cfg *config.Config) error {
 		} else if moved {
 			rel, _ := filepath.Rel(n.dir, f.File) // it has just been moved by that
 			n.noteParts(rel)
-			n.log.Error("a damaged file is set aside, and begins anew", "file", f.File, "err", f.Problem,
-				"kept_in", n.mending.aside)
+			n.log.Error("damaged file was moved away", "file", f.File, "err", f.Problem,
+				"moved_to", n.mending.aside, "consequence", "the node makes an empty one")
 		}
 	}
 	return nil
@@ -273,8 +276,39 @@ func (n *core) closeFolder() error {
 				errs = append(errs, fmt.Errorf("%s: %w: %s; %s", p.path, store.ErrPermission, p.what, p.advice))
 				continue
 			}
-			n.log.Warn("the data folder was open to others, and is closed now", "folder", p.path, "was", p.what)
+			n.log.Warn("data folder was open to other users, and has been closed", "folder", p.path, "was", p.what)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// SecretFiles returns the files that a backup omits, because secrets must not be kept with counts.
+func SecretFiles() []string {
+	return []string{networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, meshFolder + "/"}
+}
+
+// Backup writes a consistent copy of everything that the node of a data folder has acknowledged to
+// w, and returns its description. The node may run.
+func Backup(ctx context.Context, dir string, w io.Writer) (store.BackupInfo, error) {
+	return store.Backup(ctx, filepath.Join(dir, StoreFolder), w)
+}
+
+// Restore restores the store of a data folder without one from a backup. missing are the key files
+// that must be put back before the node starts.
+func Restore(ctx context.Context, in io.Reader, dir string) (info store.BackupInfo, missing []string, err error) {
+	if err := ownFolder(dir); err != nil {
+		return info, nil, err
+	}
+	if err := wholefile.MakeFolder(dir); err != nil {
+		return info, nil, err
+	}
+	if info, err = store.Restore(ctx, in, filepath.Join(dir, StoreFolder), store.Options{}); err != nil {
+		return info, nil, err
+	}
+	for _, name := range []string{networkKeyFile, sealKeyFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	return info, missing, nil
 }

@@ -185,7 +185,7 @@ func TestExpelledBeforeRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodetest.Await(t, "she has fetched it", func() bool { return network(t, eve).Secret != nil })
-	told := network(t, eve).Secret.To
+	next := network(t, eve).Secret.To
 	for _, p := range network(t, hub).Peers {
 		if p.Key == network(t, eve).Key {
 			if err := hub.peers.EvictPeer(ctx, p.Key); err != nil {
@@ -195,7 +195,7 @@ func TestExpelledBeforeRotation(t *testing.T) {
 	}
 	nodetest.Await(t, "the other has another one", func() bool {
 		s := network(t, bob).Secret
-		return s != nil && s.To != told && s.To == network(t, hub).Secret.To
+		return s != nil && s.To != next && s.To == network(t, hub).Secret.To
 	})
 	if _, err := hub.peers.KeepSecret(ctx); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestSwitchRefused(t *testing.T) {
 	}
 	was := bob.secret()
 	bob.follow(filter.Secret{2})
-	if bob.secret() != was || bob.peers.mesh.Load() == nil {
+	if _, err := bob.peers.Mesh(); err != nil || bob.secret() != was {
 		t.Error("the node has left its network, or shares no more")
 	}
 	if _, err := bob.peers.ChangeSecret(ctx, client.NewSecret{Secret: strings.Repeat("0a", 16)}); !errors.Is(err,

@@ -4,33 +4,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/calibration"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // calibrated returns the engine with a record of what becomes of its decisions.
 func (n *core) calibrated() bulkhead.Counter {
-	n.calibration = calibration.New(n.engine, func(who bulkhead.Reporter) bool {
+	n.front.calibration = calibration.New(n.engine, func(who bulkhead.Reporter) bool {
 		space, ok := n.showsTo(who)
 		return ok && space == ""
 	})
-	return n.calibration
-}
-
-// Rules implements [api.Node].
-func (n *core) Rules() []client.Rule {
-	records := map[string]calibration.Record{}
-	if n.calibration != nil {
-		records = n.calibration.Records()
-	}
-	var rules []client.Rule
-	for _, r := range verdict.Rules() {
-		rec := records[r.Name]
-		rules = append(rules, client.Rule{Name: r.Name, Verdict: r.Verdict, When: r.When, Decided: rec.Decided,
-			Objected: rec.Objected, Confirmed: rec.Confirmed, Missed: rec.Missed})
-	}
-	return rules
+	return n.front.calibration
 }
 
 // A ruleCollector collects the metrics of the rules.

@@ -8,7 +8,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"time"
+	"sync"
+	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -26,6 +27,13 @@ const ofNetwork = "network"
 type past struct {
 	all    []filter.Secret // newest first
 	former int             // how many of them, from the first, were the network's
+}
+
+// secrets are the network's secret and its predecessors.
+type secrets struct {
+	present atomic.Pointer[filter.Secret]
+	past    past       // content of the file of former secrets
+	mu      sync.Mutex // held while the secret changes; it guards past
 }
 
 // readPast returns the former secrets of a data folder.
@@ -69,30 +77,30 @@ func (n *core) loadSecrets() error {
 	var secret filter.Secret
 	err := loadKey(n.dir, networkKeyFile, secret[:])
 	if err == nil {
-		n.past, err = readPast(n.dir)
+		n.secrets.past, err = readPast(n.dir)
 	}
-	n.present.Store(&secret)
+	n.secrets.present.Store(&secret)
 	return err
 }
 
 // secret returns the network's secret.
-func (n *core) secret() filter.Secret { return *n.present.Load() }
+func (n *core) secret() filter.Secret { return *n.secrets.present.Load() }
 
 // rekey makes the secret of another network the node's, while it runs. Earlier counts remain
 // available under the secret that they were counted with. On an error nothing has changed.
-func (n *core) rekey(ctx context.Context, secret filter.Secret) error {
+func (n *Node) rekey(ctx context.Context, secret filter.Secret) error {
 	return n.exchange(ctx, secret, false)
 }
 
 // rekeyAll does the same for a secret that all members of the network change to.
-func (n *core) rekeyAll(ctx context.Context, secret filter.Secret) error {
+func (n *Node) rekeyAll(ctx context.Context, secret filter.Secret) error {
 	return n.exchange(ctx, secret, true)
 }
 
 // exchange makes another secret the node's, and the secret of all members if all is true.
-func (n *core) exchange(ctx context.Context, secret filter.Secret, all bool) error {
-	n.rekeying.Lock()
-	defer n.rekeying.Unlock()
+func (n *Node) exchange(ctx context.Context, secret filter.Secret, all bool) error {
+	n.secrets.mu.Lock()
+	defer n.secrets.mu.Unlock()
 	before := n.secret()
 	if secret == before {
 		return nil
@@ -102,9 +110,9 @@ func (n *core) exchange(ctx context.Context, secret filter.Secret, all bool) err
 	}
 	// A crash at any point leaves files with which everything is found: whatever is the present
 	// secret, the others are among its predecessors.
-	past, change := past{all: append([]filter.Secret{before}, n.past.all...)}, n.engine.Rekey
+	past, change := past{all: append([]filter.Secret{before}, n.secrets.past.all...)}, n.engine.Rekey
 	if all {
-		past.former, change = 1+n.past.former, n.engine.RekeyAll
+		past.former, change = 1+n.secrets.past.former, n.engine.RekeyAll
 	}
 	if err := writePast(n.dir, past); err != nil {
 		return err
@@ -116,11 +124,9 @@ func (n *core) exchange(ctx context.Context, secret filter.Secret, all bool) err
 	if err := change(ctx, secret); err != nil {
 		return errors.Join(err, writeKey(path, before[:]))
 	}
-	n.past = past
-	n.present.Store(&secret)
-	n.stateMu.Lock()
-	n.stateAt = time.Time{} // it has the network's fingerprint
-	n.stateMu.Unlock()
+	n.secrets.past = past
+	n.secrets.present.Store(&secret)
+	n.state.Renew() // it has the network's fingerprint
 	return nil
 }
 
@@ -128,7 +134,7 @@ func (n *core) exchange(ctx context.Context, secret filter.Secret, all bool) err
 // engine has written its last snapshot, so no journal needs them either.
 func (n *core) forgetSecrets() error {
 	used := n.engine.Secrets()[1:]
-	if len(used) == len(n.past.all) {
+	if len(used) == len(n.secrets.past.all) {
 		return nil
 	}
 	return writePast(n.dir, past{used, len(n.engine.Former())})

@@ -22,7 +22,7 @@ func TestRekey(t *testing.T) {
 			4) + "\n")
 	sight := func(n *Node, count uint32) {
 		t.Helper()
-		sigs, _, err := n.read(t.Context(), raw)
+		sigs, _, err := messages{n.core}.Read(t.Context(), raw)
 		if err == nil {
 			_, err = n.Clearinghouse().Report(t.Context(), bulkhead.Report{Signatures: sigs, Count: count})
 		}
@@ -32,7 +32,7 @@ func TestRekey(t *testing.T) {
 	}
 	seen := func(n *Node) (sightings uint32) {
 		t.Helper()
-		sigs, _, err := n.read(t.Context(), raw)
+		sigs, _, err := messages{n.core}.Read(t.Context(), raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestRekey(t *testing.T) {
 	if got := seen(n); got != 7 {
 		t.Errorf("%d sightings, want 7", got)
 	}
-	if n.State(t.Context()).Network != fingerprint(second) {
+	if n.state.State(t.Context()).Network != fingerprint(second) {
 		t.Error("the node shows the network that it was in")
 	}
 	if err := stop(); err != nil {

@@ -12,7 +12,8 @@ import (
 func encrypted(person int) []byte {
 	return fmt.Appendf(nil, "From: user%d@org%d.example\nSubject: ...\nMIME-Version: 1.0\n"+
 		"Content-Type: multipart/encrypted; boundary=b\n\n--b\nContent-Type: application/pgp-encrypted\n\nVersion: 1\n\n"+
-		"--b\nContent-Type: application/octet-stream; name=encrypted.asc\n\n-----BEGIN PGP MESSAGE-----\n\n%s-----END PGP MESSAGE-----\n\n--b--\n",
+		"--b\nContent-Type: application/octet-stream; name=encrypted.asc\n\n-----BEGIN PGP MESSAGE-----\n\n"+
+		"%s-----END PGP MESSAGE-----\n\n--b--\n",
 		person, person, strings.Repeat(fmt.Sprintf("%064x\n", person*7919), 15))
 }
 

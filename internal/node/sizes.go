@@ -2,7 +2,11 @@ package node
 
 import (
 	"fmt"
+	"math"
+	"os"
+	"runtime/debug"
 
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
@@ -69,4 +73,72 @@ func booksOf(cfg *config.Config, machine uint64) (tally, block engine.BookOption
 	}
 	block.Memory = bookMemory(cfg.Blocklist.Memory, first, machine)
 	return tally, block, nil
+}
+
+// leastMessages is the least memory for messages that the doors get by default.
+const leastMessages = 64 << 20
+
+// messageMemory returns how much memory, in bytes, the messages of all doors may take: the
+// configured value, or an eighth of the machine's memory. machine is 0 if that is unknown.
+func messageMemory(set int64, machine uint64) int64 {
+	switch {
+	case set > 0:
+		return set
+	case machine == 0:
+		return 4 * leastMessages
+	}
+	return int64(max(machine/8, leastMessages))
+}
+
+// LimitMemory makes the garbage collector keep this process below nine tenths of the available
+// memory, unless $GOMEMLIMIT is set. It returns the limit in bytes; 0 for none.
+func LimitMemory() int64 {
+	machine := machineMemory()
+	if os.Getenv("GOMEMLIMIT") != "" || machine == 0 || machine > math.MaxInt64 {
+		return 0
+	}
+	limit := int64(machine / 10 * 9)
+	debug.SetMemoryLimit(limit)
+	return limit
+}
+
+// Sizes returns the sizes that a node with this configuration needs for steady use. Books that are
+// bounded by the machine's memory are planned without a bound.
+func Sizes(cfg *config.Config, of client.SizeQuestion) (client.Sizes, error) {
+	tally, block := tallyOf(cfg), blocklistOf(cfg)
+	tally.Memory, block.Memory = uint64(max(0, cfg.Tally.Memory)), uint64(max(0, cfg.Blocklist.Memory))
+	if of.CountError != 0 {
+		tally.Error = of.CountError
+	}
+	if of.ListError != 0 {
+		block.Error = of.ListError
+	}
+	if of.TallyKeep != 0 {
+		tally.Keep = of.TallyKeep
+	}
+	if of.BlocklistKeep != 0 {
+		block.Keep = of.BlocklistKeep
+	}
+	use := engine.Use{Signatures: of.Signatures, Listed: of.Signatures / 100}
+	if of.Listed != nil {
+		use.Listed = *of.Listed
+	}
+	p, err := engine.PlanFor(engine.Options{Tally: tally, Block: block, Threshold: cfg.Tally.Threshold}, use)
+	if err != nil {
+		return client.Sizes{}, err
+	}
+	sizes := client.Sizes{
+		Tally: bookSizes(p.Tally), Blocklist: bookSizes(p.Blocklist),
+		Memory: p.Memory, Disk: p.Disk, Peer: client.PeerSizes{Least: p.PeerLow, Most: p.PeerHigh},
+	}
+	sizes.Tally.CountsWrong, sizes.Tally.BulkWrong, sizes.Blocklist.Hidden = p.Tally.Wrong, p.Tally.Bulk,
+		p.Blocklist.Hidden
+	return sizes, nil
+}
+
+func bookSizes(b engine.BookPlan) client.BookSizes {
+	return client.BookSizes{
+		Generation: config.Duration(b.Generation).String(), Keep: b.Keep, Signatures: b.Signatures, Capacity: b.Capacity,
+		Array: b.Array, All: b.All, Unseen: b.Unseen,
+	}
 }

@@ -8,10 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
@@ -20,11 +17,8 @@ import (
 // openServer opens a server on a fresh folder, without doors.
 func openServer(t *testing.T, cfg *config.Config) *Node {
 	t.Helper()
-	s := &Node{core: newCore(cfg, filepath.Join(t.TempDir(), "data"), slog.New(slog.DiscardHandler)),
-		registry: prometheus.NewRegistry()}
-	s.book = &accounts{core: s.core}
-	err := s.open(t.Context(), false)
-	if err != nil {
+	s := newNode(Options{Config: cfg, Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(slog.DiscardHandler)})
+	if err := s.startEngine(t.Context(), new(stage)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -32,6 +26,7 @@ func openServer(t *testing.T, cfg *config.Config) *Node {
 			t.Error(err)
 		}
 	})
+	var err error
 	if s.mta, err = s.openMTA(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -57,18 +52,11 @@ func takeOver(t *testing.T, s *Node, text string) {
 // TestTakeOverLimits lowers and lifts the rate of a client while a front door is open: the rate
 // must also hold for that door.
 func TestTakeOverLimits(t *testing.T) {
-	s := openServer(t, config.Default())
-	o, err := s.openPolicy(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- o.serve(ctx) }()
+	s, addresses := startWith(t, config.Default(), "policy")
 	// answers returns how many of ten requests on one connection are answered.
 	answers := func() (n int) {
 		t.Helper()
-		c, err := net.Dial("tcp", o.address)
+		c, err := net.Dial("tcp", addresses["policy"])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,24 +88,6 @@ func TestTakeOverLimits(t *testing.T) {
 		if got := answers(); got != step.want {
 			t.Errorf("%q: %d of 10 requests were answered, want %d", step.text, got, step.want)
 		}
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
-// TestTakeOverLists gives a list to a node that began without any: the milter must ask it.
-func TestTakeOverLists(t *testing.T) {
-	s := openServer(t, config.Default())
-	m, _, err := s.newMilter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := buildList(t, t.TempDir())
-	takeOver(t, s, strings.ReplaceAll("[[lists.list]]\nname = \"bad\"\npath = \"LIST\"\n", "LIST", list))
-	if m.Lists == nil || len(m.Lists.Find("ann@evil.example")) != 1 {
-		t.Error("the milter does not ask the new list")
 	}
 }
 

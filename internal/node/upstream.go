@@ -31,6 +31,12 @@ func asEdge(cfg *config.Config) *config.Config {
 	return &small
 }
 
+// An upstream is the remote node that an edge asks.
+type upstream struct {
+	edge  *edge.Edge // nil: the node asks its own engine
+	token *bearer    // nil: there is no upstream
+}
+
 // startUpstream makes the doors of an edge use a remote node in place of the engine.
 func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	u := n.cfg.Load().Upstream
@@ -45,16 +51,16 @@ func (n *Node) startUpstream(_ context.Context, st *stage) error {
 	token.Store(&secret)
 	up := upstreamOf(&u, token)
 	if at, err := url.Parse(u.URL); err == nil && at.Scheme == "http" && secret != "" && !isLocal(at.Hostname()) {
-		n.log.Warn("the token goes to the upstream in the clear: use https", "url", u.URL)
+		n.log.Warn("token is sent to the upstream without encryption", "url", u.URL, "hint", "use https")
 	}
-	n.edge = edge.New(edge.Options{
+	n.upstream.edge = edge.New(edge.Options{
 		Upstream: up, Timeout: time.Duration(u.Timeout), Cache: time.Duration(u.Cache),
 		Network: fingerprint(n.secret()), Now: clock.Now, Log: n.log.With("upstream", u.URL),
 	})
-	n.token = token
-	st.tasks = append(st.tasks, task{name: "upstream", run: n.edge.Watch})
-	n.house = n.remembering(n.edge)
-	n.registry.MustRegister(newUpstreamCollector(n.edge))
+	n.upstream.token = token
+	st.tasks = append(st.tasks, task{name: "upstream", run: n.upstream.edge.Watch})
+	n.front.house = n.remembering(n.upstream.edge)
+	n.registry.MustRegister(newUpstreamCollector(n.upstream.edge))
 	n.log.Info("edge: queries and reports go to the upstream", "upstream", u.URL)
 	st.close = func(context.Context) error {
 		up.HTTP.CloseIdleConnections()
@@ -136,7 +142,8 @@ func newUpstreamCollector(e *edge.Edge) *upstreamCollector {
 		other: prometheus.NewDesc("bulkhead_upstream_other_network",
 			"1 if the upstream has another network secret, so that near copies are not recognised, or else 0.", nil, nil),
 		total: prometheus.NewDesc("bulkhead_upstream_total",
-			"Requests to the upstream (request), checks answered without one (cached), checks that it did not answer and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).",
+			"Requests to the upstream (request), checks answered without one (cached), checks that it did not answer "+
+				"and that were answered \"unknown\" (fail_open), reports refused for now for the same reason (temporary).",
 			[]string{"what"}, nil),
 	}
 }

@@ -88,7 +88,7 @@ func TestEdgeNetwork(t *testing.T) {
 		return []byte("Subject: offer\n\n" + strings.Join(words[:90], " ") + " " + name + " " + strings.Join(words[90:],
 			" ") + "\n")
 	}
-	sigs, _, err := up.read(t.Context(), mail("hither"))
+	sigs, _, err := messages{up.core}.Read(t.Context(), mail("hither"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestEdgeNetwork(t *testing.T) {
 			Config: parse(t, fmt.Sprintf("[listen]\nhttp = \"127.0.0.1:0\"\n[upstream]\nurl = %q\n", address(t, up, "http"))),
 			Dir:    home, Log: slog.New(log),
 		})
-		copied, _, err := n.read(t.Context(), mail("thither"))
+		copied, _, err := messages{n.core}.Read(t.Context(), mail("thither"))
 		if err != nil {
 			t.Fatal(err)
 		}

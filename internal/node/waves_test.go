@@ -11,14 +11,17 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 )
 
 // campaign returns a changed copy of one text.
 func campaign(i int) []byte {
 	return fmt.Appendf(
 		nil, "From: Shop <news%[1]d@shop.example.com>\r\nMessage-ID: <w%[1]d@shop.example.com>\r\nSubject: Watches\r\n\r\n"+
-			"Dear customer %[1]d, our warehouse sells wonderful golden watches for a fraction of their price this week only.\r\n"+
-			"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel arrives.\r\n", i*7919)
+			"Dear customer %[1]d, our warehouse sells wonderful golden watches for a fraction of their price this "+
+			"week only.\r\n"+
+			"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel "+
+			"arrives.\r\n", i*7919)
 }
 
 // TestWavesOfMail checks that changed copies of one text are one wave, which is explained, listed,
@@ -115,12 +118,12 @@ func TestWavesOfMail(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A damaged whitelist must not drop the cleared signatures.
-	if err := os.WriteFile(filepath.Join(dir, sparedFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, admin.WhitelistFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(),
 		Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: dir}); err == nil ||
-		!strings.Contains(err.Error(), sparedFile) {
+		!strings.Contains(err.Error(), admin.WhitelistFile) {
 		t.Errorf("with a damaged whitelist: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -19,12 +18,15 @@ import (
 	"github.com/bulkhead-mail/bulkhead/razor2"
 )
 
-const newsletterBody = "Dear reader, the library is open on Sundays from now on, and the reading room has twelve new desks by the\n" +
-	"window to the garden. Please bring back what you have borrowed before the summer, so that others can read it, too.\n" +
+const newsletterBody = "Dear reader, the library is open on Sundays from now on, and the reading room has " +
+	"twelve new desks by the\n" +
+	"window to the garden. Please bring back what you have borrowed before the summer, so that others can read " +
+	"it, too.\n" +
 	"The next evening of chamber music is on the first Friday of the month; tickets are sold at the desk in the hall.\n"
 
 const newsletter = "Authentication-Results: mx.example.com; dkim=pass header.d=library.example.org\r\n" +
-	"From: Library <news@library.example.org>\r\nTo: bob@example.com\r\nSubject: news\r\nMessage-ID: <1@library.example.org>\r\n\r\n"
+	"From: Library <news@library.example.org>\r\nTo: bob@example.com\r\nSubject: news\r\n" +
+	"Message-ID: <1@library.example.org>\r\n\r\n"
 
 // say sends a request to a door and returns the whole answer.
 func say(t *testing.T, address, request string) string {
@@ -49,42 +51,19 @@ func say(t *testing.T, address, request string) string {
 // TestEveryDoorObeysTheWhitelist reports a newsletter, and expects every door to report it as
 // listed. Then it is whitelisted, and no door may.
 func TestEveryDoorObeysTheWhitelist(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
+	ctx := t.Context()
 	raw := strings.ReplaceAll(newsletter, "\r\n", "\n") + "\n" + newsletterBody
 	raw = strings.ReplaceAll(strings.Replace(raw, "\n\n\n", "\n\n", 1), "\n", "\r\n")
 	cfg := config.Default()
 	cfg.Dccifd.Verify = false // a test makes no DNS queries
-	s := openServer(t, cfg)
-	var running []chan error
-	address := make(map[string]string)
-	for name, open := range map[string]func(context.Context, string) (*opened, error){
-		"dcc": s.openDCC, "dccifd": s.openDccifd, "razor2": s.openRazor2, "pyzor": s.openPyzor, "fuzzy": s.openFuzzy,
-		"razor_helper": s.openRazorHelper, "pyzor_helper": s.openPyzorHelper,
-	} {
-		o, err := open(ctx, "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		running, address[name] = append(running, done), o.address
-		go func() { done <- o.serve(ctx) }()
-	}
-	defer func() {
-		stop()
-		for _, done := range running {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-
-	sigs, _, err := s.read(t.Context(), []byte(raw))
+	s, address := startWith(t, cfg, "dcc", "dccifd", "razor2", "pyzor", "fuzzy", "razor_helper", "pyzor_helper")
+	sigs, _, err := messages{s.core}.Read(t.Context(), []byte(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
 	of := make(map[bulkhead.Scheme]bulkhead.Signature)
 	for _, sig := range sigs {
-		if _, more := of[sig.Scheme()]; !more {
+		if _, known := of[sig.Scheme()]; !known {
 			of[sig.Scheme()] = sig
 		}
 	}
@@ -125,10 +104,10 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 		name   string
 		scheme bulkhead.Scheme
 		whole  bool // it sees the whole mail
-		bad    func() (said string, listed bool)
+		bad    func() (answer string, listed bool)
 	}{
 		{"http", bulkhead.Exact, true, func() (string, bool) {
-			sigs, source, err := s.read(t.Context(), []byte(raw))
+			sigs, source, err := messages{s.core}.Read(t.Context(), []byte(raw))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,8 +145,8 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 	}
 	for _, d := range doors {
 		t.Run(d.name, func(t *testing.T) {
-			if said, listed := d.bad(); !listed {
-				t.Fatalf("the reported newsletter is answered %q", said)
+			if answer, listed := d.bad(); !listed {
+				t.Fatalf("the reported newsletter is answered %q", answer)
 			}
 			entries := []string{fmt.Sprintf("signatures = [%q]", of[d.scheme])}
 			if d.whole {
@@ -177,13 +156,13 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 			}
 			for _, entry := range entries {
 				takeOver(t, s, "[whitelist]\n"+entry+"\n")
-				if said, listed := d.bad(); listed {
-					t.Errorf("whitelisted by %s, it is answered %q", entry, said)
+				if answer, listed := d.bad(); listed {
+					t.Errorf("whitelisted by %s, it is answered %q", entry, answer)
 				}
 			}
 			takeOver(t, s, "[whitelist]\ndomains = [\"library.example.org\"]\n")
-			if said, listed := d.bad(); !listed {
-				t.Errorf("whitelisted by a name that nobody has verified, it is answered %q", said)
+			if answer, listed := d.bad(); !listed {
+				t.Errorf("whitelisted by a name that nobody has verified, it is answered %q", answer)
 			}
 		})
 	}

@@ -74,7 +74,7 @@ func (p *Plan) server() string {
 // sampleLimit is a sample rule, which only measures and refuses no mail.
 const sampleLimit = `
 # How many recipients an account writes to. "dunno" measures only: once /metrics
-# shows that nobody honest reaches the limit, make it "defer".
+# shows that no honest user reaches the limit, make it "defer".
 [[ratelimit]]
 name = "recipients"
 key = "{sasl_username}"

@@ -23,7 +23,8 @@ var (
 func (p *Plan) exim() error {
 	if scorer := p.scorer(); scorer != "" && len(p.options.For) == 0 && !p.tree.exists(eximACL) {
 		p.note(
-			"Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for %s,exim has Exim ask the node itself", scorer, scorer)
+			"Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for "+
+				"%s,exim has Exim ask the node itself", scorer, scorer)
 		return nil
 	}
 	if p.tree.exists("/etc/exim4/exim4.conf") {
@@ -51,9 +52,11 @@ func (p *Plan) exim() error {
 	}
 	if bodyVisible.MatchString(others) {
 		p.note(
-			"Exim's message_body_visible or message_body_newlines is set here: bulkhead needs 256K and true, or it sees mail in part")
+			"Exim's message_body_visible or message_body_newlines is set here: bulkhead needs 256K and true, or it " +
+				"sees mail in part")
 	} else {
-		macros += "# So much of a mail is shown to the node, as it came.\nmessage_body_visible = 256K\nmessage_body_newlines = true\n"
+		macros += "# So much of a mail is shown to the node, as it came.\nmessage_body_visible = 256K\n" +
+			"message_body_newlines = true\n"
 	}
 	p.after("update-exim4.conf", "exim4 -bV", "systemctl reload exim4")
 	if err := p.edit("exim", main, func(text string) string { return withBlock(text, macros) }); err != nil {
@@ -100,7 +103,9 @@ func (p *Plan) eximRule() string {
         condition = ${if <{$message_size}{250K}}
         set acl_m_bulkhead_mail = $message_headers_raw\n$message_body
         set acl_m_bulkhead = ${readsocket{inet:` + net.JoinHostPort(strings.Trim(host, "[]"), port) + `}\
-{POST /v1/check?client=$sender_host_address HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: message/rfc822\r\nContent-Length: ${strlen:$acl_m_bulkhead_mail}\r\n\r\n$acl_m_bulkhead_mail}\
+{POST /v1/check?client=$sender_host_address HTTP/1.1\r\nHost: localhost\r\n` +
+		`Connection: close\r\nContent-Type: message/rfc822\r\n` +
+		`Content-Length: ${strlen:$acl_m_bulkhead_mail}\r\n\r\n$acl_m_bulkhead_mail}\
 {5s:shutdown=no}{\n}{}}
         set acl_m_bulkhead = ${if match{$acl_m_bulkhead}{\N"class":"([a-z]+)"\N}{$1}{}}
         set acl_m_bulkhead_mail =

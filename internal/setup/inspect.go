@@ -162,7 +162,8 @@ func (p *Plan) inspectPostfix() (asks bool, problem, mend string, err error) {
 	for _, one := range []struct{ door, parameters string }{
 		{"milter", "smtpd_milters"},
 		{"policy",
-			"smtpd_recipient_restrictions smtpd_client_restrictions smtpd_relay_restrictions smtpd_data_restrictions smtpd_end_of_data_restrictions"},
+			"smtpd_recipient_restrictions smtpd_client_restrictions smtpd_relay_restrictions smtpd_data_restrictions " +
+				"smtpd_end_of_data_restrictions"},
 	} {
 		for _, name := range strings.Fields(one.parameters) {
 			value := parameter(text, name)
@@ -224,7 +225,8 @@ func (p *Plan) ownEndpoint(value, door string) (endpoint string, own bool) {
 }
 
 var smtpdService = regexp.MustCompile(
-	`(?m)^(?:smtp|smtps|submission|[0-9.:\[\]]*(?:25|465|587))[ \t]+inet[ \t]+\S+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]+\S+[ \t]+smtpd`)
+	`(?m)^(?:smtp|smtps|submission|[0-9.:\[\]]*(?:25|465|587))[ \t]+inet[ \t]+\S+[ \t]+\S+[ \t]+(\S+)[ ` +
+		`\t]+\S+[ \t]+\S+[ \t]+smtpd`)
 
 // runsInChroot reports whether a service that accepts mail runs in a chroot. This is the fifth
 // column of master.cf, in which "-" means no since Postfix 3.0. Source: master(5).

@@ -14,7 +14,8 @@ const (
 	rspamdGroups  = "/etc/rspamd/local.d/groups.conf"
 	rspamdScore   = 8.0 // score of BULKHEAD_SPAM in the plugin
 	rspamdAddsAt  = 6.0 // rspamd's own limit
-	learnsThrough = `return function(task, is_spam, is_unlearn) return rspamd_plugins.bulkhead.learn(task, is_spam, is_unlearn) end`
+	learnsThrough = `return function(task, is_spam, is_unlearn) return rspamd_plugins.bulkhead.learn(task, ` +
+		`is_spam, is_unlearn) end`
 )
 
 var (
@@ -101,7 +102,8 @@ func (p *Plan) rspamdScores() error {
 	if junk > rspamdScore {
 		score = junk + 0.5
 		lines = fmt.Sprintf(
-			"group \"bulkhead\" {\n  symbols = {\n    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: reported as spam\"; } # junk begins at %g here\n  }\n}\n", score, junk)
+			"group \"bulkhead\" {\n  symbols = {\n    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: "+
+				"reported as spam\"; } # junk begins at %g here\n  }\n}\n", score, junk)
 	}
 	if score >= refuse {
 		p.note("rspamd refuses mail at %g here: BULKHEAD_SPAM, %g, does so alone", refuse, score)

@@ -110,13 +110,13 @@ func (p *Plan) rules(name string) error {
 		return err
 	}
 	var b strings.Builder
-	b.WriteString("# Written by \"bulkhead setup\". What local.cf says is read later, and overrides this.\n" +
+	b.WriteString("# Written by \"bulkhead setup\". local.cf is read later, and overrides this.\n" +
 		"ifplugin Mail::SpamAssassin::Plugin::Bulkhead\n")
 	fmt.Fprintf(&b, "bulkhead_server %s\n", p.server())
 	if counts, err := p.milterCounts(); err != nil {
 		return err
 	} else if counts || p.does("rspamd") {
-		b.WriteString("bulkhead_count 0   # somebody else counts what is delivered\n")
+		b.WriteString("bulkhead_count 0   # another program counts what is delivered\n")
 	}
 	switch {
 	case ownScore.MatchString(site):

@@ -4,6 +4,10 @@
 //
 // Mail with its text is spam. Digests of Razor and Pyzor can be forged, so mail that shares only a
 // digest with it does not count as the test message if the whole mail is known.
+//
+// A [Prober] asks a running node about the message through each of its doors, as the door's clients
+// do. For a door that fails it reports the reason and the remedy. The node counts none of these
+// requests.
 package trial
 
 import (

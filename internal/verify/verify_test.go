@@ -22,7 +22,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-const letter = "From: Ann <ann@shop.example>\r\nTo: bob@example.com\r\nSubject: chairs\r\n\r\nHalf price until Monday.\r\n"
+const letter = "From: Ann <ann@shop.example>\r\nTo: bob@example.com\r\nSubject: chairs\r\n\r\n" +
+	"Half price until Monday.\r\n"
 
 // A signer is a key and its record.
 type signer struct {
@@ -37,8 +38,8 @@ func newSigner(domain string) signer {
 
 func (s signer) name() string { return "TXT " + s.selector + "._domainkey." + s.domain }
 
-// record returns the record of the key, with the tags in more.
-func (s signer) record(t testing.TB, more string) string {
+// record returns the record of the key, with the tags in extra.
+func (s signer) record(t testing.TB, extra string) string {
 	t.Helper()
 	kind, public := "ed25519", []byte(nil)
 	switch k := s.key.Public().(type) {
@@ -51,7 +52,7 @@ func (s signer) record(t testing.TB, more string) string {
 		}
 		kind = "rsa"
 	}
-	return fmt.Sprintf("v=DKIM1; k=%s; %sp=%s", kind, more, base64.StdEncoding.EncodeToString(public))
+	return fmt.Sprintf("v=DKIM1; k=%s; %sp=%s", kind, extra, base64.StdEncoding.EncodeToString(public))
 }
 
 func (s signer) sign(t testing.TB, message string, fields ...string) string {
@@ -275,7 +276,8 @@ func TestCache(t *testing.T) {
 // TestQuestions checks the limit of queries for one message, however its sender's record
 // branches.
 func TestQuestions(t *testing.T) {
-	records := map[string][]string{"TXT wide.example": {"v=spf1 mx:m0.example mx:m1.example mx:m2.example mx:m3.example mx:m4.example mx:m5.example mx:m6.example mx:m7.example -all"}}
+	records := map[string][]string{"TXT wide.example": {"v=spf1 mx:m0.example mx:m1.example mx:m2.example " +
+		"mx:m3.example mx:m4.example mx:m5.example mx:m6.example mx:m7.example -all"}}
 	for i := range 8 {
 		for k := range 10 {
 			host := fmt.Sprintf("h%d-%d.example", i, k)
@@ -301,7 +303,7 @@ func (f failing) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// FuzzVerify checks that a message that nobody can have signed verifies no domain, and that
+// FuzzVerify checks that a message that no domain can have signed verifies no domain, and that
 // nothing panics.
 func FuzzVerify(f *testing.F) {
 	shop := newSigner("shop.example")

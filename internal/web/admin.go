@@ -50,7 +50,8 @@ func (s *Site) people(v *view) (g.Node, error) {
 			h.TBody(g.Map(users, func(u client.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
 		)), h.P(h.Class("dim"),
 			h.Text(
-				"“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. Accuracy is of the reports that others have confirmed or taken off the list. "),
+				"“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. "+
+					"Accuracy is of the reports that others have confirmed or taken off the list. "),
 			h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
 		latest, record}, nil
 }
@@ -105,7 +106,7 @@ const latestVotes = 500
 func votersOf(v *view) (g.Node, error) {
 	var all []*voter
 	known := make(map[string]*voter)
-	more := false
+	older := false
 	for _, kind := range []string{"spam", "ham", "revoke"} {
 		page, err := v.node.History(v.Context(), client.HistoryQuery{Kind: kind, Limit: latestVotes})
 		if absent(err) {
@@ -114,7 +115,7 @@ func votersOf(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		more = more || page.Next != 0
+		older = older || page.Next != 0
 		for i := range page.Entries {
 			e := &page.Entries[i]
 			one := voterOf(e)
@@ -128,14 +129,14 @@ func votersOf(v *view) (g.Node, error) {
 	slices.SortStableFunc(all, func(a, b *voter) int { return b.latest.Compare(a.latest) })
 	shown := all[:min(len(all), 50)]
 	return h.Section(h.H2(h.Text("Who voted lately"), dim("accounts, and the users for whom services report")),
-		h.If(len(all) == 0, h.P(h.Text("Nobody yet. A vote shows here once somebody reports mail: "),
+		h.If(len(all) == 0, h.P(h.Text("No votes yet. A vote shows here once a user reports mail: "),
 			h.Code(h.Text("bulkhead report message.eml")), h.Text(", or the button of a mail program after "),
 			h.Code(h.Text("bulkhead setup")), h.Text("."))),
 		h.If(len(all) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(h.Text("Latest")),
 				h.Th(h.Text("Actions")))),
 			h.TBody(g.Map(shown, voterRow))))),
-		h.If(more || len(all) > len(shown), h.P(h.Class("dim"),
+		h.If(older || len(all) > len(shown), h.P(h.Class("dim"),
 			h.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
 }
 
@@ -224,7 +225,7 @@ func audited(v *view) (g.Node, error) {
 	}
 	return h.Section(h.H2(h.Text("Record of administration"), dim("who did what, the latest first")),
 		h.If(len(page.Entries) == 0, h.P(h.Class("dim"),
-			h.Text("Nothing yet. What administrators change, and who logs in or fails to, shows here."))),
+			h.Text("Nothing yet. Changes by administrators, log-ins and failed log-ins show here."))),
 		h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Did")),
 				h.Th(h.Text("What")))),
@@ -348,7 +349,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	var p *client.Problem
 	if errors.As(err, &p) && p.Status == http.StatusNotFound {
 		return h.P(h.Class("card"),
-			h.Text("This node shares with nobody. Set mesh.mode in its configuration to share counts with others.")), nil
+			h.Text("This node shares with no peer. Set mesh.mode in its configuration to share counts with others.")), nil
 	}
 	if err != nil {
 		return nil, err
@@ -559,7 +560,7 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 		if _, err := v.node.RollbackPeer(v.Context(), key, from); err != nil {
 			return nil, err
 		}
-		v.notice = "What the peer counted since " + date(from) + " is dropped."
+		v.notice = "The counts of the peer since " + date(from) + " are dropped."
 	case "invite":
 		w, err := weight(v)
 		if err != nil {
@@ -569,7 +570,7 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.notice = "Hand this over, and show it to nobody else: " + made.Line
+		v.notice = "Hand this over to the new node alone: " + made.Line
 	case "accept":
 		if _, err := v.node.AcceptPeer(v.Context(), key); err != nil {
 			return nil, err
@@ -700,7 +701,7 @@ func (s *Site) changeRules(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		v.notice = fmt.Sprintf("What was counted of the key is forgotten in %s.", plural(uint64(got.Reset), "rule"))
+		v.notice = fmt.Sprintf("The counts of the key are forgotten in %s.", plural(uint64(got.Reset), "rule"))
 	}
 	if v.PostForm.Get("do") == "unclear" {
 		sig, err := bulkhead.ParseSignature(v.PostForm.Get("name"))

@@ -108,7 +108,7 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 	votes = votes[:min(len(votes), maxReported)]
 	return h.Section(h.H2(h.Text("Who reported it"), dim("as far as this node remembers, the latest first")),
 		h.If(len(votes) == 0,
-			h.P(h.Text("Nobody whom the history remembers: the reports are older than it, or came to a peer."))),
+			h.P(h.Text("No reporter in the history: the reports are older than it, or came to a peer."))),
 		h.If(len(votes) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")),
 				h.Th(h.Text("By")))),
@@ -213,7 +213,8 @@ func verdictOf(d *client.Verdict) g.Node {
 		h.P(h.Class("dim"),
 			h.Text(
 				fmt.Sprintf(
-					"Delivered %s times as far as was counted; %s called it spam and %s wanted. Chance that this answer is an error of the filters: %s.",
+					"Delivered %s times as far as was counted; %s called it spam and %s wanted. Chance that this answer is "+
+						"an error of the filters: %s.",
 					count(uint64(d.Sightings)), people(d.SpamVotes), people(d.HamVotes), chance(d.Error)))),
 	)
 }
@@ -221,7 +222,7 @@ func verdictOf(d *client.Verdict) g.Node {
 // findings shows what is known about each single signature.
 func findings(all []client.Finding) g.Node {
 	return h.Details(h.If(len(all) < 10, h.Attr("open")),
-		h.Summary(h.Text(fmt.Sprintf("What is known of each of %d signatures", len(all)))),
+		h.Summary(h.Text(fmt.Sprintf("The counts of each of %d signatures", len(all)))),
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("Judged")), num("Seen"), num("Spam"), num("Ham"),
 				num("Confidence"), h.Th(h.Text("First seen")))),

@@ -23,8 +23,10 @@ func (s *sizing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	io.WriteString(w,
-		`{"tally":{"generation":"24h","keep":7,"signatures":1234567,"capacity":2000000,"generation_bytes":1048576,"bytes":2097152,"unseen_shown":0.001,"count_wrong":0.0001,"bulk_wrong":1e-9},
-		"blocklist":{"generation":"168h","keep":8,"signatures":10,"capacity":20,"generation_bytes":3,"bytes":4,"unseen_shown":1e-6,"hidden":1e-7},
+		`{"tally":{"generation":"24h","keep":7,"signatures":1234567,"capacity":2000000,"generation_bytes":1048576,
+			"bytes":2097152,"unseen_shown":0.001,"count_wrong":0.0001,"bulk_wrong":1e-9},
+		"blocklist":{"generation":"168h","keep":8,"signatures":10,"capacity":20,
+			"generation_bytes":3,"bytes":4,"unseen_shown":1e-6,"hidden":1e-7},
 		"memory_bytes":5368709120,"disk_bytes":6442450944,"peer_bytes_a_day":{"least":1024,"most":2048}}`)
 }
 

@@ -280,7 +280,7 @@ func facets(d *client.Verdict) g.Node {
 				number(count(uint64(seen))), number(count(uint64(spam))), number(count(uint64(ham))), number(chance(worst))))
 		}
 	}
-	return h.Section(h.H2(h.Text("What it rests on"), dim("the most that is known of one signature of each kind")),
+	return h.Section(h.H2(h.Text("Evidence"), dim("the most that is known of one signature of each kind")),
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Facet")), num("Signatures"), num("Listed"), num("Revoked"), num("Seen"), num("Spam votes"),
 				num("Ham votes"), num("Chance of an error"))),

@@ -1,0 +1,181 @@
+package bulkhead_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Limits of a package, without its tests, and of a struct that is no configuration.
+const (
+	maxFiles  = 25
+	maxLines  = 5000
+	maxFields = 20
+	// maxState is the number of unexported fields that a configuration may have: its own state,
+	// grouped in types with a meaning.
+	maxState = 5
+)
+
+// A size is the number of files and lines of a package, without its tests.
+type size struct{ files, lines int }
+
+// exceeds reports whether a package of this size is above the limits.
+func (s size) exceeds() bool { return s.files > maxFiles || s.lines > maxLines }
+
+// divided lists the packages that are still being divided. A row fails as soon as its package is
+// within the limits.
+var divided = map[string]string{
+	"cmd/bulkhead":    "its commands become packages",
+	"filter":          "its sliced index and its pages become packages",
+	"internal/engine": "healing and the codec become packages",
+	"internal/mesh":   "it becomes five packages",
+	"lab/study":       "each study becomes a package",
+}
+
+// configurations lists the structs with more than maxFields fields that an embedder or a file sets, or
+// that a format dictates, and the reason for each.
+var configurations = map[string]string{
+	"client.HistoryEntry":       "the fields of an answer of the HTTP interface",
+	"client.Peer":               "the fields of an answer of the HTTP interface",
+	"dcc.Ifd":                   "options of dccifd, which an embedder sets",
+	"dcc.Server":                "options of the DCC server, which an embedder sets",
+	"fuzzy.Server":              "options of the fuzzy storage, which an embedder sets",
+	"internal/api.Options":      "one option for each part of the API",
+	"internal/config.Config":    "one field for each section of the file",
+	"internal/config.Milter":    "one field for each key of [milter]",
+	"internal/config.RateLimit": "one field for each key of [[ratelimit]]",
+	"internal/engine.Options":   "options of the engine",
+	"internal/mesh.Options":     "options of the mesh",
+	"internal/mesh.PeerStatus":  "the fields of a peer's description",
+	"internal/ratelimit.Rule":   "one field for each key of [[ratelimit]]",
+	"milter.Server":             "options of the milter, which an embedder sets",
+}
+
+// divisible lists the structs whose fields are still being grouped. A row fails as soon as its struct
+// is within the limit.
+var divisible = map[string]string{
+	"internal/engine.Engine":           "it becomes the writer and the view",
+	"internal/engine/evidence.Reader":  "its parallel slices become types",
+	"internal/engine/resolve.Resolver": "its phases become types",
+	"internal/mesh.sender":             "it becomes part of the package of the origin",
+	"internal/mesh.track":              "it becomes part of the package of the replica",
+	"internal/store.Store":             "journal and checkpoints become types",
+	"lab/study.plan":                   "each study becomes a package",
+	"signature/mail.Message":           "what was verified becomes a type",
+}
+
+// TestPackagesAreSmall checks the size of every package, whatever the build tags of its files.
+func TestPackagesAreSmall(t *testing.T) {
+	sizes := make(map[string]size)
+	eachFile(t, func(name string, text []byte, _ *ast.File) {
+		s := sizes[path.Dir(name)]
+		sizes[path.Dir(name)] = size{s.files + 1, s.lines + bytes.Count(text, []byte("\n"))}
+	})
+	for _, name := range slices.Sorted(maps.Keys(sizes)) {
+		if s := sizes[name]; s.exceeds() && divided[name] == "" {
+			t.Errorf("%s has %d files and %d lines without tests, limits %d and %d", name, s.files, s.lines, maxFiles,
+				maxLines)
+		}
+	}
+	for name := range divided {
+		if !sizes[name].exceeds() {
+			t.Errorf("%s is within the limits: remove its row", name)
+		}
+	}
+}
+
+// TestStructsAreSmall checks the number of fields of every struct. An embedded struct is one field.
+func TestStructsAreSmall(t *testing.T) {
+	large := make(map[string]bool)
+	eachFile(t, func(name string, _ []byte, file *ast.File) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			s, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			fields, state := countFields(s)
+			if fields <= maxFields {
+				return true
+			}
+			full := path.Dir(name) + "." + spec.Name.Name
+			large[full] = true
+			switch {
+			case configurations[full] != "" && state > maxState:
+				t.Errorf("%s is a configuration with %d unexported fields, limit %d", full, state, maxState)
+			case configurations[full] == "" && divisible[full] == "":
+				t.Errorf("%s has %d fields, limit %d", full, fields, maxFields)
+			}
+			return true
+		})
+	})
+	for name := range configurations {
+		if !large[name] {
+			t.Errorf("%s is within the limit: remove its row", name)
+		}
+	}
+	for name := range divisible {
+		if !large[name] {
+			t.Errorf("%s is within the limit: remove its row", name)
+		}
+	}
+}
+
+// countFields returns the number of fields of a struct, and how many of them are unexported.
+func countFields(s *ast.StructType) (fields, state int) {
+	for _, f := range s.Fields.List {
+		fields += max(1, len(f.Names))
+		for _, name := range f.Names {
+			if !name.IsExported() {
+				state++
+			}
+		}
+	}
+	return fields, state
+}
+
+// eachFile calls do for every Go file of the module and the laboratory that is no test.
+func eachFile(t *testing.T, do func(name string, text []byte, file *ast.File)) {
+	t.Helper()
+	files := 0
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		files++
+		do(filepath.ToSlash(name), text, file)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 100 {
+		t.Fatalf("%d files, want the whole module", files)
+	}
+}

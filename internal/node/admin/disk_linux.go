@@ -1,0 +1,17 @@
+package admin
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+)
+
+// diskOf returns the free and total space of a folder's file system, nil if unknown.
+func diskOf(dir string) *client.Disk {
+	var s unix.Statfs_t
+	if unix.Statfs(dir, &s) != nil {
+		return nil
+	}
+	block := uint64(s.Bsize)
+	return &client.Disk{Free: s.Bavail * block, Total: s.Blocks * block}
+}

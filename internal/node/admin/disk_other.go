@@ -1,0 +1,8 @@
+//go:build !linux
+
+package admin
+
+import "github.com/bulkhead-mail/bulkhead/client"
+
+// diskOf returns the free and total space of a folder's file system, nil if unknown.
+func diskOf(string) *client.Disk { return nil }

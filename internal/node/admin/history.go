@@ -1,0 +1,189 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/api"
+	"github.com/bulkhead-mail/bulkhead/internal/logbook"
+	"github.com/bulkhead-mail/bulkhead/internal/recent"
+)
+
+// History is the history of mail for the API: [api.History].
+type History struct {
+	Book *logbook.Book
+	// Space returns the part of the history that a reporter may name, and false if it has no vote.
+	Space func(bulkhead.Reporter) (string, bool)
+	// Judge judges messages of the history. It neither records nor remembers them.
+	Judge bulkhead.Clearinghouse
+}
+
+// History implements [api.History].
+func (h *History) History(ctx context.Context, q client.HistoryQuery) (client.HistoryPage, error) {
+	want := logbook.Query{
+		Since: q.Since, Until: q.Until, Door: q.Door, Reporter: q.Reporter, Domain: q.Domain,
+		Message: h.Book.MessageID(q.MessageID), Before: uint64(max(0, q.Before)), Limit: q.Limit,
+	}
+	if q.Kind != "" {
+		kind, err := logbook.ParseKind(q.Kind)
+		if err != nil {
+			return client.HistoryPage{}, err
+		}
+		want.Kind = &kind
+	}
+	if q.Class != "" {
+		class, err := bulkhead.ParseClass(q.Class)
+		if err != nil {
+			return client.HistoryPage{}, err
+		}
+		want.Class = &class
+	}
+	if q.Signature != "" {
+		sig, err := bulkhead.ParseSignature(q.Signature)
+		if err != nil {
+			return client.HistoryPage{}, err
+		}
+		want.Signature = &sig
+	}
+	page, err := h.Book.Search(ctx, want)
+	if err != nil {
+		return client.HistoryPage{}, err
+	}
+	out := client.HistoryPage{Entries: make([]client.HistoryEntry, len(page.Entries)), Next: int64(page.Next),
+		Read: page.Read}
+	for i := range page.Entries {
+		out.Entries[i] = historyEntry(&page.Entries[i])
+		out.Entries[i].Signatures = nil
+	}
+	return out, nil
+}
+
+// HistoryEntry implements [api.History].
+func (h *History) HistoryEntry(_ context.Context, id int64) (client.HistoryEntry, bool, error) {
+	e, ok, err := h.Book.Get(uint64(max(0, id)))
+	return historyEntry(&e), ok, err
+}
+
+func historyEntry(e *logbook.Entry) client.HistoryEntry {
+	sigs := e.Signatures()
+	out := client.HistoryEntry{
+		ID: int64(e.ID), Time: e.Time(), Door: e.Door, Kind: e.Kind.String(), Confidence: e.Confidence,
+		Whitelisted: e.White, Trap: e.Trap, Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed,
+		Revoked: e.Revoked,
+		Account: e.Account, User: e.User, Network: e.Network, From: e.From, Domains: append([]string{}, e.Domains...),
+		MessageID: e.Message != logbook.MessageID{}, Subject: e.Subject, SignatureCount: len(sigs), Signatures: sigs,
+	}
+	if e.Kind == logbook.Checked {
+		out.Class = e.Class.String()
+	}
+	return out
+}
+
+// Remembered implements [api.History].
+func (h *History) Remembered(ctx context.Context, who bulkhead.Reporter, messageID string,
+	entry int64) ([]bulkhead.Signature, error) {
+	space, ok := h.Space(who)
+	if !ok {
+		return nil, fmt.Errorf("%w: this reporter has no vote", bulkhead.ErrForbidden)
+	}
+	found, err := h.find(ctx, messageID, entry)
+	if err != nil {
+		return nil, err
+	}
+	found = h.toVoter(found, who.User)
+	var best []bulkhead.Signature
+	text, white := bulkhead.Signature{}, false
+	for i := range found {
+		// As with digests, see package recent. A user trusted by the administrator may name any
+		// entry, and sees its reporter.
+		if e := &found[i]; e.Space != "" && e.Space != space && (space != "" || entry == 0) {
+			continue
+		}
+		white = white || found[i].White
+		sigs := found[i].Signatures()
+		exact := textOf(sigs)
+		if text.Valid() && exact.Valid() && exact != text {
+			return nil, api.ErrSeveral
+		}
+		if exact.Valid() && !text.Valid() {
+			text, best = exact, nil
+		}
+		if exact == text && len(sigs) > len(best) {
+			best = sigs
+		}
+	}
+	switch {
+	case white:
+		return nil, api.ErrWhite
+	case len(best) == 0:
+		return nil, api.ErrNotRemembered
+	}
+	return best, nil
+}
+
+// toVoter returns the entries of messages to a user, or all entries if there are none. So no sender
+// can make a vote by Message-ID ambiguous with messages to other people.
+func (h *History) toVoter(found []logbook.Entry, user string) []logbook.Entry {
+	if user == "" {
+		return found
+	}
+	voter := recent.Mailbox(h.Book.Mailbox(user))
+	texts, all := make(map[bulkhead.Signature]bool), []logbook.Entry(nil)
+	for i := range found {
+		if d, ok := DeliveryIn(&found[i], found[i].Signatures()); ok && d.To(voter) {
+			texts[textOf(d.Signatures)] = true
+		}
+	}
+	for i := range found {
+		if texts[textOf(found[i].Signatures())] {
+			all = append(all, found[i])
+		}
+	}
+	if len(all) == 0 {
+		return found
+	}
+	return all
+}
+
+// DeliveryIn returns the delivery that an entry of the history records. sigs are the signatures of
+// the entry. ok is false for a vote, for a message that was checked and not delivered, and for the
+// message of a stranger.
+func DeliveryIn(e *logbook.Entry, sigs []bulkhead.Signature) (d recent.Delivery, ok bool) {
+	if e.Count == 0 || e.Kind != logbook.Checked && e.Kind != logbook.Sighted || e.Space != "" || !recent.Whole(sigs) {
+		return d, false
+	}
+	d = recent.Delivery{Signatures: sigs, MessageID: e.Message, Seen: e.Time()}
+	for _, m := range e.Recipients {
+		d.Recipients = append(d.Recipients, recent.Mailbox(m))
+	}
+	return d, true
+}
+
+// find returns entries of one message.
+func (h *History) find(ctx context.Context, messageID string, entry int64) ([]logbook.Entry, error) {
+	if messageID == "" {
+		e, ok, err := h.Book.Get(uint64(max(0, entry)))
+		if !ok || err != nil {
+			return nil, err
+		}
+		return []logbook.Entry{e}, nil
+	}
+	id := h.Book.MessageID(messageID)
+	if id == (logbook.MessageID{}) {
+		return nil, fmt.Errorf("%w: empty Message-ID", bulkhead.ErrMalformed)
+	}
+	page, err := h.Book.Search(ctx, logbook.Query{Message: id})
+	return page.Entries, err
+}
+
+// textOf returns the signature of a message's whole text, invalid for none.
+func textOf(sigs []bulkhead.Signature) bulkhead.Signature {
+	for i := range sigs {
+		if sigs[i].Scheme() == bulkhead.Exact {
+			return sigs[i]
+		}
+	}
+	return bulkhead.Signature{}
+}

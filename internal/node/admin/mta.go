@@ -1,0 +1,115 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
+)
+
+// An MTA offers the rate limits and lists of the doors for mail servers to HTTP clients:
+// [api.RateLimits] and [api.Lists].
+type MTA struct {
+	limits *ratelimit.Limiter
+	lists  *lists.Set
+}
+
+// NewMTA returns the interface to rate limits and lists.
+func NewMTA(limits *ratelimit.Limiter, lists *lists.Set) *MTA { return &MTA{limits, lists} }
+
+// ApplyRateLimits implements [api.RateLimits].
+func (a *MTA) ApplyRateLimits(_ context.Context, attributes map[string]string,
+	readonly bool) (client.RateDecision, error) {
+	ask := a.limits.Apply
+	if readonly {
+		ask = a.limits.Peek
+	}
+	action, text, outcomes, err := ask(func(name string) []byte {
+		if v, ok := attributes[name]; ok {
+			return []byte(v)
+		}
+		return nil
+	})
+	d := client.RateDecision{Action: action, Text: text, Rules: []client.RateOutcome{}}
+	for _, o := range outcomes {
+		d.Rules = append(d.Rules, client.RateOutcome{Rule: o.Rule, Key: o.Key, Rate: o.Rate, Limit: o.Limit, Over: o.Over,
+			New: o.New})
+	}
+	return d, err
+}
+
+// RateLimits implements [api.RateLimits].
+func (a *MTA) RateLimits() []client.RateLimit {
+	var all []client.RateLimit
+	for _, u := range a.limits.Usage() {
+		all = append(all, client.RateLimit{
+			Name: u.Rule.Name, Key: u.Rule.Key, Unique: u.Rule.Unique, Reads: u.Rule.Reads, Limit: u.Rule.Limit,
+			Period: config.Duration(u.Rule.Period).String(),
+			Action: u.Rule.Action, Keys: u.Keys, Bytes: u.Bytes, Evicted: u.Evicted, Dropped: u.Dropped,
+		})
+	}
+	return all
+}
+
+// RateKeys implements [api.RateLimits].
+func (a *MTA) RateKeys(rule, key string) ([]client.RateKey, error) {
+	states, err := a.limits.Show(rule, key)
+	var all []client.RateKey
+	for _, s := range states {
+		all = append(all, client.RateKey{Rule: s.Rule, Rate: s.Rate, Limit: s.Limit,
+			Period: config.Duration(s.Period).String(), Items: s.Items})
+	}
+	return all, err
+}
+
+// TopRateKeys implements [api.RateLimits].
+func (a *MTA) TopRateKeys(n int) ([]client.TopKeys, error) {
+	rules, err := a.limits.Top(n)
+	var all []client.TopKeys
+	for _, r := range rules {
+		t := client.TopKeys{Rule: r.Rule, Keys: make([]client.TopKey, len(r.Keys))}
+		for i, k := range r.Keys {
+			t.Keys[i] = client.TopKey{Key: k.Key, Rate: k.Rate, Limit: k.Limit, Items: k.Items}
+		}
+		all = append(all, t)
+	}
+	return all, err
+}
+
+// ResetRateKey implements [api.RateLimits].
+func (a *MTA) ResetRateKey(rule, key string) int { return a.limits.Reset(rule, key) }
+
+// Lists implements [api.Lists].
+func (a *MTA) Lists() []client.List {
+	var all []client.List
+	for _, h := range a.lists.Handles() {
+		out := client.List{Name: h.Name(), Unknown: !h.Known(), Updated: h.Updated()}
+		if l := h.List(); l != nil {
+			out.Tone, out.Entries, out.Allowed = string(l.Meta().Tone), l.Count(), l.Allowed()
+			out.Bytes, out.Error = l.Bytes(), l.ErrorRate()
+		}
+		if err := h.Fault(); err != nil {
+			out.Fault = err.Error()
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
+// FindInLists implements [api.Lists].
+func (a *MTA) FindInLists(entry string) ([]client.ListMatch, error) {
+	e, err := lists.ParseEntry(entry)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+	}
+	var all []client.ListMatch
+	for _, m := range a.lists.Find(e) {
+		all = append(all, client.ListMatch{List: m.List, Tone: string(m.Tone), Element: m.Element, Reason: m.Reason,
+			Updated: m.Built, Error: m.Error})
+	}
+	return all, nil
+}

@@ -1,0 +1,160 @@
+package admin
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/calibration"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+)
+
+// stateAge is the maximum age of the node's description. Making it reads the arrays, which takes
+// milliseconds.
+const stateAge = time.Second
+
+// StateOptions are the parts of a node that its description needs. All fields but Calibration are required.
+type StateOptions struct {
+	Dir     string // the data folder
+	Version string // of the program
+	Started time.Time
+	Engine  *engine.Engine
+	// Missing are the parts of the data folder that were missing at the start.
+	Missing []string
+	// Config returns the present configuration, Network the fingerprint of the network's secret,
+	// Doors the open doors.
+	Config  func() *config.Config
+	Network func() string
+	Doors   func() []client.Door
+	// Joined returns how votes were joined with their deliveries, nil if the node joins none.
+	Joined func() *client.Joined
+	// Calibration records what became of the decisions of the rules; nil on an edge.
+	Calibration *calibration.House
+}
+
+// A State describes the node to the API: [api.Node]. Its methods may be called concurrently.
+type State struct {
+	opts StateOptions
+	mu   sync.Mutex
+	last client.NodeState
+	at   time.Time // of last; zero: last is outdated
+}
+
+// NewState returns the description of a node.
+func NewState(o StateOptions) *State { return &State{opts: o} }
+
+// State implements [api.Node].
+func (s *State) State(context.Context) client.NodeState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at.IsZero() || clock.Since(s.at).Abs() > stateAge {
+		s.last, s.at = s.describe(), clock.Now()
+	}
+	return s.last
+}
+
+func (s *State) describe() client.NodeState {
+	state := s.describeEngine()
+	state.Disk = diskOf(s.opts.Dir)
+	if state.Disk != nil {
+		for _, b := range state.Books {
+			state.Disk.Needed += b.Bytes
+		}
+	}
+	return state
+}
+
+func (s *State) describeEngine() client.NodeState {
+	cfg, info := s.opts.Config(), s.opts.Engine.Info()
+	name := cfg.Node.Name
+	if name == "" {
+		name, _ = os.Hostname() // "" is as good as any other guess
+	}
+	return client.NodeState{
+		Name: name, Version: s.opts.Version, Network: s.opts.Network(), Started: s.opts.Started, Now: clock.Now().UTC(),
+		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
+		Ageing: ageingState(s.opts.Engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: s.opts.Doors(),
+		Doubts: Doubts(info.Doubts), Healed: Healings(info.Healings), Missing: s.opts.Missing, Joined: s.opts.Joined(),
+		Counters: client.Counters{
+			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
+			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
+			Gatherings: info.Gatherings,
+		},
+		Books: []client.Book{
+			bookState("tally", info.Tally, time.Duration(cfg.Tally.Generation)),
+			bookState("blocklist", info.Blocklist, time.Duration(cfg.Blocklist.Generation)),
+		},
+	}
+}
+
+// ageingState describes the ageing while it is held; nil while it is not.
+func ageingState(a engine.Ageing) *client.Ageing {
+	if !a.Held {
+		return nil
+	}
+	return &client.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally,
+		Blocklist: a.Blocklist}
+}
+
+// ConfirmClock implements [api.Node].
+func (s *State) ConfirmClock(ctx context.Context) error {
+	err := s.opts.Engine.ConfirmClock(ctx)
+	s.Renew()
+	return err
+}
+
+// Renew makes the next description a new one, after a change of the node.
+func (s *State) Renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = time.Time{}
+}
+
+func bookState(name string, generations []engine.GenerationInfo, length time.Duration) client.Book {
+	b := client.Book{Name: name, Generations: []client.Generation{}}
+	for _, g := range generations {
+		out := client.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
+		for _, a := range g.Arrays {
+			out.Arrays = append(out.Arrays, client.Array{
+				Name: a.Name, Geometry: a.Geometry, Bytes: a.Bytes, Keys: a.Keys, Fill: a.Fill,
+				Ghost: a.Ghost, Wrong: a.CountWrong, Bulk: a.BulkWrong,
+			})
+			b.Bytes += a.Bytes
+		}
+		b.Generations = append(b.Generations, out)
+	}
+	return b
+}
+
+// Healings converts the healings of the engine for the HTTP interface.
+func Healings(list []engine.Healing) (out []client.Healed) {
+	for _, h := range list {
+		if h.Peer == engine.Broker {
+			h.Peer = client.FromBroker
+		}
+		out = append(out, client.Healed(h))
+	}
+	return out
+}
+
+// Doubts converts the doubts of the engine for the HTTP interface.
+func Doubts(doubts []engine.Doubt) (out []client.Doubt) {
+	for i := range doubts {
+		out = append(out, doubtOf(&doubts[i]))
+	}
+	return out
+}
+
+// doubtOf converts a doubt of the engine for the HTTP interface.
+func doubtOf(d *engine.Doubt) client.Doubt {
+	c := client.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Pages: d.Pages, Keys: d.Keys, First: d.First,
+		Last: d.Last, Stale: d.Stale, Text: d.String()}
+	if d.Start != 0 {
+		c.Generation = time.Unix(int64(d.Start), 0).UTC().Format(time.RFC3339)
+	}
+	return c
+}

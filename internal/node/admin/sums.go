@@ -1,0 +1,117 @@
+package admin
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
+	"github.com/bulkhead-mail/bulkhead/internal/logbook"
+	"github.com/bulkhead-mail/bulkhead/internal/web"
+)
+
+// SumsFile is the file of the numbers of verdicts by door, in the data folder. sumsEvery is how
+// often new ones are written.
+const (
+	SumsFile  = "sums.db"
+	sumsEvery = 10 * time.Second
+)
+
+// Sums are the numbers of verdicts and votes, by door and time. Their methods may be called
+// concurrently.
+type Sums struct {
+	*logbook.Sums
+	doors func() map[string]logbook.Sum
+	log   *slog.Logger
+}
+
+// OpenSums opens the numbers of a data folder. doors returns the numbers of each door since the
+// start.
+func OpenSums(dir string, doors func() map[string]logbook.Sum, log *slog.Logger) *Sums {
+	return &Sums{logbook.OpenSums(filepath.Join(dir, SumsFile), log), doors, log}
+}
+
+// Note records the doors' numbers up to now.
+func (s *Sums) Note() { s.Sums.Note(clock.Now(), s.doors()) }
+
+// Keep records and writes the numbers until ctx ends.
+func (s *Sums) Keep(ctx context.Context) error {
+	tick := time.NewTicker(sumsEvery)
+	defer tick.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.Note()
+			err := s.Write()
+			if err != nil && !failing {
+				s.log.Error("numbers of verdicts cannot be written", "err", err,
+					"consequence", "they are written later, or lost if the node ends before")
+			}
+			failing = err != nil
+		}
+	}
+}
+
+// Close writes the numbers for the last time. An error is not worth a failure of the node.
+func (s *Sums) Close() {
+	s.Note()
+	if err := s.Sums.Close(); err != nil {
+		s.log.Error("numbers of verdicts cannot be written", "err", err, "consequence", "the latest numbers are lost")
+	}
+}
+
+// Verdicts implements [api.Options].Verdicts.
+func (s *Sums) Verdicts(since, until time.Time, slot time.Duration) client.Verdicts {
+	s.Note()
+	if until.IsZero() {
+		until = clock.Now()
+	}
+	if since.IsZero() {
+		since = until.Add(-24 * time.Hour)
+	}
+	out := client.Verdicts{Slot: int64(slot / time.Second), Slots: []client.VerdictSlot{}}
+	for _, slot := range s.Slots(since, until, slot) {
+		shown := client.VerdictSlot{Start: slot.Start, Doors: make(map[string]client.DoorSum, len(slot.Doors))}
+		for name, sum := range slot.Doors {
+			shown.Doors[name] = doorSum(&sum)
+		}
+		out.Slots = append(out.Slots, shown)
+	}
+	return out
+}
+
+func doorSum(s *logbook.Sum) client.DoorSum {
+	return client.DoorSum{
+		Spam: s.Verdicts[bulkhead.ClassSpam], Suspected: s.Verdicts[bulkhead.ClassSuspected],
+		Bulk: s.Verdicts[bulkhead.ClassBulk],
+		Good: s.Verdicts[bulkhead.ClassGood], Unknown: s.Verdicts[bulkhead.ClassUnknown], Looks: s.Looks,
+		Sightings: s.Votes[bulkhead.Sighting], SpamVotes: s.Votes[bulkhead.Spam], HamVotes: s.Votes[bulkhead.Ham],
+		Revocations: s.Votes[bulkhead.Revocation],
+	}
+}
+
+// pageSlots returns the slots of a chart. The last one contains now.
+func (s *Sums) pageSlots(now time.Time, slots int, length time.Duration) []web.Slot {
+	first := now.UTC().Truncate(length).Add(-time.Duration(slots-1) * length)
+	out := make([]web.Slot, slots)
+	for i := range out {
+		out[i].Start = first.Add(time.Duration(i) * length)
+	}
+	for _, counted := range s.Slots(first, out[slots-1].Start.Add(length), length) {
+		slot := &out[counted.Start.Sub(first)/length]
+		slot.Doors = make(map[string][bulkhead.NumClasses]uint64, len(counted.Doors))
+		for name, sum := range counted.Doors {
+			slot.Doors[name] = sum.Verdicts
+			for c, k := range sum.Verdicts {
+				slot.Verdicts[c] += k
+			}
+		}
+	}
+	return out
+}

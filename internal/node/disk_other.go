@@ -1,8 +1,0 @@
-//go:build !linux
-
-package node
-
-import "github.com/bulkhead-mail/bulkhead/client"
-
-// diskOf returns the free and total space of a folder's file system, nil if unknown.
-func diskOf(string) *client.Disk { return nil }

@@ -1,0 +1,82 @@
+package doors
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead/dnsbl"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/lists"
+)
+
+// zonesOf returns the configured zones with their lists, after a server has checked them.
+func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone, error) {
+	var zones []dnsbl.Zone
+	for _, z := range cfg.DNSBL.Zones {
+		out := dnsbl.Zone{Name: z.Name, Form: dnsbl.Form(z.Form), TTL: time.Duration(z.TTL), Host: z.Host}
+		if h := list(z.List); h != nil {
+			out.List, out.Known = h, h.Known
+			if h.Known() && (z.Form == "hash") != (h.Hash() != "") {
+				return nil, &config.Error{Key: "dnsbl.zone",
+					Detail: fmt.Sprintf("zone %q: form %q does not fit list %q of hash %q", z.Name, z.Form, z.List, h.Hash())}
+			}
+		}
+		if z.Code != "" {
+			code, err := netip.ParseAddr(z.Code)
+			if err != nil {
+				return nil, &config.Error{Key: "dnsbl.zone.code", Detail: err.Error()}
+			}
+			out.Code = code
+		}
+		zones = append(zones, out)
+	}
+	if err := new(dnsbl.Server).SetZones(zones); err != nil {
+		return nil, &config.Error{Key: "dnsbl.zone", Detail: err.Error()}
+	}
+	return zones, nil
+}
+
+// checkDNSBL checks zones.
+func checkDNSBL(p *proposal) error {
+	_, err := zonesOf(p.Config, p.list)
+	return err
+}
+
+// openDNSBL opens the door for DNS queries, over UDP and TCP.
+func (s *Set) openDNSBL(ctx context.Context, address string) (*opened, error) {
+	cfg := s.opts.Config()
+	zones, err := zonesOf(cfg, s.opts.Lists.Handle)
+	if err != nil {
+		return nil, err
+	}
+	front := &dnsbl.Server{Zones: zones, MaxConns: cfg.Limits.Connections, Memory: s.opts.Memory,
+		Log: s.opts.Log.With("door", "dnsbl")}
+	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	if err := front.Prepare(); err != nil {
+		return nil, err
+	}
+	o, err := openPort(ctx, address, front)
+	if err != nil {
+		return nil, err
+	}
+	o.metrics = dnsblMetrics(&front.Stats)
+	o.prepare = func(p *proposal) (func() error, error) {
+		zones, err := zonesOf(p.Config, p.list)
+		return func() error { return front.SetZones(zones) }, err
+	}
+	return o, nil
+}
+
+func dnsblMetrics(s *dnsbl.Stats) []prometheus.Collector {
+	return []prometheus.Collector{
+		newFamily("bulkhead_dnsbl_answers_total", "Answers of the DNS door.", "answer", map[string]*atomic.Int64{
+			"all": &s.Queries, "hit": &s.Hits, "miss": &s.Misses, "refused": &s.Refused, "broken": &s.Broken,
+			"slipped": &s.Slipped, "failed": &s.Failed,
+		}),
+	}
+}

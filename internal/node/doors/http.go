@@ -1,0 +1,123 @@
+package doors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/api"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/web"
+)
+
+// stopTimeout is the longest time that clients may take to finish after SIGTERM.
+const stopTimeout = 20 * time.Second
+
+// openHTTP opens the door of the API, the metrics and the pages.
+func (s *Set) openHTTP(ctx context.Context, address string) (*opened, error) {
+	cfg := s.opts.Config()
+	access, err := accessOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := readCertificate(cfg)
+	if err != nil {
+		return nil, err
+	}
+	var house *api.Server
+	page := web.New(s.opts.Status, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		house.ServeHTTP(w, r)
+	}))
+	opts := s.opts.API
+	opts.Clearinghouse, opts.Page, opts.Access = s.houseFor("http"), page, access
+	house, err = api.New(opts)
+	if err != nil {
+		return nil, err
+	}
+	l, err := door.Listen(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	front := &http.Server{
+		Handler:           house,
+		ReadHeaderTimeout: min(10*time.Second, time.Duration(cfg.HTTP.ReadTimeout)),
+		ReadTimeout:       time.Duration(cfg.HTTP.ReadTimeout),
+		WriteTimeout:      2 * time.Duration(cfg.HTTP.ReadTimeout),
+		IdleTimeout:       time.Duration(cfg.HTTP.IdleTimeout),
+		MaxHeaderBytes:    64 << 10,
+		ConnState:         follow,
+		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
+	}
+	serve, scheme := front.Serve, "http://"
+	front.RegisterOnShutdown(page.Close)
+	var https certificate // empty while HTTP is plain
+	if pair != nil {
+		https.pair.Store(pair)
+		scheme, front.TLSConfig = "https://", https.config()
+		serve = func(l net.Listener) error { return front.ServeTLS(l, "", "") }
+	}
+	prepare := func(p *proposal) (func() error, error) {
+		access, err1 := accessOf(p.Config)
+		pair, err2 := readCertificate(p.Config)
+		return func() error {
+			house.SetAccess(access)
+			https.pair.Store(pair)
+			return nil
+		}, errors.Join(err1, err2)
+	}
+	return &opened{address: scheme + l.Addr().String(), abandon: l.Close, prepare: prepare,
+		times: []*door.Times{house.Times()}, serve: func(ctx context.Context) error {
+			return serveHTTP(ctx, front, func() error {
+				return serve(newCappedListener(l, cfg.Limits.Connections, door.DefaultConnsPerIP))
+			})
+		}}, nil
+}
+
+// checkHTTP checks the certificate.
+func checkHTTP(p *proposal) error {
+	_, err := readCertificate(p.Config)
+	return err
+}
+
+// serveHTTP serves until ctx ends, and then waits for current requests.
+func serveHTTP(ctx context.Context, front *http.Server, serve func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- serve() }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("listen.http: %w", err)
+	case <-ctx.Done():
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err := front.Shutdown(drain)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = front.Close()
+	}
+	if end := <-done; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	return err
+}
+
+// accessOf returns the rights of HTTP clients. The configuration has been validated, so its texts
+// parse.
+func accessOf(cfg *config.Config) (api.Access, error) {
+	a := api.Access{
+		MaxBody: cfg.HTTP.MaxBody, MaxSignatures: cfg.Limits.MaxSignatures, MaxBatch: cfg.Limits.MaxBatch,
+		Rate:          door.Rate{PerSecond: cfg.Limits.Rate, Burst: cfg.Limits.Burst},
+		LimitLoopback: cfg.Limits.Loopback,
+	}
+	var err1, err2, err3 error
+	a.AnonymousCheck, err1 = api.ParseWho(cfg.HTTP.AnonymousCheck)
+	a.AnonymousReport, err2 = api.ParseWho(cfg.HTTP.AnonymousReport)
+	if len(cfg.HTTP.TrustedProxies) > 0 {
+		a.TrustedProxies, err3 = config.ParseNetworks(cfg.HTTP.TrustedProxies)
+	}
+	return a, errors.Join(err1, err2, err3)
+}

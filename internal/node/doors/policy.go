@@ -1,0 +1,39 @@
+package doors
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/bulkhead-mail/bulkhead/policy"
+)
+
+// openPolicy opens the door for Postfix policy delegation.
+func (s *Set) openPolicy(ctx context.Context, address string) (*opened, error) {
+	cfg := s.opts.Config()
+	front := &policy.Server{
+		Limiter: s.opts.Limits, FailDefer: cfg.Policy.OnFault == "defer", MaxConns: cfg.Limits.Connections,
+		Log: s.opts.Log.With("door", "policy"),
+	}
+	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	o, err := openStream(ctx, address, front)
+	if err != nil {
+		return nil, err
+	}
+	o.metrics = policyMetrics(&front.Stats)
+	return o, nil
+}
+
+func policyMetrics(s *policy.Stats) []prometheus.Collector {
+	return []prometheus.Collector{
+		newFamily("bulkhead_policy_answers_total", "Answers of the policy door.", "action", map[string]*atomic.Int64{
+			"all": &s.Requests, "defer": &s.Deferred, "reject": &s.Rejected, "hold": &s.Held, "told": &s.Told,
+			"delay": &s.Delayed,
+		}),
+		newFamily("bulkhead_policy_faults_total", "Policy requests that were malformed, or could not be decided.", "kind",
+			map[string]*atomic.Int64{
+				"malformed": &s.Malformed, "undecided": &s.Faults,
+			}),
+	}
+}

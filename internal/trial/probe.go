@@ -1,0 +1,361 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
+)
+
+// A Row is the finding about one thing.
+type Row struct {
+	Name    string `json:"name"` // a door by its key in [listen], or "store", "clock", "peer NAME"
+	Address string `json:"address,omitempty"`
+	OK      bool   `json:"ok"`
+	Found   string `json:"found"`          // the answer, or the problem
+	Mend    string `json:"mend,omitempty"` // remedy; "" if there is no problem
+}
+
+// A Prober asks a node. All fields except Node may be zero. Only one goroutine may use it.
+type Prober struct {
+	Node    *client.Client
+	Timeout time.Duration // for each door; 0 means 5 s
+
+	sigs []bulkhead.Signature // of the test message
+}
+
+// A fault is a failure with a remedy.
+type fault struct{ what, mend string }
+
+func (f *fault) Error() string { return f.what }
+
+// Doors asks through every open door of the node, and then examines the state that the node
+// reports. It returns an error only if the node does not answer at all.
+func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
+	if p.Timeout == 0 {
+		p.Timeout = 5 * time.Second
+	}
+	state, err := p.Node.Node(ctx)
+	if err != nil {
+		return nil, err
+	}
+	signed, err := p.Node.MessageSignatures(ctx, []byte(Message))
+	if err != nil {
+		return nil, err
+	}
+	p.sigs = signed.Signatures
+	var rows []Row
+	for _, d := range state.Doors {
+		rows = append(rows, p.door(ctx, d))
+	}
+	rows = append(rows, store(state))
+	for _, row := range []*Row{disk(state), clock(state, time.Now())} {
+		if row != nil {
+			rows = append(rows, *row)
+		}
+	}
+	if row := held(state); row != nil {
+		rows = append(rows, *row)
+	}
+	if row := joined(state.Joined); row != nil {
+		rows = append(rows, *row)
+	}
+	rows = append(rows, missing(state)...)
+	if row := relay(state); row != nil {
+		rows = append(rows, *row)
+	}
+	rows = append(rows, p.lists(ctx)...)
+	rows = append(rows, p.peers(ctx)...)
+	if n, err := p.Node.Network(ctx); err == nil && n.Aggregate != nil { // else no mesh, or no administrator's token
+		rows = append(rows, sum(n.Aggregate))
+	}
+	return rows, nil
+}
+
+// asks returns the probe of each door by the door's name.
+func (p *Prober) asks() map[string]func(context.Context, string) (string, error) {
+	return map[string]func(context.Context, string) (string, error){
+		"http": p.http, "razor2": p.razor2, "razor_helper": p.razorHelper, "pyzor": p.pyzor, "pyzor_helper": p.pyzorHelper,
+		"dcc": p.dcc, "dccifd": p.dccifd, "fuzzy": p.fuzzy, "milter": p.milter, "policy": p.policy, "dnsbl": p.dnsbl,
+	}
+}
+
+func (p *Prober) door(ctx context.Context, d client.Door) Row {
+	row := Row{Name: d.Name, Address: d.Address}
+	ask, ok := p.asks()[d.Name]
+	if !ok {
+		row.Found, row.Mend = "this program does not know the door", "use the program of the node's version"
+		return row
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	defer cancel()
+	found, err := ask(ctx, near(d.Address))
+	if err == nil {
+		row.OK, row.Found = true, found
+		return row
+	}
+	row.Found, row.Mend = err.Error(), mend(d.Name, err)
+	return row
+}
+
+// near returns the address at which a listener can be reached from the same machine.
+func near(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if addr, err := netip.ParseAddr(host); err == nil && addr.IsUnspecified() {
+		host = "127.0.0.1"
+		if addr.Is6() && !addr.Is4In6() {
+			host = "::1"
+		}
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// mend returns a remedy for an error.
+func mend(door string, err error) string {
+	var f *fault
+	var timeout net.Error
+	switch {
+	case errors.As(err, &f):
+		return f.mend
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "no program listens there: is the node in another network namespace or container, or the port " +
+			"forwarded elsewhere?"
+	case errors.Is(err, fs.ErrPermission):
+		return "this user may not open the socket: run doctor as a user who may, or add the mail server's user to " +
+			"the group bulkhead"
+	case errors.Is(err, fs.ErrNotExist):
+		return "the socket's file is gone: restart the node; a mail server in a chroot sees only what lies below that"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer: a firewall, a limit ([limits]), or a node that is too busy; its log says which"
+	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden):
+		return "the door wants an account: bulkhead user add NAME, and give its token or secret to the client"
+	}
+	return "see docs/protocols/" + strings.NewReplacer("pyzor_helper", "pyzor", "razor_helper", "razor2").Replace(door) +
+		".md and the node's log"
+}
+
+// unrecognised returns the error for a door that answers but does not know the test message.
+func unrecognised(got string) error {
+	return &fault{"it answers, but does not know the test message: " + got,
+		"a node before this version does not know it; else another program has the port, or the mail was changed on its way"}
+}
+
+// store reports whether the node accepts reports and its state is complete.
+func store(s *client.NodeState) Row {
+	row := Row{Name: "store", OK: true, Found: "reports are taken"}
+	switch {
+	case s.ReadOnly != "":
+		row.OK, row.Found, row.Mend = false, "read-only: "+s.ReadOnly,
+			"make room on the disk, or mend it; the node goes on by itself"
+	case len(s.Doubts) > 0:
+		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged",
+			len(s.Doubts)), "bulkhead doctor --data FOLDER names them"
+	}
+	return row
+}
+
+// missing reports the parts of the data folder that were missing when the node started.
+func missing(s *client.NodeState) (rows []Row) {
+	for _, part := range s.Missing {
+		rows = append(rows, Row{Name: "data folder", Found: part + " was missing when the node started, and began anew",
+			Mend: "find out who removed it; to have it back, stop the node, put it back from a copy and start again"})
+	}
+	return rows
+}
+
+// held reports that the clock is implausible, so that nothing ages; nil if it is plausible.
+func held(s *client.NodeState) *Row {
+	a := s.Ageing
+	if a == nil {
+		return nil
+	}
+	clock, newest := a.Clock.UTC().Format(time.RFC3339), a.Newest.UTC().Format(time.RFC3339)
+	return &Row{
+		Name:  "ageing",
+		Found: fmt.Sprintf("the clock shows %s and the newest record is of %s: no generation expires", clock, newest),
+		Mend: "if the clock is wrong, set it right; if this machine was really off since " + newest +
+			", run \"bulkhead clock confirm\"",
+	}
+}
+
+// fewVotes is the number of votes that say nothing of the share that was joined.
+const fewVotes = 20
+
+// joined reports the share of votes whose deliveries the node found; nil if it does not look for
+// them, or saw no vote.
+func joined(j *client.Joined) *Row {
+	if j == nil {
+		return nil
+	}
+	found := j.MessageID + j.Text + j.Near
+	all := found + j.Unknown
+	if all == 0 {
+		return nil
+	}
+	row := &Row{Name: "votes", OK: true, Found: fmt.Sprintf("%d of %d were joined with their deliveries", found, all)}
+	if all >= fewVotes && 2*found < all {
+		row.OK, row.Mend = false, "votes count for the network and sender only of mail that the node saw delivered: "+
+			"let all incoming mail pass the milter or a plugin, and report on this node"
+	}
+	return row
+}
+
+// relay reports a proxy that forwards requests without identifying itself; nil if there is none.
+func relay(s *client.NodeState) *Row {
+	if s.Relayed == nil {
+		return nil
+	}
+	return &Row{Name: "http",
+		Found: fmt.Sprintf("a request from this machine named the host %.80q, and no proxy said that it had passed it on",
+			*s.Relayed),
+		Mend: "if a proxy does (HAProxy as it comes), give it \"option forwardfor\"; if a tunnel or forwarder " +
+			"does, set anonymous_check and anonymous_report in [http] to \"none\"; " +
+			"a program of this machine should name localhost"}
+}
+
+// leastRoom is roughly the space that a journal takes between two snapshots.
+const leastRoom = 64 << 20
+
+// disk reports whether there is space for the next snapshot; nil if the node does not know.
+func disk(s *client.NodeState) *Row {
+	if s.Disk == nil {
+		return nil
+	}
+	row := &Row{Name: "disk", OK: true, Found: fmt.Sprintf("%s free, a snapshot takes up to %s",
+		units.ByteSize(s.Disk.Free), units.ByteSize(s.Disk.Needed))}
+	if s.Disk.Free < 2*s.Disk.Needed+leastRoom {
+		row.OK, row.Mend = false,
+			"make room in the file system of the data folder, or move the folder: without room, reports are refused"
+	}
+	return row
+}
+
+// clock compares the node's clock with this machine's clock, and with the times at which the node
+// has begun generations. It returns nil if the node does not report its time.
+func clock(s *client.NodeState, now time.Time) *Row {
+	if s.Now.IsZero() {
+		return nil
+	}
+	row := &Row{Name: "clock", OK: true, Found: "as this machine's"}
+	const mend = "set the clocks, by NTP: what is counted ages by them"
+	var newest time.Time
+	for _, b := range s.Books {
+		for _, g := range b.Generations {
+			if g.Start.After(newest) {
+				newest = g.Start
+			}
+		}
+	}
+	switch apart := s.Now.Sub(now).Round(time.Second); {
+	case newest.Sub(s.Now) > ahead:
+		row.OK, row.Found, row.Mend = false,
+			fmt.Sprintf("it was set back: the node has counted until %s, and takes it for %s",
+				newest.UTC().Format(time.DateTime), s.Now.UTC().Format(time.DateTime)), mend
+	case apart > skew || apart < -skew:
+		word := "ahead of"
+		if apart < 0 {
+			word = "behind"
+		}
+		row.OK, row.Found, row.Mend = false, fmt.Sprintf("the node's is %v %s this machine's", apart.Abs(), word), mend
+	}
+	return row
+}
+
+// ahead is the time before its beginning at which a generation may already exist.
+const ahead = 15 * time.Minute
+
+// oldList is the age from which a list may no longer be maintained.
+const oldList = 30 * 24 * time.Hour
+
+// lists reports whether the node's lists match their files. It returns no rows without the right to
+// see them.
+func (p *Prober) lists(ctx context.Context) (rows []Row) {
+	all, err := p.Node.Lists(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, l := range all {
+		row := Row{Name: "list " + l.Name, OK: true,
+			Found: fmt.Sprintf("%d entries of %s", l.Entries, l.Updated.UTC().Format(time.DateOnly))}
+		switch {
+		case l.Unknown:
+			row.OK, row.Found, row.Mend = false, "its file cannot be read, and nothing is found in it: "+l.Fault,
+				"bulkhead list build it again, or put its file back; the node takes it over at once"
+		case l.Fault != "":
+			row.OK, row.Found, row.Mend = false, "its file cannot be read: "+l.Fault,
+				"bulkhead list build it again; until then the node goes on with what it had"
+		case l.Entries == 0 && l.Allowed == 0:
+			row.OK, row.Found, row.Mend = false, "it is empty",
+				"bulkhead list build; an empty source of lists also looks like this"
+		case time.Since(l.Updated) > oldList:
+			row.Found += "; whatever builds it may have stopped"
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// skew is the tolerated difference between clocks. Beyond five minutes signed Pyzor requests are
+// refused, and the generations of peers no longer begin together.
+const skew = time.Minute
+
+// peers reports whether messages from each peer arrive. It returns no rows without an
+// administrator's token.
+func (p *Prober) peers(ctx context.Context) (rows []Row) {
+	peers, err := p.Node.Peers(ctx)
+	if err != nil {
+		return nil // no mesh, or no administrator's token
+	}
+	for _, one := range peers {
+		row := Row{Name: "peer " + one.Name, OK: true, Found: "heard"}
+		switch {
+		case one.Network != "":
+			row.OK, row.Found, row.Mend = false, "is in another network",
+				"give both nodes one network secret: bulkhead network show"
+		case one.Quarantine != "":
+			row.OK, row.Found, row.Mend = false, "in quarantine: "+one.Quarantine, "bulkhead peer list, and weigh or evict it"
+		case one.Heard.IsZero() && one.Weight == 0:
+			row.Found = "never heard, and not counted" // a peer that is only a hub, or that may only ask for an aggregate
+		case one.Heard.IsZero():
+			row.OK, row.Found, row.Mend = false, "never heard", "is it running, are both keys added, is the port open?"
+		case one.Silent > 0:
+			row.OK, row.Found, row.Mend = false, fmt.Sprintf("silent for %.0f s", one.Silent),
+				"is it running, is the way there open?"
+		case one.Lag > skew.Seconds() || one.Lag < -skew.Seconds():
+			row.OK, row.Found, row.Mend = false, fmt.Sprintf("its clock and ours are %.0f s apart", one.Lag),
+				"set the clocks, by NTP"
+		case one.Error != "":
+			row.Found = "heard; the last refusal: " + one.Error
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// sum reports whether the aggregate that the node publishes is received, and has members.
+func sum(a *client.Aggregate) Row {
+	row := Row{Name: "sum", OK: true, Found: fmt.Sprintf("of %s, published",
+		units.Plural(a.Organisations, "organisation"))}
+	switch {
+	case a.Fault != "":
+		row.OK, row.Found = false, a.Fault
+		row.Mend = "servers in [aggregate]: is the hub there running, is the sum's key (bulkhead network show) on " +
+			"its list of peers, and that hub on this node's?"
+	case a.Members == 0:
+		row.OK, row.Found, row.Mend = false, "no other node is in it",
+			"members in [aggregate] name peers of weight 1: bulkhead peer list, bulkhead peer weigh KEY 1"
+	}
+	return row
+}

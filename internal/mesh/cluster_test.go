@@ -22,6 +22,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -96,24 +100,24 @@ func TestCluster(t *testing.T) {
 	var engines []*engine.Engine
 	var meshes []*Mesh
 	for i := range 3 {
-		e := smallEngine(t, nil)
+		e := enginetest.Small(t, nil)
 		dir, id := identity(t)
 		// Each node connects to another server first.
 		servers := append(append([]string{}, c.urls[i:]...), c.urls[:i]...)
 		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: e, Mode: External, Servers: servers,
-			Credentials: NoCredentials, Replicas: 3}))
+			Credentials: bus.NoCredentials, Replicas: 3}))
 		engines, meshes = append(engines, e), append(meshes, m)
 	}
 	befriend(t, meshes...)
 	for i, e := range engines {
-		report(t, e, 1, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+		enginetest.Report(t, e, 1, bulkhead.Sighting, []uint32{1, 10, 100}[i])
 	}
 	agree(t, engines, 1, 111)
 	if err := errors.Join(c.cmds[1].Process.Kill(), waited(c.cmds[1])); err != nil {
 		t.Fatal(err)
 	}
 	for i, e := range engines {
-		report(t, e, 1, bulkhead.Sighting, []uint32{2, 20, 200}[i])
+		enginetest.Report(t, e, 1, bulkhead.Sighting, []uint32{2, 20, 200}[i])
 	}
 	agree(t, engines, 1, 333)
 }
@@ -122,7 +126,7 @@ func TestCluster(t *testing.T) {
 type team struct {
 	t       *testing.T
 	dirs    []string
-	ids     []*Identity
+	ids     []*member.Identity
 	engines []*engine.Engine
 	meshes  []*Mesh
 	stops   []func()
@@ -141,7 +145,7 @@ func newTeam(t *testing.T) *team {
 	})
 	for range 3 {
 		dir, id := identity(t)
-		w.dirs, w.ids, w.engines = append(w.dirs, dir), append(w.ids, id), append(w.engines, smallEngine(t, nil))
+		w.dirs, w.ids, w.engines = append(w.dirs, dir), append(w.ids, id), append(w.engines, enginetest.Small(t, nil))
 	}
 	return w
 }
@@ -149,7 +153,7 @@ func newTeam(t *testing.T) *team {
 // users returns the users of the team's nodes, each with the least privilege.
 func (w *team) users(domain string) string {
 	w.t.Helper()
-	text, err := Grants(networkOf(testSecret), domain, w.ids[0].ID(), w.ids[1].ID(), w.ids[2].ID())
+	text, err := Grants(member.NetworkOf(enginetest.Secret), domain, w.ids[0].ID(), w.ids[1].ID(), w.ids[2].ID())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -179,18 +183,18 @@ func (w *team) share(servers []string, with func(i int, o *Options)) {
 		m, stop := w.open(i, servers, with)
 		w.meshes, w.stops = append(w.meshes, m), append(w.stops, stop)
 		// The first makes the streams.
-		eventually(t, time.Minute, "the streams are there",
+		enginetest.Eventually(t, time.Minute, "the streams are there",
 			func() bool { b := m.Status().Brokers[0]; return b.Answer > 0 && b.Trouble == "" })
 	}
 	befriend(t, w.meshes...)
 	for i, e := range w.engines {
-		report(t, e, 1, bulkhead.Spam, 1)
-		report(t, e, 2, bulkhead.Sighting, []uint32{1, 10, 100}[i])
+		enginetest.Report(t, e, 1, bulkhead.Spam, 1)
+		enginetest.Report(t, e, 2, bulkhead.Sighting, []uint32{1, 10, 100}[i])
 	}
 	agree(t, w.engines, 2, 111)
 	w.stops[2]()
 	for i, e := range w.engines {
-		report(t, e, 2, bulkhead.Sighting, []uint32{2, 20, 200}[i])
+		enginetest.Report(t, e, 2, bulkhead.Sighting, []uint32{2, 20, 200}[i])
 	}
 	agree(t, w.engines[:2], 2, 111+22)
 	w.meshes[2], w.stops[2] = w.open(2, servers, with)
@@ -202,7 +206,7 @@ func (w *team) share(servers []string, with func(i int, o *Options)) {
 func (w *team) well() {
 	w.t.Helper()
 	for i, m := range w.meshes {
-		eventually(w.t, time.Minute, "the cluster is well", func() bool {
+		enginetest.Eventually(w.t, time.Minute, "the cluster is well", func() bool {
 			b := m.Status().Brokers[0]
 			return b.Answer > 0 && b.Trouble == ""
 		})
@@ -220,22 +224,22 @@ func TestClusterPrivilege(t *testing.T) {
 	c := startCluster(t, setup{users: w.users("")})
 	w.share(c.urls, nil)
 	ids := w.ids
-	eve, err := nats.Connect(c.urls[1], signIn(ids[1], ""), nats.CustomInboxPrefix(inbox(ids[1].Hint())))
+	eve, err := nats.Connect(c.urls[1], bus.SignIn(ids[1], ""), nats.CustomInboxPrefix(bus.Inbox(ids[1].Hint())))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer eve.Close()
-	n := newNames(testSecret.ID())
+	n := bus.NewNames(enginetest.Secret.ID())
 	for _, subject := range []string{
-		n.subject(topic{kind: kindDelta, origin: ids[0].Hint()}), n.headsOf(ids[0].Hint()),
-		"$JS.API.STREAM.DELETE." + n.deltaStream(),
-		"$JS.API.STREAM.PURGE." + n.imageStream(), "$JS.API.STREAM.CREATE." + n.deltaStream(),
-		"$JS.API.STREAM.UPDATE." + n.deltaStream(), "$JS.API.STREAM.NAMES", "other",
+		n.Subject(wire.Topic{Kind: wire.KindDelta, Origin: ids[0].Hint()}), n.HeadsOf(ids[0].Hint()),
+		"$JS.API.STREAM.DELETE." + n.DeltaStream(),
+		"$JS.API.STREAM.PURGE." + n.ImageStream(), "$JS.API.STREAM.CREATE." + n.DeltaStream(),
+		"$JS.API.STREAM.UPDATE." + n.DeltaStream(), "$JS.API.STREAM.NAMES", "other",
 	} {
 		if err := errors.Join(eve.Publish(subject, []byte("x")), eve.Flush()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, time.Minute, subject+" is denied", func() bool {
+		enginetest.Eventually(t, time.Minute, subject+" is denied", func() bool {
 			return eve.LastError() != nil && strings.Contains(eve.LastError().Error(), `"`+subject+`"`)
 		})
 	}
@@ -246,7 +250,7 @@ func (w *team) unreachable(i int, servers []string, want string, with func(i int
 	w.t.Helper()
 	m, stop := w.open(i, servers, with)
 	defer stop()
-	eventually(w.t, time.Minute, "the node says "+want, func() bool {
+	enginetest.Eventually(w.t, time.Minute, "the node says "+want, func() bool {
 		b := m.Status().Brokers[0]
 		return !b.Connected && strings.Contains(b.Error, want) && w.logs[i].has(want)
 	})
@@ -301,11 +305,11 @@ func (o *tenancy) conf() string {
 
 // least gives a user the permissions of a node; the first node also makes the streams.
 func (w *team) least(i int) func(*jwt.UserClaims) {
-	n, api := newNames(testSecret.ID()), jetStreamAPI("")
+	n, api := bus.NewNames(enginetest.Secret.ID()), bus.JetStreamAPI("")
 	return func(c *jwt.UserClaims) {
-		publish, subscribe := n.grants(w.ids[i].Hint(), api)
+		publish, subscribe := n.Grants(w.ids[i].Hint(), api)
 		if i == 0 {
-			publish = append(publish, api+"STREAM.CREATE."+n.deltaStream(), api+"STREAM.CREATE."+n.imageStream())
+			publish = append(publish, api+"STREAM.CREATE."+n.DeltaStream(), api+"STREAM.CREATE."+n.ImageStream())
 		}
 		c.Pub.Allow.Add(publish...)
 		c.Sub.Allow.Add(subscribe...)
@@ -327,10 +331,10 @@ func TestClusterJWT(t *testing.T) {
 	w.stops[1]()
 	file := newTenancy(t).user("stranger", w.least(1))
 	w.meshes[1], w.stops[1] = w.open(1, c.urls, func(_ int, options *Options) { options.Credentials = file })
-	eventually(t, time.Minute, "the stranger is refused", func() bool {
+	enginetest.Eventually(t, time.Minute, "the stranger is refused", func() bool {
 		return !w.meshes[1].Status().Brokers[0].Connected && w.logs[1].has("uthorization")
 	})
-	report(t, w.engines[1], 2, bulkhead.Sighting, 1000)
+	enginetest.Report(t, w.engines[1], 2, bulkhead.Sighting, 1000)
 	if err := os.Rename(o.user("renewed", w.least(1)), file); err != nil {
 		t.Fatal(err)
 	}
@@ -345,20 +349,20 @@ func TestClusterJWT(t *testing.T) {
 func TestLeaf(t *testing.T) {
 	w := newTeam(t)
 	const domain = "hub"
-	n := newNames(testSecret.ID())
-	all := "bh." + n.net + ".>"
-	publish, subscribe := []string{all, headsOfAll}, []string{all, headsOfAll}
+	n := bus.NewNames(enginetest.Secret.ID())
+	all := "bh." + n.Net + ".>"
+	publish, subscribe := []string{all, bus.HeadsOfAll}, []string{all, bus.HeadsOfAll}
 	// The first node connects to the cluster, the others to the site.
 	for _, id := range w.ids[1:] {
-		for _, api := range []string{jetStreamAPI(domain),
-			jetStreamAPI("")} { // the server's version decides which one is checked
-			p, s := n.grants(id.Hint(), api)
+		for _, api := range []string{bus.JetStreamAPI(domain),
+			bus.JetStreamAPI("")} { // the server's version decides which one is checked
+			p, s := n.Grants(id.Hint(), api)
 			publish, subscribe = append(publish, p...), append(subscribe, s...)
 		}
 	}
 	site := fmt.Sprintf("{ user: site, password: secret, permissions: { publish: [\"%s\"], subscribe: [\"%s\"] } }\n",
 		strings.Join(publish, `", "`), strings.Join(subscribe, `", "`))
-	first, err := Grants(networkOf(testSecret), "", w.ids[0].ID())
+	first, err := Grants(member.NetworkOf(enginetest.Secret), "", w.ids[0].ID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +390,7 @@ func TestLeaf(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, e := range w.engines {
-		report(t, e, 2, bulkhead.Sighting, []uint32{1000, 2000, 4000}[i])
+		enginetest.Report(t, e, 2, bulkhead.Sighting, []uint32{1000, 2000, 4000}[i])
 	}
 	leaf()
 	agree(t, w.engines, 2, 7333)

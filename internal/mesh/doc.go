@@ -42,9 +42,10 @@
 //	m, err := mesh.Open(mesh.Options{Dir: dir, Identity: id, Engine: e, Mode: mesh.Hub, Listen: ":8421"})
 //	err = m.Run(ctx)
 //
-// # Locks
+// # Rooms
 //
-// Mesh.mu guards the peer book and the statistics of the peers; no call under it may block. Two
-// goroutines do the work: the sender owns the published state, the receiver the state of the
-// origins.
+// Package wire has the messages, bus the brokers, and member the peer list, invitations and secrets.
+// This package composes them: the sender publishes the node's own arrays, and the receiver applies the
+// arrays of peers, each peer as an origin object. Only its own goroutine uses the state of each. Other
+// packages use this one alone.
 package mesh

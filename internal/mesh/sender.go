@@ -42,13 +42,9 @@ type sender struct {
 	healing atomic.Bool // the node waits for lost pages: see heal
 	renewed bool        // this process has begun a new incarnation
 
-	asks  chan *wire.Message
-	fills chan *wire.Message // pages that this node has lost
-	hello chan struct{}      // requests a head
-	wants chan *wire.Message // questions to other nodes
-	pasts chan wire.Past
+	requests
 
-	published, rounds, bytes, pages, dropped atomic.Uint64
+	sent
 
 	seq      uint64
 	arrays   map[wire.Ref]*ownArray
@@ -61,6 +57,20 @@ type sender struct {
 	renewals []time.Time         // new incarnations of this process
 	headed   time.Time           // when the last head was published
 	headDue  bool                // a head was requested since
+}
+
+// requests are the channels by which other goroutines reach the sender.
+type requests struct {
+	asks  chan *wire.Message
+	fills chan *wire.Message // pages that this node has lost
+	hello chan struct{}      // requests a head
+	wants chan *wire.Message // questions to other nodes
+	pasts chan wire.Past
+}
+
+// sent counts what the sender has published since the start.
+type sent struct {
+	published, rounds, bytes, pages, dropped atomic.Uint64
 }
 
 // ownArray is the sender's state of one of the node's arrays.
@@ -89,9 +99,9 @@ type queued struct {
 
 func newSender(o *member.Options, b *member.Book, st *member.State) *sender {
 	return &sender{
-		opts: o, book: b, state: st, asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message,
+		opts: o, book: b, state: st, requests: requests{asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message,
 			16), hello: make(chan struct{}, 1),
-		wants: make(chan *wire.Message, 64), pasts: make(chan wire.Past, 64),
+			wants: make(chan *wire.Message, 64), pasts: make(chan wire.Past, 64)},
 		arrays: make(map[wire.Ref]*ownArray), wanted: make(map[wire.Ref]wire.Hint), draws: make(map[wire.Hint]*draw),
 		refills: make(map[wire.Hint]*draw),
 	}

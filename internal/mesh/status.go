@@ -47,19 +47,9 @@ type PeerStatus struct {
 	Behind      time.Duration // for how long versions have been missing; 0 if none is
 	Missing     uint64        // missing versions: changes that this node has not received
 	Incarnation uint64
-	Messages    uint64 // accepted
-	Bytes       uint64 // of these messages
-	Applied     uint64 // rounds
-	Pages       uint64 // of images
-	Asked       uint64 // requests for missing versions
-	Served      uint64 // bytes of rounds and images sent because the peer asked
-	Refusals    map[string]uint64
-	Keys        uint64 // in all its arrays
-	Memory      uint64 // bytes of its replica, without merged arrays
-	Merged      int    // its arrays that are merged with those of others
-	// Ghost is the probability that its arrays, or the arrays they are merged into, report a signature
-	// that was never added.
-	Ghost  float64
+	Traffic
+	Refusals map[string]uint64
+	Replica
 	Error  string                // text of the last refusal
 	Former []member.FormerStatus // of lost incarnations, oldest first
 }
@@ -72,6 +62,26 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// Traffic is what was exchanged with one peer since the start.
+type Traffic struct {
+	Messages uint64 // accepted
+	Bytes    uint64 // of these messages
+	Applied  uint64 // rounds
+	Pages    uint64 // of images
+	Asked    uint64 // requests for missing versions
+	Served   uint64 // bytes of rounds and images sent because the peer asked
+}
+
+// Replica is what this node holds of one peer.
+type Replica struct {
+	Keys   uint64 // in all its arrays
+	Memory uint64 // bytes of its replica, without merged arrays
+	Merged int    // its arrays that are merged with those of others
+	// Ghost is the probability that its arrays, or the arrays they are merged into, report a signature
+	// that was never added.
+	Ghost float64
 }
 
 // Status returns the state of the node's part in the network.
@@ -97,8 +107,8 @@ func (m *Mesh) Status() Status {
 			ID: p.ID, Name: p.Name, Weight: p.Weight, Quarantine: p.Quarantine, Added: p.Added, Group: p.Group,
 			Organisations: len(x.Organisations),
 			Heard:         x.LastHeard, Lag: x.Lag, Missing: x.Missing, Incarnation: m.opts.Engine.Incarnation(p.ID),
-			Messages: x.Messages, Bytes: x.Bytes, Applied: x.Applied, Pages: x.Pages, Asked: x.Asked,
-			Served:   x.Served,
+			Traffic: Traffic{Messages: x.Messages, Bytes: x.Bytes, Applied: x.Applied, Pages: x.Pages, Asked: x.Asked,
+				Served: x.Served},
 			Refusals: maps.Clone(x.Refusals.Count), Error: x.Refusals.Last,
 		}
 		if d := m.opts.Now().Sub(later(x.LastHeard, p.Added)); d > silentAfter*m.opts.Heartbeat &&

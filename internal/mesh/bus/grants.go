@@ -33,7 +33,7 @@ func Grants(network, domain string, keys ...string) (string, error) {
 		return "", fmt.Errorf("%w: mesh: %.40q is not the fingerprint of a network: want 16 hexadecimal digits",
 			bulkhead.ErrMalformed, network)
 	}
-	n, api := names{network}, jetStreamAPI(domain)
+	n, api := names{network}, JetStreamAPI(domain)
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Nodes of network %s. Each signs in with its own key.\nauthorization {\n  users = [\n", n.Net)
 	list := func(what string, subjects []string) {

@@ -299,7 +299,7 @@ func (d Doorkeeper) Check(c server.ClientAuthentication) bool {
 
 // Permissions returns the subjects that a peer may publish to and subscribe to.
 func (d Doorkeeper) Permissions(h wire.Hint) *server.Permissions {
-	publish, subscribe := NewNames(d.Opts.KeyID).Grants(h, jetStreamAPI(""))
+	publish, subscribe := NewNames(d.Opts.KeyID).Grants(h, JetStreamAPI(""))
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: append(publish, wire.GroupPrefix+h.String(),
 			wire.SecretPrefix+h.String())},

@@ -272,9 +272,9 @@ func (b *Client) ListenImages(origin wire.Hint, handle func(wire.Arrival)) (func
 // topics.
 func (b *Client) Proves() bool { return b.owner }
 
-// jetStreamAPI returns the prefix of the subjects for requests to the JetStream of a domain; "" is
+// JetStreamAPI returns the prefix of the subjects for requests to the JetStream of a domain; "" is
 // the server's own.
-func jetStreamAPI(domain string) string {
+func JetStreamAPI(domain string) string {
 	if domain == "" {
 		return jetstream.DefaultAPIPrefix
 	}
@@ -283,7 +283,7 @@ func jetStreamAPI(domain string) string {
 
 // Streams returns the broker's JetStream, after making the streams if needed.
 func (b *Client) Streams(ctx context.Context) (jetstream.JetStream, error) {
-	js, err := jetstream.NewWithAPIPrefix(b.Conn, jetStreamAPI(b.Opts.Domain))
+	js, err := jetstream.NewWithAPIPrefix(b.Conn, JetStreamAPI(b.Opts.Domain))
 	if err != nil {
 		return nil, err
 	}

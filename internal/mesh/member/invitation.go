@@ -34,7 +34,7 @@ type Invitation struct {
 }
 
 const (
-	InvitationPrefix  = "bulkhead-invite-"
+	invitationPrefix  = "bulkhead-invite-"
 	invitationVersion = "1"
 	SecretBytes       = 16
 	sumBytes          = 4
@@ -82,7 +82,7 @@ func (v *Invitation) Line() (string, error) {
 		b = wire.AppendBytes(b, []byte(h))
 	}
 	sum := lineSum(b)
-	return InvitationPrefix + invitationVersion + "-" + base64.RawURLEncoding.EncodeToString(append(b, sum[:]...)), nil
+	return invitationPrefix + invitationVersion + "-" + base64.RawURLEncoding.EncodeToString(append(b, sum[:]...)), nil
 }
 
 func lineSum(b []byte) (sum [sumBytes]byte) {
@@ -124,10 +124,10 @@ func ParseInvitation(line string) (*Invitation, error) {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", ErrInvitation, len(line), maxLine)
 	}
 	line = strings.Join(strings.Fields(line), "")
-	rest, ok := strings.CutPrefix(line, InvitationPrefix)
+	rest, ok := strings.CutPrefix(line, invitationPrefix)
 	if !ok {
 		return nil, fmt.Errorf("%w: want a line that begins with %q, as \"bulkhead invite\" prints it", ErrInvitation,
-			InvitationPrefix)
+			invitationPrefix)
 	}
 	version, rest, ok := strings.Cut(rest, "-")
 	if !ok || version == "" {
@@ -146,7 +146,7 @@ func ParseInvitation(line string) (*Invitation, error) {
 		return nil, fmt.Errorf("%w: the line is mistyped or cut off: its checksum is wrong", ErrInvitation)
 	}
 	v := new(Invitation)
-	if err := v.Parse(body); err != nil {
+	if err := v.parse(body); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -154,8 +154,8 @@ func ParseInvitation(line string) (*Invitation, error) {
 
 var errShort = errors.New("ends early")
 
-// Parse reads the bytes before the checksum. Every value has only one valid encoding.
-func (v *Invitation) Parse(b []byte) error {
+// parse reads the bytes before the checksum. Every value has only one valid encoding.
+func (v *Invitation) parse(b []byte) error {
 	var key wire.Public
 	fixed := len(key) + len(v.Secret) + 8
 	if len(b) < fixed {

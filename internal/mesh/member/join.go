@@ -55,7 +55,7 @@ func JoinBy(ctx context.Context, ask Asker, v *Invitation, id *Identity, name st
 
 // askHub makes one request.
 func askHub(ctx context.Context, ask Asker, hub string, v *Invitation, id *Identity, name string,
-	now time.Time) (r PairReply, err error) {
+	now time.Time) (r pairReply, err error) {
 	inviter, err := wire.ParsePublic(v.Inviter)
 	if err != nil {
 		return r, err
@@ -69,8 +69,8 @@ func askHub(ctx context.Context, ask Asker, hub string, v *Invitation, id *Ident
 	case err != nil:
 		return r, err
 	case !known:
-		return PairReply{State: PairRefused,
+		return pairReply{State: PairRefused,
 			Why: "it does not know the invitation: it was withdrawn, or expired long ago"}, nil
 	}
-	return OpenReply(v, private, id.ID(), reply)
+	return openReply(v, private, id.ID(), reply)
 }

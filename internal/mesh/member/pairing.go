@@ -286,7 +286,7 @@ func (g *Pairing) Pair(ctx context.Context, id string, from wire.Hint, box []byt
 	}
 	r := g.Answer(ctx, v, &q)
 	r.Clock, r.Name = g.opts.Now().UTC(), g.opts.Name
-	reply, err := SealReply(secret, id, &q, r)
+	reply, err := sealReply(secret, id, &q, r)
 	if err != nil {
 		return g.turnAway(id, from, err.Error())
 	}
@@ -308,12 +308,12 @@ func (g *Pairing) turnAway(id string, from wire.Hint, why string) []byte {
 
 // Answer decides a request to join. It also logs each refusal because of an invalid invitation:
 // only a node with the line can cause one.
-func (g *Pairing) Answer(ctx context.Context, v *Invite, q *PairRequest) *PairReply {
-	refuse := func(format string, args ...any) *PairReply {
+func (g *Pairing) Answer(ctx context.Context, v *Invite, q *PairRequest) *pairReply {
+	refuse := func(format string, args ...any) *pairReply {
 		why := fmt.Sprintf(format, args...)
 		g.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name,
 			"key", q.Key, "name", q.Name, "why", why)
-		return &PairReply{State: PairRefused, Why: why}
+		return &pairReply{State: PairRefused, Why: why}
 	}
 	now := g.opts.Now()
 	i := slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.Key == q.Key })
@@ -328,7 +328,7 @@ func (g *Pairing) Answer(ctx context.Context, v *Invite, q *PairRequest) *PairRe
 	case q.Key == g.opts.Identity.ID():
 		return refuse("the invitation is this node's own")
 	case i >= 0 && v.Joiners[i].State == PairRefused:
-		return &PairReply{State: PairRefused, Why: "the inviter has refused this node"}
+		return &pairReply{State: PairRefused, Why: "the inviter has refused this node"}
 	case i < 0 && v.accepted() >= v.Uses:
 		last := v.Joiners[slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.State == PairAccepted })]
 		return refuse("the invitation was used already, by %s at %s: if that was not you, another person has the line",
@@ -356,14 +356,14 @@ func (g *Pairing) Answer(ctx context.Context, v *Invite, q *PairRequest) *PairRe
 		}
 	}
 	if j.State != PairAccepted {
-		return &PairReply{State: PairWaiting}
+		return &pairReply{State: PairWaiting}
 	}
 	if key, err := wire.ParsePublic(q.Key); err != nil {
 		return refuse("%v", err)
 	} else if _, still := g.book.Find(key.Hint()); !still {
 		return refuse("the inviter has evicted this node")
 	}
-	return &PairReply{State: PairAccepted, Secret: g.opts.Secret[:]}
+	return &pairReply{State: PairAccepted, Secret: g.opts.Secret[:]}
 }
 
 // ReasonInvitation counts requests to join that cannot be answered.

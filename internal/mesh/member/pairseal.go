@@ -43,8 +43,8 @@ const (
 	PairRefused  = "refused"
 )
 
-// PairReply is the answer.
-type PairReply struct {
+// pairReply is the answer.
+type pairReply struct {
 	State  string    `json:"state"`
 	Why    string    `json:"why,omitempty"` // of a refusal
 	Clock  time.Time `json:"clock"`
@@ -68,9 +68,9 @@ type pairEnvelope struct {
 // MaxPair bounds the sealed requests and replies between nodes.
 const MaxPair = 256 << 10 // bytes of a request or a reply
 
-// ErrSealed reports that a box does not open: it was sealed with another secret, or changed on its
+// errSealed reports that a box does not open: it was sealed with another secret, or changed on its
 // way.
-var ErrSealed = errors.New("mesh: sealed with another secret, or changed on its way")
+var errSealed = errors.New("mesh: sealed with another secret, or changed on its way")
 
 // PairKey derives the key that seals a request or a reply from the secret of an invitation.
 func PairKey(secret [SecretBytes]byte, shared []byte, what string) []byte {
@@ -96,11 +96,11 @@ func Seal(key, plain []byte, to string) []byte {
 func unseal(key, box []byte, to string) ([]byte, error) {
 	aead, err := chacha20poly1305.NewX(key)
 	if err != nil || len(box) < aead.NonceSize() {
-		return nil, ErrSealed
+		return nil, errSealed
 	}
 	plain, err := aead.Open(nil, box[:aead.NonceSize()], box[aead.NonceSize():], []byte(to))
 	if err != nil {
-		return nil, ErrSealed
+		return nil, errSealed
 	}
 	return plain, nil
 }
@@ -123,7 +123,7 @@ func SealRequest(v *Invitation, id *Identity, name string,
 // OpenRequest opens and checks a request for an invitation with the given secret.
 func OpenRequest(secret [SecretBytes]byte, id string, box []byte) (q PairRequest, key wire.Public, err error) {
 	if len(box) > MaxPair {
-		return q, key, ErrSealed
+		return q, key, errSealed
 	}
 	data, err := unseal(PairKey(secret, nil, "request"), box, id)
 	if err != nil {
@@ -141,8 +141,8 @@ func OpenRequest(secret [SecretBytes]byte, id string, box []byte) (q PairRequest
 	return q, key, CheckPeer(q.Name, 0)
 }
 
-// SealReply seals the answer to a request.
-func SealReply(secret [SecretBytes]byte, id string, q *PairRequest, r *PairReply) ([]byte, error) {
+// sealReply seals the answer to a request.
+func sealReply(secret [SecretBytes]byte, id string, q *PairRequest, r *pairReply) ([]byte, error) {
 	theirs, err := ecdh.X25519().NewPublicKey(q.Exchange)
 	if err != nil {
 		return nil, fmt.Errorf("mesh: request to join: %w", err)
@@ -163,10 +163,10 @@ func SealReply(secret [SecretBytes]byte, id string, q *PairRequest, r *PairReply
 		Box: Seal(PairKey(secret, shared, "reply"), data, id+" "+q.Key)})
 }
 
-// OpenReply opens the answer to a request of key.
-func OpenReply(v *Invitation, private *ecdh.PrivateKey, key string, data []byte) (r PairReply, err error) {
+// openReply opens the answer to a request of key.
+func openReply(v *Invitation, private *ecdh.PrivateKey, key string, data []byte) (r pairReply, err error) {
 	if len(data) > MaxPair {
-		return r, ErrSealed
+		return r, errSealed
 	}
 	var e pairEnvelope
 	if err := json.Unmarshal(data, &e); err != nil {
@@ -174,15 +174,15 @@ func OpenReply(v *Invitation, private *ecdh.PrivateKey, key string, data []byte)
 	}
 	if e.Why != "" {
 		// This answer is unsigned. It can only keep the node from joining, as silence could.
-		return PairReply{State: PairRefused, Why: e.Why}, nil
+		return pairReply{State: PairRefused, Why: e.Why}, nil
 	}
 	theirs, err := ecdh.X25519().NewPublicKey(e.Exchange)
 	if err != nil {
-		return r, ErrSealed
+		return r, errSealed
 	}
 	shared, err := private.ECDH(theirs)
 	if err != nil {
-		return r, ErrSealed
+		return r, errSealed
 	}
 	plain, err := unseal(PairKey(v.Secret, shared, "reply"), e.Box, v.ID()+" "+key)
 	if err != nil {

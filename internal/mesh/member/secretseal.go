@@ -157,7 +157,7 @@ func (c *Secrets) AskAfter(hub wire.Public) (q *SecretQuestion, private *ecdh.Pr
 func (c *Secrets) OpenSecret(hub wire.Public, q *SecretQuestion, private *ecdh.PrivateKey, data []byte) (*NextSecret,
 	error) {
 	if len(data) > MaxPair {
-		return nil, ErrSealed
+		return nil, errSealed
 	}
 	var a SecretAnswer
 	if err := json.Unmarshal(data, &a); err != nil {
@@ -171,11 +171,11 @@ func (c *Secrets) OpenSecret(hub wire.Public, q *SecretQuestion, private *ecdh.P
 	}
 	theirs, err := ecdh.X25519().NewPublicKey(a.Exchange)
 	if err != nil {
-		return nil, ErrSealed
+		return nil, errSealed
 	}
 	shared, err := private.ECDH(theirs)
 	if err != nil {
-		return nil, ErrSealed
+		return nil, errSealed
 	}
 	plain, err := unseal(secretKey(shared), a.Box, c.Opts.Identity.ID())
 	if err != nil {

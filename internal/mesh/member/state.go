@@ -45,7 +45,7 @@ func (s *State) Begin(own []engine.ArrayState, whole bool) (renewed bool, err er
 	// A random part keeps two processes of one copied folder, under a clock that was set back, from
 	// having the same number.
 	s.Boot = max(now, s.Boot+1, s.Incarnation) + rand.Uint64N(1024)
-	s.Found(own, before)
+	s.found(own, before)
 	s.Store, s.Unsynced, s.Key = s.opts.Store, s.opts.Unsynced, s.opts.Identity.ID()
 	return renewed, s.Save(s.opts.Dir)
 }
@@ -58,7 +58,7 @@ func (s *State) Renew(own []engine.ArrayState, least uint64) error {
 	defer s.Mu.Unlock()
 	s.Incarnation = max(uint64(max(now.UnixMilli(), 1)), s.Incarnation+1, s.Boot+1, least+1)
 	s.Boot = s.Incarnation + 1 + rand.Uint64N(1024)
-	s.Found(own, 0)
+	s.found(own, 0)
 	return s.Save(s.opts.Dir)
 }
 
@@ -182,9 +182,9 @@ type OwnLineage struct {
 	Epochs wire.Lineage `json:"epochs"`
 }
 
-// Found records the versions at which a new process finds the node's arrays. before is the boot
+// found records the versions at which a new process finds the node's arrays. before is the boot
 // number of the previous process, 0 if unknown.
-func (s *Record) Found(own []engine.ArrayState, before uint64) {
+func (s *Record) found(own []engine.ArrayState, before uint64) {
 	old := s.Arrays
 	s.Arrays = nil
 	for _, a := range own {

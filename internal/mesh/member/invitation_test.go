@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"bytes"
@@ -9,20 +9,19 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
-func sampleInvitation(t testing.TB) *member.Invitation {
-	_, id := identity(t)
-	return &member.Invitation{
+func sampleInvitation(t testing.TB) *Invitation {
+	id := newIdentityOf(t)
+	return &Invitation{
 		Network: enginetest.Secret.ID(), Inviter: id.ID(), Name: "alice",
 		Hubs:    []string{"alice.example.com:8421", "[2001:db8::1]:8421"},
-		Expires: time.Unix(1_800_000_000, 0).UTC(), Secret: [member.SecretBytes]byte{1, 2, 3},
+		Expires: time.Unix(1_800_000_000, 0).UTC(), Secret: [SecretBytes]byte{1, 2, 3},
 	}
 }
 
-func line(t testing.TB, v *member.Invitation) string {
+func line(t testing.TB, v *Invitation) string {
 	t.Helper()
 	text, err := v.Line()
 	if err != nil {
@@ -37,19 +36,19 @@ func TestInvitation(t *testing.T) {
 	v := sampleInvitation(t)
 	text := line(t, v)
 	for _, wrapped := range []string{text, "  " + text + "\r\n", text[:30] + "\n   " + text[30:]} {
-		if got, err := member.ParseInvitation(wrapped); err != nil || !reflect.DeepEqual(got, v) {
+		if got, err := ParseInvitation(wrapped); err != nil || !reflect.DeepEqual(got, v) {
 			t.Errorf("%q: %+v, %v; want %+v", wrapped, got, err, v)
 		}
 	}
-	for i := len(member.InvitationPrefix); i < len(text); i++ {
+	for i := len(invitationPrefix); i < len(text); i++ {
 		other := byte('A')
 		if text[i] == other {
 			other = 'B'
 		}
-		if _, err := member.ParseInvitation(text[:i] + string(other) + text[i+1:]); !errors.Is(err, member.ErrInvitation) {
+		if _, err := ParseInvitation(text[:i] + string(other) + text[i+1:]); !errors.Is(err, ErrInvitation) {
 			t.Errorf("character %d changed: %v", i, err)
 		}
-		if _, err := member.ParseInvitation(text[:i]); !errors.Is(err, member.ErrInvitation) {
+		if _, err := ParseInvitation(text[:i]); !errors.Is(err, ErrInvitation) {
 			t.Errorf("cut at %d: %v", i, err)
 		}
 	}
@@ -60,21 +59,21 @@ func TestInvitation(t *testing.T) {
 		"empty":    {"", "bulkhead invite"},
 		"long":     {strings.Repeat("x", 5000), "limit 4096"},
 	} {
-		if _, err := member.ParseInvitation(tt.line); !errors.Is(err, bulkhead.ErrMalformed) ||
+		if _, err := ParseInvitation(tt.line); !errors.Is(err, bulkhead.ErrMalformed) ||
 			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", what, err, tt.want)
 		}
 	}
-	for what, change := range map[string]func(*member.Invitation){
-		"no hub":       func(v *member.Invitation) { v.Hubs = nil },
-		"nine hubs":    func(v *member.Invitation) { v.Hubs = strings.Split("a:1 b:1 c:1 d:1 e:1 f:1 g:1 h:1 i:1", " ") },
-		"no port":      func(v *member.Invitation) { v.Hubs = []string{"alice.example.com"} },
-		"a user":       func(v *member.Invitation) { v.Hubs = []string{"me@alice.example.com:1"} },
-		"control":      func(v *member.Invitation) { v.Name = "a\x1b[2J" },
-		"long name":    func(v *member.Invitation) { v.Name = strings.Repeat("n", 65) },
-		"long ago":     func(v *member.Invitation) { v.Expires = time.Unix(-1, 0) },
-		"not a key":    func(v *member.Invitation) { v.Inviter = "U" },
-		"spaced group": func(v *member.Invitation) { v.Group = "a\nb" },
+	for what, change := range map[string]func(*Invitation){
+		"no hub":       func(v *Invitation) { v.Hubs = nil },
+		"nine hubs":    func(v *Invitation) { v.Hubs = strings.Split("a:1 b:1 c:1 d:1 e:1 f:1 g:1 h:1 i:1", " ") },
+		"no port":      func(v *Invitation) { v.Hubs = []string{"alice.example.com"} },
+		"a user":       func(v *Invitation) { v.Hubs = []string{"me@alice.example.com:1"} },
+		"control":      func(v *Invitation) { v.Name = "a\x1b[2J" },
+		"long name":    func(v *Invitation) { v.Name = strings.Repeat("n", 65) },
+		"long ago":     func(v *Invitation) { v.Expires = time.Unix(-1, 0) },
+		"not a key":    func(v *Invitation) { v.Inviter = "U" },
+		"spaced group": func(v *Invitation) { v.Group = "a\nb" },
 	} {
 		v := *v
 		change(&v)
@@ -93,9 +92,9 @@ func FuzzParseInvitation(f *testing.F) {
 	f.Add("bulkhead-invite-2-AAAA")
 	f.Add("bulkhead-invite-1-")
 	f.Fuzz(func(t *testing.T, text string) {
-		v, err := member.ParseInvitation(text)
+		v, err := ParseInvitation(text)
 		if err != nil {
-			if !errors.Is(err, member.ErrInvitation) {
+			if !errors.Is(err, ErrInvitation) {
 				t.Fatal(err)
 			}
 			return
@@ -112,12 +111,12 @@ func FuzzInvitationBody(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{1}, 80))
 	f.Add(append(bytes.Repeat([]byte{0}, 56), 1, 0, 0, 1, 3, 'a', ':', '1'))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		v = new(member.Invitation)
-		if err := v.Parse(body); err != nil {
+		v = new(Invitation)
+		if err := v.parse(body); err != nil {
 			return
 		}
 		text := line(t, v)
-		again, err := member.ParseInvitation(text)
+		again, err := ParseInvitation(text)
 		if err != nil || !reflect.DeepEqual(again, v) {
 			t.Fatalf("%+v, %v; want %+v", again, err, v)
 		}
@@ -128,43 +127,53 @@ func FuzzInvitationBody(f *testing.F) {
 // request.
 func FuzzOpenRequest(f *testing.F) {
 	v := sampleInvitation(f)
-	_, joiner := identity(f)
-	box, private, err := member.SealRequest(v, joiner, "bob", v.Expires)
+	joiner := newIdentityOf(f)
+	box, private, err := SealRequest(v, joiner, "bob", v.Expires)
 	if err != nil {
 		f.Fatal(err)
 	}
-	q, _, err := member.OpenRequest(v.Secret, v.ID(), box)
+	q, _, err := OpenRequest(v.Secret, v.ID(), box)
 	if err != nil || q.Key != joiner.ID() || q.Name != "bob" || !q.Clock.Equal(v.Expires) {
 		f.Fatalf("%+v, %v", q, err)
 	}
-	if _, _, err := member.OpenRequest([member.SecretBytes]byte{9}, v.ID(), box); !errors.Is(err, member.ErrSealed) {
+	if _, _, err := OpenRequest([SecretBytes]byte{9}, v.ID(), box); !errors.Is(err, errSealed) {
 		f.Errorf("opened with another secret: %v", err)
 	}
-	reply, err := member.SealReply(v.Secret, v.ID(), &q, &member.PairReply{State: member.PairAccepted,
+	reply, err := sealReply(v.Secret, v.ID(), &q, &pairReply{State: PairAccepted,
 		Secret: enginetest.Secret[:]})
 	if err != nil {
 		f.Fatal(err)
 	}
-	if r, err := member.OpenReply(v, private, joiner.ID(), reply); err != nil || r.State != member.PairAccepted ||
+	if r, err := openReply(v, private, joiner.ID(), reply); err != nil || r.State != PairAccepted ||
 		!bytes.Equal(r.Secret, enginetest.Secret[:]) {
 		f.Fatalf("%+v, %v", r, err)
 	}
 	other := *v
 	other.Network++
-	if _, err := member.OpenReply(&other, private, joiner.ID(), reply); err == nil {
+	if _, err := openReply(&other, private, joiner.ID(), reply); err == nil {
 		f.Error("the secret of another network was taken")
 	}
 	f.Add(box, reply)
 	f.Add([]byte{}, []byte(`{"why":"no"}`))
 	f.Fuzz(func(t *testing.T, in, out []byte) {
 		// The fuzzing processes have sealed one each.
-		if q, _, err := member.OpenRequest(v.Secret, v.ID(), in); err == nil && (q.Name != "bob" ||
+		if q, _, err := OpenRequest(v.Secret, v.ID(), in); err == nil && (q.Name != "bob" ||
 			!q.Clock.Equal(v.Expires)) {
 			t.Errorf("a forged request was taken: %x", in)
 		}
-		if r, err := member.OpenReply(v, private, joiner.ID(), out); err == nil && r.State != member.PairRefused &&
+		if r, err := openReply(v, private, joiner.ID(), out); err == nil && r.State != PairRefused &&
 			!bytes.Contains(out, []byte("box")) {
 			t.Errorf("a forged reply was taken: %q", out)
 		}
 	})
+}
+
+// newIdentityOf returns a new identity in a folder of the test.
+func newIdentityOf(t testing.TB) *Identity {
+	t.Helper()
+	id, err := OpenIdentity(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }

@@ -1,4 +1,4 @@
-package mesh
+package member
 
 import (
 	"math/rand/v2"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -23,13 +22,13 @@ func TestLineage(t *testing.T) {
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		setBack, machine := seed%4 > 0, seed%4 == 1
-		s := member.Record{Boot: 1}
+		s := Record{Boot: 1}
 		x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
 		var now []int
 		var replicas []held
 		type moment struct {
 			history []int
-			state   member.Record
+			state   Record
 		}
 		var saved []moment
 		boots := uint64(1)
@@ -47,7 +46,7 @@ func TestLineage(t *testing.T) {
 			boots += 1 + rng.Uint64N(3) // the clock advances
 			s.Boot = boots
 			s.Arrays = slices.Clone(s.Arrays)
-			s.Found([]engine.ArrayState{{Array: x.Array, Start: x.Start, Version: uint64(len(now))}}, before)
+			s.found([]engine.ArrayState{{Array: x.Array, Start: x.Start, Version: uint64(len(now))}}, before)
 			for range rng.IntN(8) {
 				now = append(now, change)
 				change++

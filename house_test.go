@@ -115,7 +115,7 @@ var mayImport = map[string][]string{
 	"internal/node/doors": {"*", "digest/*", "internal/abuse", "internal/api", "internal/clock", "internal/config",
 		"internal/lists", "internal/logbook", "internal/ratelimit", "internal/verify", "internal/web",
 		"internal/wholefile"},
-	"internal/node/admin": {".", "client", "filter", "internal/api", "internal/clock", "internal/config",
+	"internal/node/manage": {".", "client", "filter", "internal/api", "internal/clock", "internal/config",
 		"internal/engine", "internal/lists", "internal/logbook", "internal/mesh", "internal/ratelimit", "internal/top",
 		"internal/trust", "internal/web", "internal/wholefile"},
 	// The laboratory is a separate module. The server imports nothing from it.

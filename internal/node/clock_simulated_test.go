@@ -16,7 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
 )
 
@@ -154,7 +154,7 @@ func TestClockBothWays(t *testing.T) {
 	}
 	refused := func(user string) bool {
 		t.Helper()
-		mta := admin.NewMTA(n.mta.limits, n.mta.lists)
+		mta := manage.NewMTA(n.mta.limits, n.mta.lists)
 		d, err := mta.ApplyRateLimits(t.Context(), map[string]string{"sender": user}, false)
 		if err != nil {
 			t.Fatal(err)

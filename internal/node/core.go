@@ -18,8 +18,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -41,7 +41,7 @@ type core struct {
 	bookKey   logbook.Key // of the hashes in the history
 	secrets   secrets
 	hashing   signature.Options // how whole messages are signed
-	whitelist *admin.Whitelist  // an administrator's entries
+	whitelist *manage.Whitelist // an administrator's entries
 	front     front
 	mending   *mending // nil: a damaged store is refused
 	missing   []string // parts that were missing at the start, and began anew
@@ -60,7 +60,7 @@ type front struct {
 
 func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
 	n := &core{dir: dir, log: log, started: clock.Now().UTC()}
-	n.whitelist = admin.NewWhitelist(dir, n.cfg.Load, func(w *engine.Whitelist) { n.engine.SetWhitelist(w) })
+	n.whitelist = manage.NewWhitelist(dir, n.cfg.Load, func(w *engine.Whitelist) { n.engine.SetWhitelist(w) })
 	n.cfg.Store(cfg)
 	return n
 }
@@ -79,12 +79,12 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 		n.noteParts()
 		return err
 	}
-	n.accounts = admin.NewAccounts(admin.AccountsOptions{Engine: n.engine, Sealer: n.sealer,
+	n.accounts = manage.NewAccounts(manage.AccountsOptions{Engine: n.engine, Sealer: n.sealer,
 		CheckSecret: doors.CheckSecret, Log: n.log})
 	if err := n.accounts.OpenWeights(n.dir); err != nil {
 		n.log.Warn("former weights of accounts cannot be read", "err", err, "consequence", "their chart begins anew")
 	}
-	n.state = admin.NewState(admin.StateOptions{Dir: n.dir, Version: n.version, Started: n.started, Engine: n.engine,
+	n.state = manage.NewState(manage.StateOptions{Dir: n.dir, Version: n.version, Started: n.started, Engine: n.engine,
 		Missing: n.missing, Config: n.cfg.Load, Network: func() string { return fingerprint(n.secret()) },
 		Doors: n.doors.Addresses, Joined: n.front.joins, Calibration: n.front.calibration})
 	st.tasks = append(st.tasks, task{name: "weights", run: n.accounts.WatchWeights},
@@ -280,7 +280,7 @@ func (m messages) Cleared(ctx context.Context, raw []byte, sender string, client
 // prepare checks the parts of a new configuration that a running node can apply. It returns a
 // function that applies them.
 func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
-	if _, err := admin.WhitelistOf(&cfg.Whitelist); err != nil {
+	if _, err := manage.WhitelistOf(&cfg.Whitelist); err != nil {
 		return nil, err
 	}
 	policy := policyOf(cfg)

@@ -7,8 +7,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
@@ -19,7 +19,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 	err := n.doors.Open(ctx, doors.Options{
 		Config: n.cfg.Load, Dir: n.dir, Clearinghouse: n.houseFor, Messages: messages{n.core}, Hashing: n.hashing,
 		Whitelisted: n.whitelisted, Accounts: n.accounts, Limits: n.mta.limits, Lists: n.mta.lists, API: n.api(),
-		Status: &admin.StatusPage{Node: n.state, Sums: n.records.sums, Peers: n.peers, Doors: n.doors.Page},
+		Status: &manage.StatusPage{Node: n.state, Sums: n.records.sums, Peers: n.peers, Doors: n.doors.Page},
 		Memory: n.messages, Failures: n.failures, SetAside: n.setAsideNow, Registry: n.registry, Log: n.log,
 	}, n.spare)
 	for _, d := range n.doors.All() {
@@ -34,7 +34,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 
 // api returns the options of the API, except those that the HTTP door sets.
 func (n *Node) api() api.Options {
-	mta := admin.NewMTA(n.mta.limits, n.mta.lists)
+	mta := manage.NewMTA(n.mta.limits, n.mta.lists)
 	o := api.Options{
 		Read: messages{n.core}.Read, Senders: signature.Senders, Accounts: n.accounts, Users: n.accounts,
 		RateLimits: mta, Lists: mta, Peers: n.peers, Pairing: n.peers, Whitelist: n.whitelist, Config: n.configuration(),
@@ -43,14 +43,14 @@ func (n *Node) api() api.Options {
 		Examine: n.examine, Memory: n.messages, Version: n.version, Failures: n.failures, Registry: n.registry, Log: n.log,
 	}
 	if n.records.book != nil {
-		o.History = &admin.History{Book: n.records.book, Space: n.spaceOf, Judge: n.front.judge}
+		o.History = &manage.History{Book: n.records.book, Space: n.spaceOf, Judge: n.front.judge}
 	}
 	return o
 }
 
 // configuration returns the node's configuration for the API.
-func (n *Node) configuration() *admin.Configuration {
-	return &admin.Configuration{Current: n.cfg.Load, Check: CheckConfig, Reread: n.reread}
+func (n *Node) configuration() *manage.Configuration {
+	return &manage.Configuration{Current: n.cfg.Load, Check: CheckConfig, Reread: n.reread}
 }
 
 // houseFor returns the clearinghouse for a door. It records what it is asked in the history.
@@ -75,4 +75,4 @@ func (n *core) setAsideNow(file string) (folder string, err error) {
 }
 
 // SecretProtocols returns the protocols for which an account may have a shared secret.
-func SecretProtocols() []string { return admin.SecretProtocols() }
+func SecretProtocols() []string { return manage.SecretProtocols() }

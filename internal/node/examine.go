@@ -21,8 +21,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
@@ -55,7 +55,7 @@ func (n *core) examine(ctx context.Context) (*client.Examination, error) {
 	x, err := Examine(ctx, n.cfg.Load(), n.dir)
 	if err == nil && n.engine != nil {
 		// The files are as of the last snapshot.
-		x.Known, x.Healed = admin.Doubts(n.engine.Doubts()), admin.Healings(n.engine.Healings())
+		x.Known, x.Healed = manage.Doubts(n.engine.Doubts()), manage.Healings(n.engine.Healings())
 	}
 	return x, err
 }
@@ -137,8 +137,8 @@ func (x *examination) store(ctx context.Context) error {
 	if err != nil {
 		x.fault("store", filepath.Join(x.dir, StoreFolder), 0, err.Error(), "restore a backup")
 	}
-	x.out.Doubts = append(x.out.Doubts, admin.Doubts(doubts)...)
-	x.out.Known = admin.Doubts(engine.Known(found))
+	x.out.Doubts = append(x.out.Doubts, manage.Doubts(doubts)...)
+	x.out.Known = manage.Doubts(engine.Known(found))
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (x *examination) history() {
 	for _, f := range []struct {
 		name    string
 		inspect func(path string) error
-	}{{historyFile, logbook.Inspect}, {admin.SumsFile, logbook.InspectSums}} {
+	}{{historyFile, logbook.Inspect}, {manage.SumsFile, logbook.InspectSums}} {
 		path := filepath.Join(x.dir, f.name)
 		err := f.inspect(path)
 		switch {
@@ -192,11 +192,11 @@ func (x *examination) history() {
 }
 
 func (x *examination) whitelist() {
-	path := filepath.Join(x.dir, admin.WhitelistFile)
+	path := filepath.Join(x.dir, manage.WhitelistFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	if err := admin.NewWhitelist(x.dir, nil, nil).Read(); err != nil {
+	if err := manage.NewWhitelist(x.dir, nil, nil).Read(); err != nil {
 		x.fault("whitelist", path, 0, err.Error(),
 			"put it back from a copy, or remove it: its texts are then judged as others")
 		return
@@ -257,7 +257,7 @@ func unsafePlaces(dir string) (out []place) {
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
 		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, doors.GreylistFile, meshFolder,
-		historyFile, admin.SumsFile, admin.WhitelistFile, admin.WeightsFile, inventoryFile, audit.File, audit.OlderFile,
+		historyFile, manage.SumsFile, manage.WhitelistFile, manage.WeightsFile, inventoryFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

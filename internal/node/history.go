@@ -21,7 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -41,7 +41,7 @@ func bookKey(seal [32]byte) (key logbook.Key) {
 // records are what a node writes down about its work.
 type records struct {
 	book  *logbook.Book // checks and votes of the last days; nil for none
-	sums  *admin.Sums
+	sums  *manage.Sums
 	audit *audit.Log // actions of administrators
 }
 
@@ -54,7 +54,7 @@ func (n *Node) startHistory(_ context.Context, st *stage) error {
 	}
 	n.failures.OnLog = n.loginFailed
 	n.registry.MustRegister(newHistoryCollector(&n.records))
-	n.records.sums = admin.OpenSums(n.dir, n.doors.Sums, n.log)
+	n.records.sums = manage.OpenSums(n.dir, n.doors.Sums, n.log)
 	st.tasks = append(st.tasks, task{name: "numbers of verdicts", run: n.records.sums.Keep})
 	st.close = func(context.Context) error {
 		n.records.sums.Close()
@@ -105,7 +105,7 @@ func (n *Node) recall() {
 		if !e.White && e.Space != logbook.NoSpace && recent.Whole(sigs) {
 			n.front.recent.Recall(sigs, recent.Space(e.Space), networkIn(sigs), e.Time())
 		}
-		if d, ok := admin.DeliveryIn(e, sigs); ok {
+		if d, ok := manage.DeliveryIn(e, sigs); ok {
 			n.front.deliveries.Note(&d)
 		}
 	})
@@ -208,7 +208,7 @@ func (a *archive) Find(ctx context.Context, text bulkhead.Signature, messageID [
 			a.log.Warn("history cannot be read", "err", err, "consequence", "a vote was not joined with its delivery")
 		}
 		for i := range page.Entries {
-			if d, ok := admin.DeliveryIn(&page.Entries[i], page.Entries[i].Signatures()); ok {
+			if d, ok := manage.DeliveryIn(&page.Entries[i], page.Entries[i].Signatures()); ok {
 				all = append(all, d)
 			}
 		}

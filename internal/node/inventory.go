@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -42,7 +42,7 @@ func keptParts() []keptPart {
 		{StoreFolder, "store", "restore a backup; a node started without it has no counts"},
 		{rateFolder, "ratelimits", again + "the counts of the current periods are lost"},
 		{doors.GreylistFile, "greylist", again + "every sender is new, and has to wait once more"},
-		{admin.WhitelistFile, "whitelist", again + "its texts are then judged as others"},
+		{manage.WhitelistFile, "whitelist", again + "its texts are then judged as others"},
 		{meshFolder, "mesh", "put it back from a backup: the next start makes another key, which peers must add"},
 		{filepath.Join(meshFolder, mesh.PeersFile), "mesh", again + "add the peers again"},
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 )
 
 // everyPart is the configuration of a node whose data folder has all parts.
@@ -26,7 +26,7 @@ func everyPartFolder(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
-	mta := admin.NewMTA(n.mta.limits, n.mta.lists)
+	mta := manage.NewMTA(n.mta.limits, n.mta.lists)
 	if d, err := mta.ApplyRateLimits(t.Context(), map[string]string{"sender": "ann@example.com"},
 		false); err != nil || len(d.Rules) != 1 {
 		t.Fatalf("%+v, %v", d, err)
@@ -34,7 +34,7 @@ func everyPartFolder(t *testing.T, cfg *config.Config) string {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{admin.WhitelistFile: "[]", filepath.Join(meshFolder, "peers.json"): "[]"} {
+	for name, text := range map[string]string{manage.WhitelistFile: "[]", filepath.Join(meshFolder, "peers.json"): "[]"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestDamagedInventory(t *testing.T) {
 func TestSalvageFiles(t *testing.T) {
 	cfg := parse(t, everyPart)
 	dir := everyPartFolder(t, cfg)
-	for _, name := range []string{admin.WhitelistFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json",
+	for _, name := range []string{manage.WhitelistFile, "mesh/peers.json", "mesh/state.json", "mesh/joined.json",
 		"mesh/rotation.json", "mesh/invitations.json", "ratelimits/secret"} {
 		t.Run(name, func(t *testing.T) {
 			dir := copyOf(t, dir)

@@ -10,7 +10,7 @@
 // runs.
 //
 // Three rooms divide the work. This package starts, stops and reloads a node. Package doors makes the
-// front doors, and package admin answers an administrator. They know the parts that this package
+// front doors, and package manage answers an administrator. They know the parts that this package
 // gives them, and neither each other nor the node.
 package node
 
@@ -30,8 +30,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 )
 
 // Options are the settings of a node.
@@ -63,9 +63,9 @@ type Node struct {
 	spare   bool
 	reread  func() (changed, restart []string, err error)
 
-	accounts *admin.Accounts
-	state    *admin.State
-	peers    *admin.Peers
+	accounts *manage.Accounts
+	state    *manage.State
+	peers    *manage.Peers
 	records  records
 	upstream upstream
 	mta      *mta
@@ -114,7 +114,7 @@ func newNode(o Options) *Node {
 	if o.Salvage {
 		n.mending = &mending{aside: asideFolder(o.Dir)}
 	}
-	n.peers = admin.NewPeers(member{n})
+	n.peers = manage.NewPeers(member{n})
 	n.messages = door.NewMemory(messageMemory(o.Config.Limits.Memory, machineMemory()))
 	n.registry.MustRegister(messageMetrics(n.messages)...) // names are the program's own
 	n.registry.MustRegister(processMetrics(o.Version)...)

@@ -17,7 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
@@ -107,7 +107,7 @@ func (r *repair) store(ctx context.Context) (err error) {
 	if err := n.open(ctx, true); err != nil {
 		return err
 	}
-	for _, d := range admin.Doubts(n.engine.Doubts()) {
+	for _, d := range manage.Doubts(n.engine.Doubts()) {
 		if !slices.Contains(r.out.Before.Known, d) { // an earlier repair has reported it
 			r.out.Lost = append(r.out.Lost, d)
 		}

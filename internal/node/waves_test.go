@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/internal/node/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 )
 
 // campaign returns a changed copy of one text.
@@ -118,12 +118,12 @@ func TestWavesOfMail(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A damaged whitelist must not drop the cleared signatures.
-	if err := os.WriteFile(filepath.Join(dir, admin.WhitelistFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, manage.WhitelistFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(),
 		Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"), Dir: dir}); err == nil ||
-		!strings.Contains(err.Error(), admin.WhitelistFile) {
+		!strings.Contains(err.Error(), manage.WhitelistFile) {
 		t.Errorf("with a damaged whitelist: %v", err)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package admin
+package manage
 
 import "github.com/bulkhead-mail/bulkhead/client"
 

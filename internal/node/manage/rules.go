@@ -1,4 +1,4 @@
-package admin
+package manage
 
 import (
 	"github.com/bulkhead-mail/bulkhead/client"

@@ -15,8 +15,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // The defaults of a [Server].
@@ -43,8 +43,8 @@ type Server struct {
 	Reporter bulkhead.Reporter
 	// Lists looks up senders, clients and URLs; nil means no lists.
 	Lists Lists
-	// AuthResults returns the names of the hosts whose Authentication-Results are trusted, see
-	// [mail.Message.SourceBy]. Nothing else in a message proves its sender. nil trusts no host.
+	// AuthResults returns the names of the hosts whose Authentication-Results fields are trusted
+	// (RFC 8601). Nothing else in a message proves its sender. nil trusts no host.
 	AuthResults func() []string
 	// Verify returns the verified domains of a message: dkim are the domains of valid DKIM
 	// signatures, and spf is the domain of the envelope's sender if SPF lets the client send for
@@ -82,7 +82,7 @@ type Server struct {
 	// see FailTempfail.
 	Memory *door.Memory
 	// MaxMessage is the largest message that is judged, in bytes; larger ones pass. 0 means
-	// DefaultMaxMessage. The maximum is mail.MaxMessage.
+	// DefaultMaxMessage. The maximum is 64 MiB.
 	MaxMessage int
 	// Timeout is how long judging one message may take; 0 means DefaultTimeout.
 	Timeout time.Duration

@@ -20,9 +20,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // book holds accounts in a map.
@@ -67,7 +67,7 @@ func read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Sourc
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	sigs, err := signature.Of(ctx, m, signature.Options{})
+	sigs, err := signature.Compute(ctx, raw, signature.Options{})
 	return sigs, m.Source(), err
 }
 

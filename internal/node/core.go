@@ -23,12 +23,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/edge"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A core is the engine with its store and secrets, shared by all front doors.
@@ -285,11 +285,13 @@ func (n *core) readVerified(ctx context.Context, raw []byte, sender string, dkim
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	sigs, err := signature.Of(ctx, m, n.hashing)
+	opts := n.hashing
+	opts.AboveFloor = true
+	sigs, err := signature.Compute(mail.WithMessage(ctx, m), m.Raw, opts)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	return signature.AboveFloor(m, sigs), m.SourceVerified(n.cfg.Load().Whitelist.AuthResults, sender, dkim, spf), nil
+	return sigs, m.SourceVerified(n.cfg.Load().Whitelist.AuthResults, sender, dkim, spf), nil
 }
 
 // cleared reports whether the whitelist has a message, by its envelope sender, its client and its
@@ -305,7 +307,7 @@ func (n *core) cleared(ctx context.Context, raw []byte, sender string, client ne
 	source.Client = client
 	var sigs []bulkhead.Signature
 	if signatures {
-		if sigs, err = signature.Of(ctx, m, n.hashing); err != nil {
+		if sigs, err = signature.Compute(mail.WithMessage(ctx, m), m.Raw, n.hashing); err != nil {
 			return false, err
 		}
 	}

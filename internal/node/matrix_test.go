@@ -20,7 +20,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/matrix"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // matrixDoors are the doors of a node whose clients report and check.
@@ -231,11 +230,7 @@ func matrixDCC(ctx context.Context, c *dcc.Conn) matrix.Door {
 func matrixFuzzy(ctx context.Context, c *fuzzy.Client) matrix.Door {
 	h := rspamd.NewHasher("", "", rspamd.MumHash)
 	each := func(raw []byte, do func(digest [64]byte, shingles *[32]uint64) error) error {
-		m, err := mail.Read(ctx, raw)
-		if err != nil {
-			return err
-		}
-		hashes, err := h.Hashes(ctx, m, rspamd.Policy{AllTypes: true})
+		hashes, err := h.Hashes(ctx, raw, rspamd.Policy{AllTypes: true})
 		for i := range hashes {
 			if err == nil {
 				sig := hashes[i].Signature()

@@ -5,34 +5,35 @@ import (
 	"net/http"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
 // Config implements [api.Configuration].
-func (n *Node) Config() client.Configuration {
-	out := client.Configuration{Reloadable: n.reread != nil}
+func (n *Node) Config() admin.Configuration {
+	out := admin.Configuration{Reloadable: n.reread != nil}
 	for _, s := range config.Settings(n.cfg.Load()) {
 		out.Settings = append(out.Settings,
-			client.Setting{Key: s.Key, Value: s.Value, Meaning: s.Doc, Reload: s.Reload, Default: s.Default})
+			admin.Setting{Key: s.Key, Value: s.Value, Meaning: s.Doc, Reload: s.Reload, Default: s.Default})
 	}
 	return out
 }
 
 // CheckConfig implements [api.Configuration].
-func (n *Node) CheckConfig(text string) (out client.ConfigCheck) {
+func (n *Node) CheckConfig(text string) (out admin.ConfigCheck) {
 	cfg, err := config.Examine([]byte(text))
 	if cfg != nil {
 		err = errors.Join(err, CheckConfig(cfg))
 	}
 	if err != nil {
-		return client.ConfigCheck{Mistakes: Mistakes(err)}
+		return admin.ConfigCheck{Mistakes: Mistakes(err)}
 	}
 	out.Changed, out.Restart = config.Changed(n.cfg.Load(), cfg)
 	return out
 }
 
 // ReloadConfig implements [api.Configuration].
-func (n *Node) ReloadConfig() (out client.ConfigCheck, err error) {
+func (n *Node) ReloadConfig() (out admin.ConfigCheck, err error) {
 	if n.reread == nil {
 		return out, &client.Problem{Title: "Conflict", Status: http.StatusConflict,
 			Detail: "this node was started without a configuration file: there is nothing to reload"}

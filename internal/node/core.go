@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -59,13 +59,13 @@ type core struct {
 	started  time.Time
 	sums     *logbook.Sums // of verdicts and votes, by door and time
 	draining atomic.Bool
-	doors    []client.Door // open doors
-	messages *door.Memory  // memory of messages in all doors
-	mending  *mending      // nil: a damaged store is refused
-	missing  []string      // parts that were gone at the start, and began anew
+	doors    []admin.Door // open doors
+	messages *door.Memory // memory of messages in all doors
+	mending  *mending     // nil: a damaged store is refused
+	missing  []string     // parts that were gone at the start, and began anew
 
 	stateMu sync.Mutex
-	state   client.NodeState // as of stateAt
+	state   admin.NodeState // as of stateAt
 	stateAt time.Time
 }
 
@@ -358,7 +358,7 @@ func (n *core) close(ctx context.Context) error {
 const stateAge = time.Second
 
 // State implements [api.Node].
-func (n *core) State(context.Context) client.NodeState {
+func (n *core) State(context.Context) admin.NodeState {
 	n.stateMu.Lock()
 	defer n.stateMu.Unlock()
 	if n.stateAt.IsZero() || clock.Since(n.stateAt).Abs() > stateAge {
@@ -367,7 +367,7 @@ func (n *core) State(context.Context) client.NodeState {
 	return n.state
 }
 
-func (n *core) describe() client.NodeState {
+func (n *core) describe() admin.NodeState {
 	state := n.describeEngine()
 	state.Disk = diskOf(n.dir)
 	if state.Disk != nil {
@@ -378,23 +378,23 @@ func (n *core) describe() client.NodeState {
 	return state
 }
 
-func (n *core) describeEngine() client.NodeState {
+func (n *core) describeEngine() admin.NodeState {
 	cfg, info := n.cfg.Load(), n.engine.Info()
 	name := cfg.Node.Name
 	if name == "" {
 		name, _ = os.Hostname() // "" is as good as any other guess
 	}
-	return client.NodeState{
+	return admin.NodeState{
 		Name: name, Version: n.version, Network: fingerprint(n.secret()), Started: n.started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Ageing: ageingState(n.engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: n.doors,
 		Doubts: doubtsOf(info.Doubts), Healed: healedBy(info.Healings), Missing: n.missing,
-		Counters: client.Counters{
+		Counters: admin.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
 			Gatherings: info.Gatherings,
 		},
-		Books: []client.Book{
+		Books: []admin.Book{
 			bookState("tally", info.Tally, time.Duration(cfg.Tally.Generation)),
 			bookState("blocklist", info.Blocklist, time.Duration(cfg.Blocklist.Generation)),
 		},
@@ -402,11 +402,11 @@ func (n *core) describeEngine() client.NodeState {
 }
 
 // ageingState describes the ageing while it is held; nil while it is not.
-func ageingState(a engine.Ageing) *client.Ageing {
+func ageingState(a engine.Ageing) *admin.Ageing {
 	if !a.Held {
 		return nil
 	}
-	return &client.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally,
+	return &admin.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally,
 		Blocklist: a.Blocklist}
 }
 
@@ -419,12 +419,12 @@ func (n *core) ConfirmClock(ctx context.Context) error {
 	return err
 }
 
-func bookState(name string, generations []engine.GenerationInfo, length time.Duration) client.Book {
-	b := client.Book{Name: name, Generations: []client.Generation{}}
+func bookState(name string, generations []engine.GenerationInfo, length time.Duration) admin.Book {
+	b := admin.Book{Name: name, Generations: []admin.Generation{}}
 	for _, g := range generations {
-		out := client.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
+		out := admin.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
 		for _, a := range g.Arrays {
-			out.Arrays = append(out.Arrays, client.Array{
+			out.Arrays = append(out.Arrays, admin.Array{
 				Name: a.Name, Geometry: a.Geometry, Bytes: a.Bytes, Keys: a.Keys, Fill: a.Fill,
 				Ghost: a.Ghost, Wrong: a.CountWrong, Bulk: a.BulkWrong,
 			})

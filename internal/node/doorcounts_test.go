@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/probe"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -58,7 +59,7 @@ func TestDoorMetrics(t *testing.T) {
 			t.Errorf("%s is %v before anybody asked", name, v)
 		}
 	}
-	c := &client.Client{Server: address(t, n, "http")}
+	c := admin.New(address(t, n, "http"), "")
 	rows, err := (&probe.Prober{Node: c}).Doors(t.Context())
 	if err != nil {
 		t.Fatal(err)

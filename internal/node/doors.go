@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
@@ -53,7 +53,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 		// It cannot fail, because names are constant.
 		n.registry.MustRegister(append(o.metrics, newDoorCollector(d.key, o, n.counted[d.key]))...)
 		st.tasks = append(st.tasks, task{name: "door " + d.key, run: o.serve, abandon: o.abandon})
-		n.core.doors = append(n.core.doors, client.Door{Name: d.key, Address: o.address})
+		n.core.doors = append(n.core.doors, admin.Door{Name: d.key, Address: o.address})
 	}
 	if len(st.tasks) == 0 {
 		return &config.Error{Key: "listen", Detail: "no front door is enabled"}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
@@ -75,7 +75,7 @@ func (n *core) closeSums() {
 }
 
 // verdicts implements [api.Options].Verdicts.
-func (n *core) verdicts(since, until time.Time, slot time.Duration) client.Verdicts {
+func (n *core) verdicts(since, until time.Time, slot time.Duration) admin.Verdicts {
 	n.noteSums()
 	if until.IsZero() {
 		until = clock.Now()
@@ -83,9 +83,9 @@ func (n *core) verdicts(since, until time.Time, slot time.Duration) client.Verdi
 	if since.IsZero() {
 		since = until.Add(-24 * time.Hour)
 	}
-	out := client.Verdicts{Slot: int64(slot / time.Second), Slots: []client.VerdictSlot{}}
+	out := admin.Verdicts{Slot: int64(slot / time.Second), Slots: []admin.VerdictSlot{}}
 	for _, s := range n.sums.Slots(since, until, slot) {
-		shown := client.VerdictSlot{Start: s.Start, Doors: make(map[string]client.DoorSum, len(s.Doors))}
+		shown := admin.VerdictSlot{Start: s.Start, Doors: make(map[string]admin.DoorSum, len(s.Doors))}
 		for name, sum := range s.Doors {
 			shown.Doors[name] = doorSum(&sum)
 		}
@@ -94,8 +94,8 @@ func (n *core) verdicts(since, until time.Time, slot time.Duration) client.Verdi
 	return out
 }
 
-func doorSum(s *logbook.Sum) client.DoorSum {
-	return client.DoorSum{
+func doorSum(s *logbook.Sum) admin.DoorSum {
+	return admin.DoorSum{
 		Spam: s.Verdicts[bulkhead.ClassSpam], Suspected: s.Verdicts[bulkhead.ClassSuspected],
 		Bulk: s.Verdicts[bulkhead.ClassBulk],
 		Good: s.Verdicts[bulkhead.ClassGood], Unknown: s.Verdicts[bulkhead.ClassUnknown], Looks: s.Looks,

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
@@ -40,7 +40,7 @@ func (n *Node) openHTTP(ctx context.Context, address string) (*opened, error) {
 		Read: n.read, Senders: signature.Senders, Accounts: n.book, Users: n.book, Peers: &n.peers, Pairing: &n.peers,
 		Node:       n.core,
 		RateLimits: mtaAPI{n.mta}, Lists: mtaAPI{n.mta},
-		Sizes:    func(of client.SizeQuestion) (client.Sizes, error) { return Sizes(n.cfg.Load(), of) },
+		Sizes:    func(of admin.SizeQuestion) (admin.Sizes, error) { return Sizes(n.cfg.Load(), of) },
 		Verdicts: n.verdicts, Ready: n.ready, Advance: n.advancer(), Examine: n.examine, Page: page, Access: access,
 		Memory: n.messages, Version: n.version, Failures: n.failures, Log: n.log,
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
@@ -124,13 +124,13 @@ func networkIn(sigs []bulkhead.Signature) string {
 
 // loginFailed records failed log-ins, as often as the log has a line about them.
 func (n *Node) loginFailed(door string, network netip.Addr, failures int) {
-	n.record(client.AuditEntry{Door: door, From: network.String(), Action: "loginFailed", Error: "wrong token or password",
+	n.record(admin.AuditEntry{Door: door, From: network.String(), Action: "loginFailed", Error: "wrong token or password",
 		About: map[string]string{"failures": strconv.Itoa(failures)}})
 }
 
 // Reloaded records a reload of the configuration by a signal, and its outcome.
 func (n *Node) Reloaded(changed, restart []string, err error) {
-	e := client.AuditEntry{Door: "signal", Action: "reload", About: map[string]string{}}
+	e := admin.AuditEntry{Door: "signal", Action: "reload", About: map[string]string{}}
 	if len(changed) > 0 {
 		e.About["changed"] = strings.Join(changed, " ")
 	}
@@ -143,7 +143,7 @@ func (n *Node) Reloaded(changed, restart []string, err error) {
 	n.record(e)
 }
 
-func (n *Node) record(e client.AuditEntry) {
+func (n *Node) record(e admin.AuditEntry) {
 	if err := n.audit.Append(e); err != nil {
 		n.log.Error("not recorded", "action", e.Action, "err", err)
 	}
@@ -151,7 +151,7 @@ func (n *Node) record(e client.AuditEntry) {
 
 // RecordCommand records a command's action on the data folder of a node that does not run. An error
 // is not worth a failure of the command.
-func RecordCommand(dir string, e client.AuditEntry) error {
+func RecordCommand(dir string, e admin.AuditEntry) error {
 	if err := ownFolder(dir); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (n *core) remembersMail() api.History {
 }
 
 // History implements [api.History].
-func (h mailHistory) History(ctx context.Context, q client.HistoryQuery) (client.HistoryPage, error) {
+func (h mailHistory) History(ctx context.Context, q admin.HistoryQuery) (admin.HistoryPage, error) {
 	want := logbook.Query{
 		Since: q.Since, Until: q.Until, Door: q.Door, Reporter: q.Reporter, Domain: q.Domain,
 		Message: h.mailbook.MessageID(q.MessageID), Before: uint64(max(0, q.Before)), Limit: q.Limit,
@@ -183,29 +183,29 @@ func (h mailHistory) History(ctx context.Context, q client.HistoryQuery) (client
 	if q.Kind != "" {
 		kind, err := logbook.ParseKind(q.Kind)
 		if err != nil {
-			return client.HistoryPage{}, err
+			return admin.HistoryPage{}, err
 		}
 		want.Kind = &kind
 	}
 	if q.Class != "" {
 		class, err := bulkhead.ParseClass(q.Class)
 		if err != nil {
-			return client.HistoryPage{}, err
+			return admin.HistoryPage{}, err
 		}
 		want.Class = &class
 	}
 	if q.Signature != "" {
 		sig, err := bulkhead.ParseSignature(q.Signature)
 		if err != nil {
-			return client.HistoryPage{}, err
+			return admin.HistoryPage{}, err
 		}
 		want.Signature = &sig
 	}
 	page, err := h.mailbook.Search(ctx, want)
 	if err != nil {
-		return client.HistoryPage{}, err
+		return admin.HistoryPage{}, err
 	}
-	out := client.HistoryPage{Entries: make([]client.HistoryEntry, len(page.Entries)), Next: int64(page.Next),
+	out := admin.HistoryPage{Entries: make([]admin.HistoryEntry, len(page.Entries)), Next: int64(page.Next),
 		Read: page.Read}
 	for i := range page.Entries {
 		out.Entries[i] = historyEntry(&page.Entries[i])
@@ -215,14 +215,14 @@ func (h mailHistory) History(ctx context.Context, q client.HistoryQuery) (client
 }
 
 // HistoryEntry implements [api.History].
-func (h mailHistory) HistoryEntry(_ context.Context, id int64) (client.HistoryEntry, bool, error) {
+func (h mailHistory) HistoryEntry(_ context.Context, id int64) (admin.HistoryEntry, bool, error) {
 	e, ok, err := h.mailbook.Get(uint64(max(0, id)))
 	return historyEntry(&e), ok, err
 }
 
-func historyEntry(e *logbook.Entry) client.HistoryEntry {
+func historyEntry(e *logbook.Entry) admin.HistoryEntry {
 	sigs := e.Signatures()
-	out := client.HistoryEntry{
+	out := admin.HistoryEntry{
 		ID: int64(e.ID), Time: e.Time(), Door: e.Door, Kind: e.Kind.String(), Confidence: e.Confidence,
 		Whitelisted: e.White, Trap: e.Trap, Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed,
 		Revoked: e.Revoked,

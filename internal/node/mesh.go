@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
@@ -235,13 +235,13 @@ func (p *peers) get() (*mesh.Mesh, error) {
 }
 
 // Network implements [api.Peers].
-func (p *peers) Network(context.Context) (client.Network, error) {
+func (p *peers) Network(context.Context) (admin.Network, error) {
 	m, err := p.get()
 	if err != nil {
-		return client.Network{}, err
+		return admin.Network{}, err
 	}
 	s := m.Status()
-	n := client.Network{
+	n := admin.Network{
 		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
 		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
 		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped,
@@ -256,11 +256,11 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 	}
 	for _, b := range s.Brokers {
 		n.Brokers = append(n.Brokers,
-			client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut,
+			admin.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut,
 				Trouble: b.Trouble, Answer: b.Answer.Seconds()})
 	}
 	for _, q := range s.Peers {
-		n.Peers = append(n.Peers, client.Peer{
+		n.Peers = append(n.Peers, admin.Peer{
 			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group,
 			Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
@@ -273,7 +273,7 @@ func (p *peers) Network(context.Context) (client.Network, error) {
 }
 
 // AddPeer implements [api.Peers].
-func (p *peers) AddPeer(ctx context.Context, in client.NewPeer) error {
+func (p *peers) AddPeer(ctx context.Context, in admin.NewPeer) error {
 	m, err := p.get()
 	if err != nil {
 		return err
@@ -299,9 +299,9 @@ func (p *peers) EvictPeer(ctx context.Context, key string) error {
 	return m.EvictPeer(ctx, key)
 }
 
-func formerOf(list []mesh.FormerStatus) (out []client.Incarnation) {
+func formerOf(list []mesh.FormerStatus) (out []admin.Incarnation) {
 	for _, f := range list {
-		out = append(out, client.Incarnation(f))
+		out = append(out, admin.Incarnation(f))
 	}
 	return out
 }
@@ -325,13 +325,13 @@ func (p *peers) RollbackPeer(ctx context.Context, key string, since time.Time) e
 }
 
 // PeerLoss implements [api.Peers].
-func (p *peers) PeerLoss(_ context.Context, key string, since time.Time) (client.PeerLoss, error) {
+func (p *peers) PeerLoss(_ context.Context, key string, since time.Time) (admin.PeerLoss, error) {
 	m, err := p.get()
 	if err != nil {
-		return client.PeerLoss{}, err
+		return admin.PeerLoss{}, err
 	}
 	l, err := m.Loss(key, since)
-	return client.PeerLoss{
+	return admin.PeerLoss{
 		Counted: l.Counted, Listed: l.Listed, Revoked: l.Revoked,
 		Arrays: l.Arrays, Memory: l.Bytes, From: l.From,
 	}, err

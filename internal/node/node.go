@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
@@ -168,7 +168,7 @@ func (n *Node) shutDown(ctx context.Context) error {
 
 // Doors returns the open doors, with the addresses that clients use, in the order of the
 // configuration reference.
-func (n *Node) Doors() []client.Door { return n.core.doors }
+func (n *Node) Doors() []admin.Door { return n.core.doors }
 
 // Clearinghouse returns the clearinghouse behind all doors.
 func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.house }

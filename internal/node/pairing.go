@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -24,16 +25,16 @@ import (
 )
 
 // Invite implements [api.Pairing].
-func (p *peers) Invite(_ context.Context, in client.NewInvitation) (client.Invitation, error) {
+func (p *peers) Invite(_ context.Context, in admin.NewInvitation) (admin.Invitation, error) {
 	m, err := p.get()
 	if err != nil {
-		return client.Invitation{}, err
+		return admin.Invitation{}, err
 	}
 	hubs := in.Hubs
 	if len(hubs) == 0 {
 		hub, err := hubAddress(p.node.cfg.Load().Mesh.Listen)
 		if err != nil {
-			return client.Invitation{}, err
+			return admin.Invitation{}, err
 		}
 		hubs = []string{hub}
 	}
@@ -42,7 +43,7 @@ func (p *peers) Invite(_ context.Context, in client.NewInvitation) (client.Invit
 		Lifetime: time.Duration(in.Seconds * float64(time.Second)), Hubs: hubs,
 	})
 	if err != nil {
-		return client.Invitation{}, err
+		return admin.Invitation{}, err
 	}
 	out := invitationOf(s)
 	out.Line = line
@@ -65,17 +66,17 @@ func hubAddress(listen string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-func invitationOf(s mesh.InvitationStatus) client.Invitation {
-	out := client.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Group: s.Group,
-		Expires: s.Expires, Joiners: []client.Joiner{}}
+func invitationOf(s mesh.InvitationStatus) admin.Invitation {
+	out := admin.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Group: s.Group,
+		Expires: s.Expires, Joiners: []admin.Joiner{}}
 	for _, j := range s.Joined {
-		out.Joiners = append(out.Joiners, client.Joiner{Key: j.Key, Name: j.Name, At: j.At, State: j.State})
+		out.Joiners = append(out.Joiners, admin.Joiner{Key: j.Key, Name: j.Name, At: j.At, State: j.State})
 	}
 	return out
 }
 
 // Invitations implements [api.Pairing].
-func (p *peers) Invitations(context.Context) (out []client.Invitation, err error) {
+func (p *peers) Invitations(context.Context) (out []admin.Invitation, err error) {
 	m, err := p.get()
 	if err != nil {
 		return nil, err
@@ -105,25 +106,25 @@ func (p *peers) Decide(ctx context.Context, key string, accept bool) error {
 }
 
 // Join implements [api.Pairing].
-func (p *peers) Join(ctx context.Context, in client.Join) (client.Joining, error) {
+func (p *peers) Join(ctx context.Context, in admin.Join) (admin.Joining, error) {
 	v, err := mesh.ParseInvitation(in.Line)
 	if err != nil {
-		return client.Joining{}, err
+		return admin.Joining{}, err
 	}
 	return p.node.join(ctx, v, in.Weight, in.Dry)
 }
 
 // Leave implements [api.Pairing].
-func (p *peers) Leave(ctx context.Context) (client.Left, error) { return p.node.leave(ctx) }
+func (p *peers) Leave(ctx context.Context) (admin.Left, error) { return p.node.leave(ctx) }
 
 // errStopping is the error of requests to join or leave while the node stops.
 var errStopping = fmt.Errorf("%w: the node is stopping", bulkhead.ErrReadOnly)
 
 // join joins the network of an invitation.
-func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry bool) (client.Joining, error) {
+func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry bool) (admin.Joining, error) {
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
-	out := client.Joining{
+	out := admin.Joining{
 		State: "possible", Network: v.NetworkName(), Inviter: v.Inviter, Name: v.Name, Group: v.Group, Hubs: v.Hubs,
 		Expires: v.Expires,
 		From:    fingerprint(n.secret()), Rekey: v.Network != n.secret().ID(),
@@ -251,40 +252,40 @@ func (n *Node) restart(ctx context.Context, by *joined) error {
 }
 
 // leave leaves the network: the node drops its peers, and counts under a secret of its own.
-func (n *Node) leave(ctx context.Context) (client.Left, error) {
+func (n *Node) leave(ctx context.Context) (admin.Left, error) {
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
 	m := n.sharing.mesh
 	switch {
 	case n.sharing.over:
-		return client.Left{}, errStopping
+		return admin.Left{}, errStopping
 	case m == nil:
 		_, err := n.peers.get()
-		return client.Left{}, err
+		return admin.Left{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
 	var secret filter.Secret
 	rand.Read(secret[:])
 	if err := n.engine.CanRekey(secret); err != nil {
-		return client.Left{}, err
+		return admin.Left{}, err
 	}
 	list := m.Status().Peers
 	for i := range list {
 		if err := m.EvictPeer(ctx, list[i].ID); err != nil {
-			return client.Left{}, err
+			return admin.Left{}, err
 		}
 	}
 	if err := n.changeSecret(ctx, secret); err != nil {
-		return client.Left{}, err
+		return admin.Left{}, err
 	}
 	if err := n.restart(ctx, &joined{}); err != nil {
-		return client.Left{}, err
+		return admin.Left{}, err
 	}
 	if n.sharing.mesh == nil {
 		if err := n.engine.Record(ctx, false); err != nil {
-			return client.Left{}, err
+			return admin.Left{}, err
 		}
 	}
 	n.log.Warn("left the network", "peers", len(list), "network", fingerprint(secret))
-	return client.Left{Network: fingerprint(secret), Peers: len(list)}, nil
+	return admin.Left{Network: fingerprint(secret), Peers: len(list)}, nil
 }

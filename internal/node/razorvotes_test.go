@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/razor2"
@@ -44,7 +44,7 @@ func TestRazorUsersChangeTheirMinds(t *testing.T) {
 	}
 	ana, bob := login("ana"), login("bob")
 	for _, name := range []string{"ana", "bob"} { // two persons, not the node itself
-		if err := s.book.ChangeUser(ctx, name, client.UserChange{Person: &name}); err != nil {
+		if err := s.book.ChangeUser(ctx, name, admin.UserChange{Person: &name}); err != nil {
 			t.Fatal(err)
 		}
 	}

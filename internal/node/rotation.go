@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
@@ -16,41 +16,41 @@ import (
 const switchRest = 5 * time.Second
 
 // ChangeSecret implements [api.Pairing].
-func (p *peers) ChangeSecret(_ context.Context, in client.NewSecret) (client.SecretChange, error) {
+func (p *peers) ChangeSecret(_ context.Context, in admin.NewSecret) (admin.SecretChange, error) {
 	m, err := p.get()
 	if err != nil {
-		return client.SecretChange{}, err
+		return admin.SecretChange{}, err
 	}
 	n := mesh.NewRotation{After: time.Duration(in.Seconds * float64(time.Second))}
 	var other filter.Secret // any but the node's present and former secrets
 	if in.Secret != "" {
 		raw, err := hex.DecodeString(in.Secret)
 		if err != nil || len(raw) != len(other) {
-			return client.SecretChange{}, fmt.Errorf("%w: a secret is %d hexadecimal digits", bulkhead.ErrMalformed,
+			return admin.SecretChange{}, fmt.Errorf("%w: a secret is %d hexadecimal digits", bulkhead.ErrMalformed,
 				2*len(other))
 		}
 		other = filter.Secret(raw)
 		n.Secret = &other
 	}
 	if err := p.node.engine.CanRekey(other); err != nil {
-		return client.SecretChange{}, err
+		return admin.SecretChange{}, err
 	}
 	s, err := m.Rotate(n)
 	return secretChange(&s), err
 }
 
 // KeepSecret implements [api.Pairing].
-func (p *peers) KeepSecret(context.Context) (client.SecretChange, error) {
+func (p *peers) KeepSecret(context.Context) (admin.SecretChange, error) {
 	m, err := p.get()
 	if err != nil {
-		return client.SecretChange{}, err
+		return admin.SecretChange{}, err
 	}
 	s, err := m.CancelRotation()
 	return secretChange(&s), err
 }
 
-func secretChange(s *mesh.RotationStatus) client.SecretChange {
-	return client.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done,
+func secretChange(s *mesh.RotationStatus) admin.SecretChange {
+	return admin.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done,
 		Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...),
 		Untold: append([]string{}, s.Untold...)}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
@@ -30,7 +30,7 @@ func TestEdge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &client.Client{Server: address(t, n, "http")}
+	client := admin.New(address(t, n, "http"), "")
 	query := bulkhead.Query{Signatures: []bulkhead.Signature{sig}}
 	spam := bulkhead.Report{Signatures: query.Signatures, Vote: bulkhead.Spam}
 	if v, err := client.Check(t.Context(), query); err != nil || v.Spam() {

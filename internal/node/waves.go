@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -24,8 +25,8 @@ import (
 const wavePatience = 50 * time.Millisecond
 
 // Waves implements [api.History].
-func (h mailHistory) Waves(ctx context.Context, q client.WaveQuery) (client.WavePage, error) {
-	var page client.WavePage
+func (h mailHistory) Waves(ctx context.Context, q admin.WaveQuery) (admin.WavePage, error) {
+	var page admin.WavePage
 	all, err := h.mailbook.Waves(ctx, wavePatience)
 	if err != nil {
 		return page, err
@@ -51,8 +52,8 @@ func (h mailHistory) Waves(ctx context.Context, q client.WaveQuery) (client.Wave
 	return page, nil
 }
 
-func waveOf(w *logbook.Wave) client.Wave {
-	return client.Wave{
+func waveOf(w *logbook.Wave) admin.Wave {
+	return admin.Wave{
 		ID: int64(w.ID), First: w.First, Last: w.Last, Messages: w.Messages,
 		Spam: w.Votes[logbook.CalledSpam], Ham: w.Votes[logbook.CalledHam], Revoked: w.Votes[logbook.Withdrawn],
 		Class: w.Class.String(), Confidence: w.Confidence, Entry: int64(w.Entry), Slot: int64(w.Slot / time.Second),
@@ -62,21 +63,21 @@ func waveOf(w *logbook.Wave) client.Wave {
 	}
 }
 
-func namedCounts(items []top.Item) []client.NamedCount {
-	out := make([]client.NamedCount, len(items))
+func namedCounts(items []top.Item) []admin.NamedCount {
+	out := make([]admin.NamedCount, len(items))
 	for i, it := range items {
-		out[i] = client.NamedCount{Name: it.Name, Count: uint64(it.Count)}
+		out[i] = admin.NamedCount{Name: it.Name, Count: uint64(it.Count)}
 	}
 	return out
 }
 
 // Wave implements [api.History].
-func (h mailHistory) Wave(ctx context.Context, id int64) (client.WaveDetail, bool, error) {
+func (h mailHistory) Wave(ctx context.Context, id int64) (admin.WaveDetail, bool, error) {
 	w, ok, err := h.mailbook.Wave(ctx, wavePatience, uint64(max(0, id)))
 	if err != nil || !ok {
-		return client.WaveDetail{}, false, err
+		return admin.WaveDetail{}, false, err
 	}
-	out := client.WaveDetail{Wave: waveOf(&w)}
+	out := admin.WaveDetail{Wave: waveOf(&w)}
 	e, ok, err := h.mailbook.Get(w.Entry)
 	if err != nil || !ok {
 		return out, true, err
@@ -103,7 +104,7 @@ const (
 type spared struct {
 	core *core
 	mu   sync.Mutex // one change of the whitelist at a time
-	all  []client.Cleared
+	all  []admin.Cleared
 }
 
 // read reads the file.
@@ -120,7 +121,7 @@ func (c *spared) read() error {
 }
 
 // with returns the whitelist of a configuration and the file together. mu is held.
-func (c *spared) with(cfg *config.Config, all []client.Cleared) (*engine.Whitelist, error) {
+func (c *spared) with(cfg *config.Config, all []admin.Cleared) (*engine.Whitelist, error) {
 	w := cfg.Whitelist
 	w.Signatures = slices.Clone(w.Signatures)
 	for i := range all {
@@ -148,7 +149,7 @@ func (c *spared) renew() error {
 }
 
 // put replaces the list on disk, and then in force. mu is held.
-func (c *spared) put(all []client.Cleared) error {
+func (c *spared) put(all []admin.Cleared) error {
 	white, err := c.with(c.core.cfg.Load(), all)
 	if err != nil {
 		return err
@@ -166,21 +167,21 @@ func (c *spared) put(all []client.Cleared) error {
 }
 
 // Cleared implements [api.Whitelist].
-func (c *spared) Cleared() []client.Cleared {
+func (c *spared) Cleared() []admin.Cleared {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.all)
 }
 
 // Clear implements [api.Whitelist].
-func (c *spared) Clear(sigs []bulkhead.Signature, by, note string) ([]client.Cleared, error) {
+func (c *spared) Clear(sigs []bulkhead.Signature, by, note string) ([]admin.Cleared, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := slices.Clone(c.all)
 	now := clock.Now().UTC().Truncate(time.Second)
 	for _, s := range logbook.Text(sigs) {
-		if !slices.ContainsFunc(all, func(c client.Cleared) bool { return c.Signature == s }) {
-			all = append(all, client.Cleared{Signature: s, By: by, Time: now, Note: note})
+		if !slices.ContainsFunc(all, func(c admin.Cleared) bool { return c.Signature == s }) {
+			all = append(all, admin.Cleared{Signature: s, By: by, Time: now, Note: note})
 		}
 	}
 	added := all[len(c.all):]
@@ -199,7 +200,7 @@ func (c *spared) Clear(sigs []bulkhead.Signature, by, note string) ([]client.Cle
 func (c *spared) Unclear(sig bulkhead.Signature) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(c.all), func(c client.Cleared) bool { return c.Signature == sig })
+	all := slices.DeleteFunc(slices.Clone(c.all), func(c admin.Cleared) bool { return c.Signature == sig })
 	if len(all) == len(c.all) {
 		return false, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
@@ -83,4 +84,19 @@ func Example_client() {
 	must(err)
 	fmt.Println(v.Class, v.Confidence)
 	// Output: spam 97
+}
+
+func Example_clientAdmin() {
+	// This server stands in for a node.
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `[{"name":"ann","role":"trusted"}]`)
+	}))
+	defer server.Close()
+	users, err := admin.New(server.URL, "an administrator's token").Users(context.Background())
+	must(err)
+	for _, u := range users {
+		fmt.Println(u.Name, u.Role)
+	}
+	// Output: ann trusted
 }

@@ -351,7 +351,7 @@ func queryDCC(ts *testscript.TestScript, patience time.Duration, args []string) 
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := dcc.Dial(ctx, ts.Getenv("ADDR"), uint32(id), args[1])
+	c, err := dcc.Dial(ctx, ts.Getenv("ADDR"), &dcc.Options{ID: uint32(id), Password: args[1]})
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func TestFuz1OfBothRules(t *testing.T) {
 			running, address[name] = append(running, done), o.address
 			go func() { done <- o.serve(ctx) }()
 		}
-		client, err := dcc.Dial(ctx, address["dcc"], dcc.AnonymousID, "")
+		client, err := dcc.Dial(ctx, address["dcc"], nil)
 		if err != nil {
 			t.Fatal(err)
 		}

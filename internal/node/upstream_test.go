@@ -45,7 +45,11 @@ func TestEdge(t *testing.T) {
 	if v, err := n.engine.Check(t.Context(), query); err != nil || v.Findings[0].Known() {
 		t.Errorf("the edge has counts of its own: %+v, %v", v, err)
 	}
-	door := &pyzor.Client{Address: address(t, n, "pyzor")}
+	door, err := pyzor.Dial(t.Context(), address(t, n, "pyzor"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer door.Close()
 	if r, err := door.Do(t.Context(), pyzor.OpCheck, sig); err != nil || r.Values["Count"] == "0" {
 		t.Errorf("at the door for Pyzor: %+v, %v; want what was reported", r, err)
 	}

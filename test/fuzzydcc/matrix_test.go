@@ -147,7 +147,7 @@ func pyzorCommand(t *testing.T, server string) matrix.Door {
 
 func dccClients(t *testing.T, r *rspamd, ifd, server string) matrix.Door {
 	report := spamassassinDCC(t, ifd)
-	c, err := dcc.Dial(t.Context(), server, 1000, "secret")
+	c, err := dcc.Dial(t.Context(), server, &dcc.Options{ID: 1000, Password: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"pyzor":                       {".", "digest/pyzor", "door", "internal/deadline"},
 	"dcc":                         {".", "digest/dcc", "internal/deadline", "internal/ledger", "door"},
 	"fuzzy":                       {".", "digest/rspamd", "internal/deadline", "internal/ledger", "door"},
-	"milter":                      {".", "signature", "internal/mail", "internal/mail/link", "door"},
+	"milter":                      {".", "signature", "internal/mail", "internal/mail/link", "policy", "door"},
 	"policy":                      {".", "door"},
 	"dnsbl":                       {".", "door"},
 	"client":                      {"."},

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
+	"github.com/bulkhead-mail/bulkhead/policy"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
@@ -26,10 +27,11 @@ const (
 	DefaultIdleTime   = 15 * time.Minute // of a connection, between two commands
 )
 
-// A Limiter decides whether a recipient may be added, as in package policy: action is
-// "dunno", "defer", "reject" or "hold". It is called concurrently.
+// A Limiter decides whether a recipient may be added: the action is [policy.Dunno], [policy.Defer],
+// [policy.Reject] or [policy.Hold], and any other action is the same as [policy.Dunno]. It is called
+// concurrently.
 type Limiter interface {
-	Limit(ctx context.Context, attr func(name string) []byte) (action, text string, err error)
+	Limit(ctx context.Context, attr func(name string) []byte) (action policy.Action, text string, err error)
 }
 
 // A Server judges the mail of mail servers. Set the fields before Prepare or
@@ -264,13 +266,13 @@ func (k *session) limit(recipient string) []byte {
 		k.server.Stats.Faults.Add(1)
 		k.server.Log.Error("rate limit failed; the recipient passes", "err", err)
 		return nil
-	case action == "defer":
+	case action == policy.Defer:
 		k.server.Stats.Limited.Add(1)
 		return smtpReply("450 4.7.1", text)
-	case action == "reject":
+	case action == policy.Reject:
 		k.server.Stats.Limited.Add(1)
 		return smtpReply("550 5.7.1", text)
-	case action == "hold":
+	case action == policy.Hold:
 		k.server.Stats.Limited.Add(1)
 		k.msg.held = text
 	}

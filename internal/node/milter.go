@@ -140,7 +140,7 @@ func (n *Node) newMilter() (*milter.Server, *verify.Verifier, error) {
 	}
 	front.Lists = asked
 	if m.RateLimits {
-		front.Limiter = n.mta.limits
+		front.Limiter = policyLimiter{n.mta.limits}
 	}
 	if err := front.Prepare(); err != nil {
 		return nil, nil, &config.Error{Key: "milter", Detail: err.Error()}

@@ -217,7 +217,7 @@ func Example_milter() {
 // patient lets everybody pass.
 type patient struct{}
 
-func (patient) Limit(context.Context, func(string) []byte) (action, text string, err error) {
+func (patient) Limit(context.Context, func(string) []byte) (action policy.Action, text string, err error) {
 	return policy.Dunno, "", nil
 }
 

@@ -23,7 +23,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// limiter is a Limiter made of a function.
 // rates are rate limits as a Limiter.
 type rates struct{ limits *ratelimit.Limiter }
 
@@ -32,6 +31,7 @@ func (r rates) Limit(ctx context.Context, attr func(string) []byte) (Action, str
 	return Action(action), text, err
 }
 
+// limiter is a Limiter made of a function.
 type limiter func(attr func(string) []byte) (action Action, text string, err error)
 
 func (f limiter) Limit(_ context.Context, attr func(string) []byte) (Action, string, error) {

@@ -29,10 +29,10 @@ var mayImport = map[string][]string{
 	"filter/internal/bitset":       {},
 	"filter/internal/codec":        {"filter/internal/huge"},
 	"filter/internal/huge":         {},
-	"signature":                    {".", "signature/*", "digest/*", "internal/pace", "internal/text/*"},
-	"signature/mail":               {".", "signature/document", "internal/pace", "internal/text/*"},
-	"digest/rspamd":                {".", "signature/mail", "internal/pace", "internal/text/*"},
-	"signature/link":               {"internal/pace", "internal/text/*"},
+	"signature":                    {".", "digest/*", "internal/mail", "internal/mail/*", "internal/pace", "internal/text/*"},
+	"internal/mail":                {".", "internal/mail/document", "internal/mail/link", "internal/pace", "internal/text/*"},
+	"digest/rspamd":                {".", "internal/mail", "internal/pace", "internal/text/*"},
+	"internal/mail/link":           {"internal/pace", "internal/text/*"},
 	"digest/razor":                 {".", "internal/pace", "internal/text/*"},
 	"digest/pyzor":                 {".", "internal/pace", "internal/text/*"},
 	"digest/dcc":                   {".", "internal/pace", "internal/text/*"},
@@ -40,8 +40,8 @@ var mayImport = map[string][]string{
 	"internal/text/scan":           {},
 	"internal/text/markup":         {"internal/text/scan"},
 	"internal/text/normal":         {"internal/text/scan"},
-	"signature/picture":            {".", "internal/pace", "internal/text/*"},
-	"signature/document":           {"internal/pace", "internal/text/*"},
+	"internal/mail/picture":        {".", "internal/pace", "internal/text/*"},
+	"internal/mail/document":       {"internal/pace", "internal/text/*"},
 	"internal/testing/mailtest":    {},
 	"internal/testing/picturetest": {},
 	"internal/store":               {},
@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"internal/config":             {"."},
 	"door":                        {".", "internal/clock", "internal/mmsg"},
 	"internal/clock":              {},
+	"internal/deadline":           {},
 	"internal/ledger":             {"."},
 	"internal/mailbox":            {},
 	"internal/abuse":              {"."},
@@ -87,25 +88,26 @@ var mayImport = map[string][]string{
 	"internal/testing/enginetest": {".", "filter", "internal/engine", "internal/store"},
 	"internal/testing/prototest":  {".", "door"},
 	"internal/testing/sharedtest": {},
-	"internal/web":                {".", "client", "internal/consequence", "internal/web/element"},
-	"internal/consequence":        {"client"},
+	"internal/web":                {".", "client", "client/admin", "internal/consequence", "internal/web/element"},
+	"internal/consequence":        {"client/admin"},
 	"internal/web/element":        {},
 	"internal/ratelimit":          {"filter", "internal/top", "internal/wholefile"},
 	"internal/lists":              {"filter", "internal/wholefile"},
-	"razor2":                      {".", "digest/razor", "door"},
-	"pyzor":                       {".", "digest/pyzor", "door"},
-	"dcc":                         {".", "digest/dcc", "internal/ledger", "door"},
-	"fuzzy":                       {".", "digest/rspamd", "internal/ledger", "door"},
-	"milter":                      {".", "signature", "signature/link", "signature/mail", "door"},
+	"razor2":                      {".", "digest/razor", "door", "internal/deadline"},
+	"pyzor":                       {".", "digest/pyzor", "door", "internal/deadline"},
+	"dcc":                         {".", "digest/dcc", "internal/deadline", "internal/ledger", "door"},
+	"fuzzy":                       {".", "digest/rspamd", "internal/deadline", "internal/ledger", "door"},
+	"milter":                      {".", "signature", "internal/mail", "internal/mail/link", "policy", "door"},
 	"policy":                      {".", "door"},
 	"dnsbl":                       {".", "door"},
 	"client":                      {"."},
-	"internal/api":                {".", "client", "door"},
+	"client/admin":                {".", "client"},
+	"internal/api":                {".", "client", "client/admin", "door"},
 	"internal/recent":             {".", "door"},
-	"internal/edge":               {".", "client"},
+	"internal/edge":               {".", "client", "client/admin"},
 	"internal/logbook":            {".", "door", "internal/top"},
 	"internal/top":                {},
-	"internal/audit":              {"client"},
+	"internal/audit":              {"client/admin"},
 	"internal/cli":                {},
 	"internal/setup":              {"internal/config", "internal/plugins"},
 	"internal/trial":              {".", "client", "dcc", "fuzzy", "internal/units", "pyzor", "razor2", "digest/dcc"},
@@ -122,11 +124,11 @@ var mayImport = map[string][]string{
 	"internal/interval": {},
 	"lab/figure":        {},
 	"lab/reliability":   {".", "internal/interval", "lab/figure"},
-	"lab/letters":       {".", "signature/mail", "signature"},
+	"lab/letters":       {".", "internal/mail", "signature"},
 	"lab/study":         {".", "filter", "filter/paper", "lab/figure", "signature"},
-	"lab/replay": {".", "digest/rspamd", "filter", "internal/engine", "signature/mail", "internal/trust",
+	"lab/replay": {".", "digest/rspamd", "filter", "internal/engine", "internal/mail", "internal/trust",
 		"lab/figure", "lab/letters", "lab/reliability", "signature"},
-	"lab/stream": {".", "filter", "internal/engine", "signature/mail", "internal/trust", "lab/figure",
+	"lab/stream": {".", "filter", "internal/engine", "internal/mail", "internal/trust", "lab/figure",
 		"lab/letters", "lab/reliability", "signature"},
 	"lab/real":             {".", "internal/interval", "lab/letters", "lab/stream"},
 	"lab/attack":           {".", "internal/engine", "internal/trust", "lab/figure"},
@@ -135,7 +137,7 @@ var mayImport = map[string][]string{
 	"lab/cmd/bulkhead-lab": {"*", "*/*"},
 
 	// A command knows the node, and the packages of commands that need no node.
-	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config",
+	"cmd/bulkhead": {".", "client", "client/admin", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config",
 		"internal/consequence", "internal/lists", "internal/mailbox",
 		"internal/node", "internal/setup", "internal/store", "internal/trial",
 		"internal/units", "internal/wholefile"},
@@ -193,16 +195,16 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// TestClientIsSmall: a program that imports the client links the vocabulary and the standard
-// library with it, and nothing else.
+// TestClientIsSmall checks that a program which imports the clients links the vocabulary and the
+// standard library with them, and nothing else.
 func TestClientIsSmall(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
-		"./client").Output()
+		"./client/...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	if got, want := strings.Fields(string(out)), []string{module, module + "/client"}; !slices.Equal(got, want) {
-		t.Errorf("the client depends on %v, want %v", got, want)
+	if got, want := strings.Fields(string(out)), []string{module, module + "/client", module + "/client/admin"}; !slices.Equal(got, want) {
+		t.Errorf("the clients depend on %v, want %v", got, want)
 	}
 }
 

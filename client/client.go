@@ -57,17 +57,6 @@ func (c *Client) MessageSignatures(ctx context.Context, raw []byte) (*Signatures
 	return call[*Signatures](ctx, c, exchange{method: "POST", path: "/v1/signatures", mail: raw})
 }
 
-// Node returns the node's state.
-func (c *Client) Node(ctx context.Context) (*NodeState, error) {
-	return call[*NodeState](ctx, c, exchange{method: "GET", path: "/v1/node"})
-}
-
-// ConfirmClock confirms that a node's clock is right while its ageing is held. Overdue generations
-// then expire. Administrators only. It returns the node's state afterwards.
-func (c *Client) ConfirmClock(ctx context.Context) (*NodeState, error) {
-	return call[*NodeState](ctx, c, exchange{method: "POST", path: "/v1/ageing/confirm"})
-}
-
 // Ready returns nil if the node takes requests, and otherwise an error with the reason.
 func (c *Client) Ready(ctx context.Context) error {
 	const path = "/readyz"
@@ -76,6 +65,18 @@ func (c *Client) Ready(ctx context.Context) error {
 		err = fmt.Errorf("client: %s: not a node's answer: %.40q", path, body)
 	}
 	return err
+}
+
+// ReportMessageID votes on a message that the node has seen lately.
+func (c *Client) ReportMessageID(ctx context.Context, v MessageVote) (*Receipt, error) {
+	return call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/reports", body: v})
+}
+
+// Do sends a request to a path of the node's interface, such as "/v1/node", and decodes the answer
+// into out, a pointer. in is encoded as JSON; nil sends no body. If the answer has no content, out is
+// unchanged; after an error its content is undefined. Package admin has a method for each path.
+func (c *Client) Do(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	return exchange{method: method, path: path, query: query, body: in}.do(ctx, c, out)
 }
 
 func sourceQuery(s bulkhead.Source) url.Values {
@@ -158,14 +159,22 @@ const maxAnswer = 256 << 20
 
 func call[T any](ctx context.Context, c *Client, k exchange) (T, error) {
 	var none, out T
-	body, err := send(ctx, c, k)
-	if err != nil || body == nil {
+	if err := k.do(ctx, c, &out); err != nil {
 		return none, err
 	}
-	if err := json.Unmarshal(body, &out); err != nil {
-		return none, fmt.Errorf("client: %s: not a node's answer: %w", k.path, err)
-	}
 	return out, nil
+}
+
+// do decodes the answer into out, which stays as it is if there is no content.
+func (k exchange) do(ctx context.Context, c *Client, out any) error {
+	body, err := send(ctx, c, k)
+	if err != nil || body == nil {
+		return err
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("client: %s: not a node's answer: %w", k.path, err)
+	}
+	return nil
 }
 
 // send returns the body of an answer, or nil if its status means that it has none.

@@ -71,12 +71,10 @@ func signatures(n int) []bulkhead.Signature {
 // TestRequests: each call sends the request that the node's API document describes.
 func TestRequests(t *testing.T) {
 	ctx := context.Background()
-	when := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	sig := signatures(1)
 	one := sig[0].String()
 	from := bulkhead.Source{Sender: "a@example.com", Client: netip.MustParseAddr("192.0.2.1"), ListID: "l.example.com",
 		DKIM: []string{"d.example", "e.example"}}
-	weight := 0.5
 	const auth = " [Bearer secret]"
 	const mail = " [message/rfc822]" + auth
 	const jsons = " [application/json]" + auth
@@ -107,17 +105,13 @@ func TestRequests(t *testing.T) {
 			_, err := c.MessageSignatures(ctx, []byte("raw"))
 			return err
 		}},
-		{"GET /v1/node" + auth, func(c *Client) error { _, err := c.Node(ctx); return err }},
-		{"GET /v1/size?signatures=5" + auth, func(c *Client) error {
-			_, err := c.Size(ctx, SizeQuestion{Signatures: 5})
+		{"GET /v1/node?a=b" + auth, func(c *Client) error {
+			return c.Do(ctx, "GET", "/v1/node", url.Values{"a": {"b"}}, nil, new(any))
+		}},
+		{"POST /v1/reports" + jsons + ` {"message_id":"a@b","vote":"ham"}`, func(c *Client) error {
+			_, err := c.ReportMessageID(ctx, MessageVote{MessageID: "a@b", Vote: "ham"})
 			return err
 		}},
-		{"GET /v1/size?blocklist_keep=4&count_error=0.01&list_error=1e-07&listed=0&signatures=5&tally_keep=3" + auth,
-			func(c *Client) error {
-				_, err := c.Size(ctx, SizeQuestion{Signatures: 5, Listed: new(uint64), CountError: 0.01, ListError: 1e-7,
-					TallyKeep: 3, BlocklistKeep: 4})
-				return err
-			}},
 		{"POST /v1/report" + jsons + ` {"signatures":["` + one +
 			`"],"vote":"spam","trap":true,"reporter":"192.0.2.9","user":"ann","id":"x"}`, func(c *Client) error {
 			_, err := c.Report(ctx, bulkhead.Report{Signatures: sig, Vote: bulkhead.Spam, Trap: true, Recipients: []string{"a"},
@@ -134,77 +128,6 @@ func TestRequests(t *testing.T) {
 			}},
 		{"POST /v1/count" + jsons + ` {"signatures":["` + one + `"],"counts":[5]}`, func(c *Client) error {
 			return c.Count(ctx, sig, []uint32{5})
-		}},
-		{"GET /v1/ratelimits" + auth, func(c *Client) error { _, err := c.RateLimits(ctx); return err }},
-		{"POST /v1/ratelimits" + jsons + ` {"attributes":{"sender":"a"}}`, func(c *Client) error {
-			_, err := c.ApplyRateLimits(ctx, map[string]string{"sender": "a"})
-			return err
-		}},
-		{"GET /v1/ratelimits/keys?key=k+1&rule=r" + auth, func(c *Client) error {
-			_, err := c.RateKeys(ctx, "r", "k 1")
-			return err
-		}},
-		{"DELETE /v1/ratelimits/keys?key=k" + auth, func(c *Client) error {
-			_, err := c.ResetRateKey(ctx, "", "k")
-			return err
-		}},
-		{"GET /v1/lists" + auth, func(c *Client) error { _, err := c.Lists(ctx); return err }},
-		{"GET /v1/lists/find?entry=example.com" + auth, func(c *Client) error {
-			_, err := c.FindInLists(ctx, "example.com")
-			return err
-		}},
-		{"GET /v1/config" + auth, func(c *Client) error { _, err := c.Config(ctx); return err }},
-		{"POST /v1/config/check" + jsons + ` {"text":"[node]"}`, func(c *Client) error {
-			_, err := c.CheckConfig(ctx, "[node]")
-			return err
-		}},
-		{"POST /v1/config/reload" + auth, func(c *Client) error { _, err := c.ReloadConfig(ctx); return err }},
-		{"GET /v1/ratelimits/top?limit=5" + auth, func(c *Client) error { _, err := c.TopRateKeys(ctx, 5); return err }},
-		{"GET /v1/weights" + auth, func(c *Client) error { _, err := c.Weights(ctx); return err }},
-		{"GET /v1/waves?class=spam&limit=3&sort=new" + auth, func(c *Client) error {
-			_, err := c.Waves(ctx, WaveQuery{Class: "spam", Sort: "new", Limit: 3})
-			return err
-		}},
-		{"GET /v1/waves/7" + auth, func(c *Client) error { _, err := c.Wave(ctx, 7); return err }},
-		{"GET /v1/whitelist" + auth, func(c *Client) error { _, err := c.Whitelist(ctx); return err }},
-		{"POST /v1/whitelist" + jsons + ` {"entry":7,"note":"ours"}`, func(c *Client) error {
-			_, err := c.Clear(ctx, Clear{Entry: 7, Note: "ours"})
-			return err
-		}},
-		{"DELETE /v1/whitelist?signature=" + url.QueryEscape(one) + auth, func(c *Client) error {
-			return c.Unclear(ctx, sig[0])
-		}},
-		{"GET /v1/users" + auth, func(c *Client) error { _, err := c.Users(ctx); return err }},
-		{"GET /v1/users/%2E%2E" + auth, func(c *Client) error { _, err := c.User(ctx, ".."); return err }},
-		{"GET /v1/users/%2E" + auth, func(c *Client) error { _, err := c.User(ctx, "."); return err }},
-		{"GET /v1/users/a%2Fb" + auth, func(c *Client) error { _, err := c.User(ctx, "a/b"); return err }},
-		{"POST /v1/users" + jsons + ` {"name":"ann"}`, func(c *Client) error {
-			_, err := c.AddUser(ctx, NewUser{Name: "ann"})
-			return err
-		}},
-		{"PATCH /v1/users/ann" + jsons + ` {"weight":0.5}`, func(c *Client) error {
-			_, err := c.ChangeUser(ctx, "ann", UserChange{Weight: &weight})
-			return err
-		}},
-		{"DELETE /v1/users/ann" + auth, func(c *Client) error { return c.RemoveUser(ctx, "ann") }},
-		{"POST /v1/users/ann/token" + auth, func(c *Client) error { _, err := c.NewToken(ctx, "ann"); return err }},
-		{"POST /v1/users/ann/undo" + jsons + ` {"since":"2026-03-04T05:06:07Z"}`, func(c *Client) error {
-			_, err := c.UndoVotes(ctx, "ann", when)
-			return err
-		}},
-		{"PUT /v1/users/ann/secrets/razor" + jsons + ` {"secret":"s"}`, func(c *Client) error {
-			return c.SetSecret(ctx, "ann", "razor", "s")
-		}},
-		{"GET /v1/network" + auth, func(c *Client) error { _, err := c.Network(ctx); return err }},
-		{"GET /v1/peers" + auth, func(c *Client) error { _, err := c.Peers(ctx); return err }},
-		{"PATCH /v1/peers/UKEY" + jsons + ` {"weight":0.5}`, func(c *Client) error {
-			_, err := c.WeighPeer(ctx, "UKEY", 0.5)
-			return err
-		}},
-		{"DELETE /v1/peers/UKEY" + auth, func(c *Client) error { return c.EvictPeer(ctx, "UKEY") }},
-		{"POST /v1/peers/UKEY/rollback" + jsons + ` {"since":"2026-03-04T05:06:07Z"}`, func(c *Client) error {
-			_, err := c.RollbackPeer(ctx, "UKEY", when)
-			return err
 		}},
 	} {
 		n := &node{answers: []string{"null"}}
@@ -230,11 +153,12 @@ func TestAnonymous(t *testing.T) {
 	n := &node{answers: []string{"null"}}
 	c := n.start(t)
 	c.Token, c.HTTP = "", &http.Client{Transport: http.DefaultTransport}
-	if _, err := c.Node(context.Background()); err != nil || n.asked[0] != "GET /v1/node" {
+	_, err := c.MessageSignatures(context.Background(), []byte("raw"))
+	if err != nil || n.asked[0] != "POST /v1/signatures [message/rfc822] raw" {
 		t.Errorf("%q, %v", n.asked, err)
 	}
 	c.HTTP = &http.Client{Transport: refusing{}}
-	if _, err := c.Node(context.Background()); !errors.Is(err, errRefused) {
+	if _, err := c.MessageSignatures(context.Background(), []byte("raw")); !errors.Is(err, errRefused) {
 		t.Errorf("the caller's own client is not used: %v", err)
 	}
 }
@@ -419,14 +343,14 @@ func TestForeignAnswers(t *testing.T) {
 		{status: 300, media: "text/html", answers: []string{`null`}},
 	} {
 		var p *Problem
-		if _, err := n.start(t).Node(ctx); err == nil || errors.As(err, &p) ||
+		if _, err := n.start(t).MessageSignatures(ctx, nil); err == nil || errors.As(err, &p) ||
 			!strings.Contains(err.Error(), fmt.Sprint(n.status)) {
 			t.Errorf("status %d, %s: %v", n.status, n.media, err)
 		}
 	}
 	n := &node{status: 429, media: "application/problem+json; charset=utf-8",
 		answers: []string{`{"title":"x","status":429}`}}
-	if _, err := n.start(t).Node(ctx); !errors.Is(err, bulkhead.ErrOverLimit) {
+	if _, err := n.start(t).MessageSignatures(ctx, nil); !errors.Is(err, bulkhead.ErrOverLimit) {
 		t.Errorf("a problem with a charset: %v", err)
 	}
 	for answer, ok := range map[string]bool{"ready": true, "ready\n": true, "": false,
@@ -597,21 +521,8 @@ func TestCountRefuses(t *testing.T) {
 func TestNoServer(t *testing.T) {
 	for _, server := range []string{"http://a b/", "::", "http://[::1", ""} {
 		c := &Client{Server: server}
-		if _, err := c.Node(context.Background()); err == nil {
+		if _, err := c.MessageSignatures(context.Background(), []byte("raw")); err == nil {
 			t.Errorf("server %q: no error", server)
 		}
-	}
-}
-
-// TestAttributesTwice: if attributes are given twice, only the latter count.
-func TestAttributesTwice(t *testing.T) {
-	var in RateRequest
-	text := `{"attributes":{"sender":"a","size":"1"},"Attributes":{"sender":"b"}}`
-	if err := json.Unmarshal([]byte(text), &in); err != nil ||
-		!reflect.DeepEqual(in.Attributes, Attributes{"sender": "b"}) {
-		t.Errorf("%v, %v", in.Attributes, err)
-	}
-	if err := json.Unmarshal([]byte(`{"attributes":{"sender":1}}`), &in); err == nil {
-		t.Error("a number is taken for an attribute")
 	}
 }

@@ -74,6 +74,14 @@ type Report struct {
 	ID         string               `json:"id,omitempty" maxLength:"255" doc:"Makes a sighting idempotent within one generation; a repeated vote replaces itself. See the header Idempotency-Key."`
 }
 
+// A MessageVote is a vote on the message with a Message-ID that the node has seen lately.
+type MessageVote struct {
+	MessageID string `json:"message_id" minLength:"1" maxLength:"998" doc:"Message-ID, with or without its angle brackets."`
+	Vote      string `json:"vote,omitempty" enum:"spam,ham,revoke" default:"spam" doc:"What the reporter says of the message."`
+	User      string `json:"user,omitempty" maxLength:"128" doc:"User on whose behalf the report is, as in a report with signatures."`
+	ID        string `json:"id,omitempty" maxLength:"255" doc:"Makes the report idempotent, as in a report with signatures."`
+}
+
 // A Finding is what is known of one signature; see [bulkhead.Finding].
 type Finding struct {
 	Signature  bulkhead.Signature `json:"signature"`

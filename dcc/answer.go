@@ -153,11 +153,11 @@ func (s *Server) identify(it *item) bool {
 	addr := it.client.Addr()
 	it.ans = answerer{version: it.version, id: it.id}
 	it.who = bulkhead.Reporter{Addr: addr}
-	if it.sender != AnonymousID && s.Client != nil {
-		if c, ok := s.Client(it.sender); ok {
+	if it.sender != AnonymousID && s.Account != nil {
+		if c, ok := s.Account(it.sender); ok {
 			for _, password := range c.Passwords {
 				if password != "" && signedBy(it.raw, password) {
-					it.ans.password, it.who.Account = password, c.Account
+					it.ans.password, it.who.Account = password, c.Name
 					return true
 				}
 			}

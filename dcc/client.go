@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/deadline"
 )
 
-// A Conn is a client of a DCC server, ours or another. Its methods may be
-// called concurrently; requests wait for each other.
-type Conn struct {
+// A Client is a client of one DCC server. Its methods may be called concurrently; requests wait for
+// each other.
+type Client struct {
 	id       uint32
 	password string
 	host     [8]byte // h and p of our packets
@@ -24,6 +25,12 @@ type Conn struct {
 	mu     sync.Mutex
 	conn   net.Conn
 	number uint32
+}
+
+// Options of a [Client]. nil and the zero Options are those of an anonymous client.
+type Options struct {
+	ID       uint32 // client-id or server-id; 0 means AnonymousID
+	Password string // of ID, 1 to MaxPassword bytes; anonymous clients have none
 }
 
 // ErrNoAnswer means that the server did not answer.
@@ -36,9 +43,16 @@ const (
 	maxWait          = 4 * time.Second
 )
 
-// Dial returns a client of the server at address, "host:port". An id of
-// AnonymousID needs no password. The caller closes the client.
-func Dial(ctx context.Context, address string, id uint32, password string) (*Conn, error) {
+// Dial returns a client of the server at "host:port" of UDP. The server may be absent: Dial sends
+// nothing. The caller closes the client.
+func Dial(ctx context.Context, address string, o *Options) (*Client, error) {
+	id, password := uint32(AnonymousID), ""
+	if o != nil && o.ID != 0 {
+		id = o.ID
+	}
+	if o != nil {
+		password = o.Password
+	}
 	if id != AnonymousID && (id < MinServerID || id > MaxClientID) {
 		return nil, fmt.Errorf("dcc: client id %d, want %d or %d to %d", id, AnonymousID, MinServerID, MaxClientID)
 	}
@@ -50,7 +64,7 @@ func Dial(ctx context.Context, address string, id uint32, password string) (*Con
 	if err != nil {
 		return nil, fmt.Errorf("dcc: %w", err)
 	}
-	c := &Conn{id: id, password: password, conn: conn}
+	c := &Client{id: id, password: password, conn: conn}
 	if id == AnonymousID {
 		c.password = ""
 	}
@@ -59,10 +73,10 @@ func Dial(ctx context.Context, address string, id uint32, password string) (*Con
 }
 
 // Close ends the client's use.
-func (c *Conn) Close() error { return c.conn.Close() }
+func (c *Client) Close() error { return c.conn.Close() }
 
 // appendRequest appends a request with an empty transmission number.
-func (c *Conn) appendRequest(dst []byte, op Op, number uint32, body []byte) []byte {
+func (c *Client) appendRequest(dst []byte, op Op, number uint32, body []byte) []byte {
 	start := len(dst)
 	dst = append(dst, 0, 0, MaxVersion, byte(op))
 	dst = binary.BigEndian.AppendUint32(dst, c.id)
@@ -75,7 +89,7 @@ func (c *Conn) appendRequest(dst []byte, op Op, number uint32, body []byte) []by
 }
 
 // transmit numbers and signs a request that appendRequest made.
-func (c *Conn) transmit(request []byte, transmission uint32) {
+func (c *Client) transmit(request []byte, transmission uint32) {
 	binary.LittleEndian.PutUint32(request[20:], transmission)
 	if c.password != "" {
 		at := len(request) - signatureSize
@@ -86,23 +100,15 @@ func (c *Conn) transmit(request []byte, transmission uint32) {
 
 // do sends a request until it is answered and returns the operation and the
 // body of the answer.
-func (c *Conn) do(ctx context.Context, op Op, body []byte) (Op, []byte, error) {
+func (c *Client) do(ctx context.Context, op Op, body []byte) (Op, []byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.number++
 	request := c.appendRequest(nil, op, c.number, body)
-	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
 	wait := firstWait
 	for n := range uint32(maxTransmissions) {
 		c.transmit(request, n+1)
-		if _, err := c.conn.Write(request); err != nil {
-			return 0, nil, fmt.Errorf("dcc: %w", err)
-		}
-		if err := c.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
-			return 0, nil, fmt.Errorf("dcc: %w", err)
-		}
-		answer, err := c.await(request)
+		answer, err := c.attempt(ctx, request, wait)
 		if err == nil {
 			return Op(answer[3]), answer[headerSize : len(answer)-signatureSize], nil
 		}
@@ -117,8 +123,21 @@ func (c *Conn) do(ctx context.Context, op Op, body []byte) (Op, []byte, error) {
 	return 0, nil, fmt.Errorf("%w from %s to %d transmissions", ErrNoAnswer, c.conn.RemoteAddr(), maxTransmissions)
 }
 
+// attempt sends a request and waits for its answer.
+func (c *Client) attempt(ctx context.Context, request []byte, wait time.Duration) ([]byte, error) {
+	if _, err := c.conn.Write(request); err != nil {
+		return nil, err
+	}
+	release, err := deadline.Set(ctx, c.conn, time.Now().Add(wait))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return c.await(request)
+}
+
 // await reads until the answer to request comes, and skips everything else.
-func (c *Conn) await(request []byte) ([]byte, error) {
+func (c *Client) await(request []byte) ([]byte, error) {
 	buf := make([]byte, 2048)
 	for {
 		n, err := c.conn.Read(buf)
@@ -150,7 +169,7 @@ func result(op Op, body []byte, err error, want Op) ([]byte, error) {
 }
 
 // Brand asks a server for its brand, by a NOP.
-func (c *Conn) Brand(ctx context.Context) (string, error) {
+func (c *Client) Brand(ctx context.Context) (string, error) {
 	op, body, err := c.do(ctx, NOP, nil)
 	if body, err = result(op, body, err, OK); err != nil {
 		return "", err
@@ -170,7 +189,7 @@ func (c *Conn) Brand(ctx context.Context) (string, error) {
 
 // Report counts checksums for a number of targets, or as spam, and returns their
 // totals. The checksums must be in ascending order of their types.
-func (c *Conn) Report(ctx context.Context, targets uint32, spam bool, sums []Checksum) ([]Total, error) {
+func (c *Client) Report(ctx context.Context, targets uint32, spam bool, sums []Checksum) ([]Total, error) {
 	if targets > maxTargets {
 		return nil, fmt.Errorf("dcc: %w: %d targets, limit %d", bulkhead.ErrMalformed, targets, maxTargets)
 	}
@@ -181,11 +200,11 @@ func (c *Conn) Report(ctx context.Context, targets uint32, spam bool, sums []Che
 }
 
 // Query returns the totals of checksums and counts nothing.
-func (c *Conn) Query(ctx context.Context, sums []Checksum) ([]Total, error) {
+func (c *Client) Query(ctx context.Context, sums []Checksum) ([]Total, error) {
 	return c.totals(ctx, Query, 0, sums)
 }
 
-func (c *Conn) totals(ctx context.Context, op Op, targets uint32, sums []Checksum) ([]Total, error) {
+func (c *Client) totals(ctx context.Context, op Op, targets uint32, sums []Checksum) ([]Total, error) {
 	if len(sums) > maxChecksums {
 		return nil, fmt.Errorf("dcc: %w: %d checksums, limit %d", bulkhead.ErrMalformed, len(sums), maxChecksums)
 	}
@@ -213,7 +232,7 @@ func appendChecksums(dst []byte, targets uint32, sums []Checksum) []byte {
 }
 
 // Delete makes the total of a checksum 0. It takes a server-id.
-func (c *Conn) Delete(ctx context.Context, sum Checksum) error {
+func (c *Client) Delete(ctx context.Context, sum Checksum) error {
 	body := appendChecksums(nil, uint32(time.Now().Unix()), []Checksum{sum})
 	op, body, err := c.do(ctx, Delete, append(body, 0, 0))
 	_, err = result(op, body, err, OK)
@@ -221,7 +240,7 @@ func (c *Conn) Delete(ctx context.Context, sum Checksum) error {
 }
 
 // Stats asks a server for its statistics, as text.
-func (c *Conn) Stats(ctx context.Context) (string, error) {
+func (c *Client) Stats(ctx context.Context) (string, error) {
 	body := binary.BigEndian.AppendUint32(nil, uint32(time.Now().Unix()))
 	body = binary.BigEndian.AppendUint32(body, maxStatsText)
 	op, body, err := c.do(ctx, Admin, append(body, adminStats, 0, 0, 0))

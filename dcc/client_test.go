@@ -62,13 +62,14 @@ func TestDialRefuses(t *testing.T) {
 		{"lowest server", MinServerID, "x", true},
 		{"highest client", MaxClientID, "x", true},
 		{"longest password", MinClientID, strings.Repeat("x", MaxPassword), true},
-		{"id 0", 0, "x", false},
+		{"id 0", 0, "", true},
+		{"a password without an id", 0, strings.Repeat("x", MaxPassword+1), false},
 		{"below the servers", MinServerID - 1, "x", false},
 		{"above the clients", MaxClientID + 1, "x", false},
 		{"no password", MinClientID, "", false},
 		{"password too long", MinClientID, strings.Repeat("x", MaxPassword+1), false},
 	} {
-		c, err := Dial(t.Context(), "127.0.0.1:6277", tt.id, tt.password)
+		c, err := Dial(t.Context(), "127.0.0.1:6277", &Options{ID: tt.id, Password: tt.password})
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.name, err)
 		}
@@ -76,7 +77,7 @@ func TestDialRefuses(t *testing.T) {
 			c.Close()
 		}
 	}
-	if _, err := Dial(t.Context(), "127.0.0.1:nothing", AnonymousID, ""); err == nil ||
+	if _, err := Dial(t.Context(), "127.0.0.1:nothing", nil); err == nil ||
 		!strings.HasPrefix(err.Error(), "dcc: ") {
 		t.Errorf("an address that is none: %v", err)
 	}

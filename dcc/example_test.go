@@ -37,7 +37,7 @@ func ExampleServer() {
 	go func() { served <- s.ServePacket(pc) }()
 
 	// The client's side, as in dccproc -Q.
-	c, err := dcc.Dial(ctx, pc.LocalAddr().String(), dcc.AnonymousID, "")
+	c, err := dcc.Dial(ctx, pc.LocalAddr().String(), nil)
 	if err != nil {
 		fmt.Println(err)
 		return

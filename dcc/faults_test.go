@@ -289,8 +289,8 @@ func TestVotes(t *testing.T) {
 		house := new(prototest.House)
 		s := goldenServer()
 		s.Clearinghouse = house
-		s.Client = func(uint32) (Client, bool) {
-			return Client{Passwords: []string{goldenPasword}, Account: "ann"}, true
+		s.Account = func(uint32) (Account, bool) {
+			return Account{Passwords: []string{goldenPasword}, Name: "ann"}, true
 		}
 		c := dialRaw(t, serve(t, s))
 		got := exchange(t, c, signed(Report, goldenClient, goldenPasword, 1, appendChecksums(nil, tt.targets, tt.sums)))

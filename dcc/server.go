@@ -25,13 +25,13 @@ const (
 	maxClockOff     = 64   // seconds that the clock of an administrator may be off
 )
 
-// A Client is what a server knows about a client-id or server-id.
-type Client struct {
+// An Account is what a server knows about a client-id or server-id.
+type Account struct {
 	// Passwords are one or two passwords of 1 to 32 bytes; either is accepted.
 	Passwords []string
-	// Account is the account whose weight this client's spam reports have on the blocklist; ""
-	// means the weight of an anonymous client at its address.
-	Account string
+	// Name is the name of the account whose weight this client's spam reports have on the blocklist;
+	// "" means the weight of an anonymous client at its address.
+	Name string
 }
 
 // A Server is a DCC server. Set the fields before Serve and do not change them
@@ -44,9 +44,9 @@ type Server struct {
 	// Brand becomes part of the header X-DCC-brand-Metrics: letters and digits,
 	// at most 32; "" means DefaultBrand.
 	Brand string
-	// Client looks up an ID; nil knows none. It may be called concurrently. IDs of
+	// Account looks up an ID; nil knows none. It may be called concurrently. IDs of
 	// servers (100 to 32767) may also delete.
-	Client func(id uint32) (Client, bool)
+	Account func(id uint32) (Account, bool)
 	// AnonymousFrom lists the networks whose anonymous clients are served; nil
 	// means the machine itself.
 	AnonymousFrom []netip.Prefix
@@ -112,7 +112,7 @@ type Stats struct {
 func (s *Server) prepare() error {
 	var err error
 	s.setup.once.Do(func() {
-		s.setup.exposable = s.Client != nil || s.AnonymousFrom != nil
+		s.setup.exposable = s.Account != nil || s.AnonymousFrom != nil
 		if s.ServerID == 0 {
 			s.ServerID = DefaultServerID
 		}
@@ -164,7 +164,7 @@ func checkBrand(brand string) error {
 }
 
 // ServePacket answers the datagrams of pc until Shutdown, then returns door.ErrServerClosed; or
-// until pc fails. It refuses to serve an address that others can reach unless Client or
+// until pc fails. It refuses to serve an address that others can reach unless Account or
 // AnonymousFrom restricts the clients. It may be called concurrently, for several sockets; see
 // [door.ListenPackets].
 func (s *Server) ServePacket(pc net.PacketConn) error {

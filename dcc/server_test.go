@@ -99,14 +99,14 @@ const (
 func goldenServer() *Server {
 	return &Server{
 		Clearinghouse: new(prototest.House), ServerID: 101, Brand: "TestBrand",
-		Client: func(id uint32) (Client, bool) {
+		Account: func(id uint32) (Account, bool) {
 			switch id {
 			case goldenClient:
-				return Client{Passwords: []string{"other", goldenPasword}}, true
+				return Account{Passwords: []string{"other", goldenPasword}}, true
 			case 101:
-				return Client{Passwords: []string{"serverpass"}}, true
+				return Account{Passwords: []string{"serverpass"}}, true
 			}
-			return Client{}, false
+			return Account{}, false
 		},
 	}
 }
@@ -156,9 +156,9 @@ func goldenChecksums(t testing.TB) []Checksum {
 	return append([]Checksum(nil), p.checksums[:p.n]...)
 }
 
-func dial(t testing.TB, address string, id uint32, password string) *Conn {
+func dial(t testing.TB, address string, id uint32, password string) *Client {
 	t.Helper()
-	c, err := Dial(t.Context(), address, id, password)
+	c, err := Dial(t.Context(), address, &Options{ID: id, Password: password})
 	if err != nil {
 		t.Fatal(err)
 	}

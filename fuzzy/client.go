@@ -12,35 +12,43 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/deadline"
 )
 
-// A Client queries a fuzzy storage, ours or rspamd's. Its methods may be called
-// concurrently; requests wait for each other.
+// A Client queries one fuzzy storage, ours or rspamd's. Its methods may be called concurrently;
+// requests wait for each other.
 type Client struct {
-	// Timeout is how long an answer may take before the request is sent again;
-	// 0 means 1 s.
-	Timeout time.Duration
-	// Retransmits is how often a request is sent again; 0 means 3, below 0 never.
-	Retransmits int
+	opts Options
 
 	mu     sync.Mutex
 	conn   net.Conn
-	server *[32]byte
 	own    KeyPair
 	shared *sharedKey
 }
 
-// Dial returns a client of the storage at address, "host:port" of UDP. Requests
-// are encrypted if serverKey, the storage's public key, is not nil. The caller
-// closes the client.
-func Dial(ctx context.Context, address string, serverKey *[32]byte) (*Client, error) {
+// Options of a [Client]. nil and the zero Options are the defaults.
+type Options struct {
+	// ServerKey is the storage's public key, with which requests are encrypted; nil means not at all.
+	ServerKey *[32]byte
+	// Timeout is how long an answer may take before the request is sent again; 0 means 1 s.
+	Timeout time.Duration
+	// Retransmits is how often a request is sent again; 0 means 3, below 0 never.
+	Retransmits int
+}
+
+// Dial returns a client of the storage at "host:port" of UDP. The storage may be absent: Dial sends
+// nothing. The caller closes the client.
+func Dial(ctx context.Context, address string, o *Options) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "udp", address)
 	if err != nil {
 		return nil, fmt.Errorf("fuzzy: %w", err)
 	}
-	c := &Client{conn: conn, server: serverKey}
-	if serverKey != nil {
+	c := &Client{conn: conn}
+	if o != nil {
+		c.opts = *o
+	}
+	if serverKey := c.opts.ServerKey; serverKey != nil {
 		if c.own, err = NewKeyPair(nil); err == nil {
 			c.shared, err = deriveShared(&c.own.Secret, serverKey)
 		}
@@ -76,7 +84,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Reply, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	timeout, again := c.Timeout, c.Retransmits
+	timeout, again := c.opts.Timeout, c.opts.Retransmits
 	if timeout <= 0 {
 		timeout = time.Second
 	}
@@ -84,15 +92,12 @@ func (c *Client) Do(ctx context.Context, r Request) (Reply, error) {
 		again = 3
 	}
 	for range 1 + max(again, 0) {
-		if _, err := c.conn.Write(datagram); err != nil {
-			return Reply{}, fmt.Errorf("fuzzy: %w", err)
-		}
-		reply, err := c.await(ctx, r.Tag, time.Now().Add(timeout))
+		reply, err := c.attempt(ctx, datagram, r.Tag, timeout)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if ctx.Err() == nil {
 				continue
 			}
-			err = fmt.Errorf("fuzzy: %w", ctx.Err()) // it ended just after the read
+			err = fmt.Errorf("fuzzy: %w", ctx.Err())
 		}
 		if err == nil {
 			err = reply.Err()
@@ -107,31 +112,28 @@ func (c *Client) Do(ctx context.Context, r Request) (Reply, error) {
 
 func (c *Client) datagram(r *Request) ([]byte, error) {
 	plain := r.Append(nil)
-	if c.server == nil {
+	if c.opts.ServerKey == nil {
 		return plain, nil
 	}
-	return sealRequest(nil, c.server, &c.own.Public, c.shared, plain)
+	return sealRequest(nil, c.opts.ServerKey, &c.own.Public, c.shared, plain)
 }
 
-// await reads replies until one has the given tag. Unreadable replies are skipped: any host may
-// have sent them.
-func (c *Client) await(ctx context.Context, tag uint32, deadline time.Time) (Reply, error) {
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
-	if err := c.conn.SetReadDeadline(deadline); err != nil {
+// attempt sends a request and reads replies until one has the given tag. Unreadable replies are
+// skipped: any host may have sent them.
+func (c *Client) attempt(ctx context.Context, datagram []byte, tag uint32, timeout time.Duration) (Reply, error) {
+	if _, err := c.conn.Write(datagram); err != nil {
 		return Reply{}, fmt.Errorf("fuzzy: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { c.conn.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	release, err := deadline.Set(ctx, c.conn, time.Now().Add(timeout))
+	if err != nil {
+		return Reply{}, fmt.Errorf("fuzzy: %w", err)
+	}
+	defer release()
 	buf := make([]byte, 2048)
 	for {
 		n, err := c.conn.Read(buf)
 		if err != nil {
-			if ctx.Err() != nil {
-				err = ctx.Err()
-			}
-			return Reply{}, fmt.Errorf("fuzzy: %w", err)
+			return Reply{}, fmt.Errorf("fuzzy: %w", deadline.Cause(ctx, err))
 		}
 		data := buf[:n]
 		if c.shared != nil {

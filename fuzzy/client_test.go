@@ -84,7 +84,7 @@ func TestClientReads(t *testing.T) {
 	}
 	// A request without an answer is sent once, and then resent the given number of times.
 	for again, want := range map[int]int{-1: 1, 1: 2, 2: 3, 0: 4} {
-		c.Timeout, c.Retransmits = 5*time.Millisecond, again
+		c.opts.Timeout, c.opts.Retransmits = 5*time.Millisecond, again
 		got := make(chan uint32, 16)
 		set(func(r Request, _ int) [][]byte { got <- r.Tag; return nil })
 		if _, err := c.Check(t.Context(), digestOf(1), nil); !errors.Is(err, ErrNoReply) {
@@ -100,7 +100,7 @@ func TestClientReads(t *testing.T) {
 			t.Errorf("sent again %d times: more than %d datagrams", again, want)
 		}
 	}
-	c.Retransmits = 1000
+	c.opts.Retransmits = 1000
 	var first atomic.Int64
 	set(func(r Request, n int) [][]byte {
 		first.CompareAndSwap(0, int64(n))
@@ -113,7 +113,7 @@ func TestClientReads(t *testing.T) {
 		t.Errorf("the third transmission is answered: %v", err)
 	}
 	set(func(Request, int) [][]byte { return nil })
-	c.Timeout, c.Retransmits = time.Minute, 0
+	c.opts.Timeout, c.opts.Retransmits = time.Minute, 0
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Check(ctx, digestOf(1), nil); !errors.Is(err, context.Canceled) {
@@ -127,7 +127,7 @@ func TestClientReads(t *testing.T) {
 	if _, err := Dial(t.Context(), "127.0.0.1:nothing", nil); err == nil || !strings.HasPrefix(err.Error(), "fuzzy: ") {
 		t.Errorf("an address that is none: %v", err)
 	}
-	if _, err := Dial(t.Context(), "127.0.0.1:1", new([32]byte)); !errors.Is(err, bulkhead.ErrMalformed) {
+	if _, err := Dial(t.Context(), "127.0.0.1:1", &Options{ServerKey: new([32]byte)}); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("a key of low order: %v", err)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 var corpora = []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024",
@@ -31,11 +30,7 @@ func texts(t *testing.T, h *rspamd.Hasher, corpus string) []rspamd.Hash {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := mail.Read(t.Context(), raw)
-		if err != nil {
-			continue
-		}
-		hashes, err := h.Hashes(t.Context(), m, rspamd.Policy{MinWords: 32})
+		hashes, err := h.Hashes(t.Context(), raw, rspamd.Policy{MinWords: 32})
 		must(t, err)
 		for _, hash := range hashes {
 			if hash.Shingles != nil {

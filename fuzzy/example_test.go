@@ -41,7 +41,7 @@ func ExampleServer() {
 	served := make(chan error, 1)
 	go func() { served <- s.ServePacket(pc) }()
 
-	c, err := fuzzy.Dial(ctx, pc.LocalAddr().String(), &pair.Public)
+	c, err := fuzzy.Dial(ctx, pc.LocalAddr().String(), &fuzzy.Options{ServerKey: &pair.Public})
 	if err != nil {
 		fmt.Println(err)
 		return

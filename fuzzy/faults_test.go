@@ -57,7 +57,7 @@ func TestLookPanics(t *testing.T) {
 	must(t, c.Write(t.Context(), digestOf(1), nil, 1, -1)) // from now on a write looks first
 	r := Request{Command: Write, Digest: digestOf(1), Flag: 1, Value: 3, Tag: 7}
 	house.armed.Store(true)
-	c.Timeout, c.Retransmits = 20*time.Millisecond, -1
+	c.opts.Timeout, c.opts.Retransmits = 20*time.Millisecond, -1
 	if _, err := c.Do(t.Context(), r); !errors.Is(err, ErrNoReply) {
 		t.Errorf("a write that panics: %v", err)
 	}
@@ -65,7 +65,7 @@ func TestLookPanics(t *testing.T) {
 		runtime.Gosched()
 	}
 	house.armed.Store(false)
-	c.Timeout, c.Retransmits = 0, 100
+	c.opts.Timeout, c.opts.Retransmits = 0, 100
 	if _, err := c.Do(t.Context(), r); err != nil {
 		t.Errorf("sent again: %v", err)
 	}
@@ -142,7 +142,7 @@ func TestStats(t *testing.T) {
 			tt.setUp(t, c)
 		}
 		if tt.name == "no answer" {
-			c.Timeout, c.Retransmits = 50*time.Millisecond, -1
+			c.opts.Timeout, c.opts.Retransmits = 50*time.Millisecond, -1
 		}
 		_, err := c.Do(t.Context(), tt.r)
 		if tt.twice {

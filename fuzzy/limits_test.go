@@ -82,7 +82,7 @@ func TestPermissions(t *testing.T) {
 	c := dial(t, serve(t, s), &writers.Public)
 	unknown := writers.Public
 	unknown[0] ^= 1
-	c.server = &unknown
+	c.opts.ServerKey = &unknown
 	if _, err := c.Do(t.Context(), Request{Command: Ping}); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("a request to an unknown key id: %v, want it served by the first key, which is past its time", err)
 	}
@@ -112,7 +112,7 @@ func TestNewKeys(t *testing.T) {
 		}
 		for range 4 {
 			c := dial(t, address, &pair.Public)
-			c.Timeout, c.Retransmits = 1, -1
+			c.opts.Timeout, c.opts.Retransmits = 1, -1
 			c.Do(t.Context(), Request{Command: Ping}) // a client that is answered is counted
 		}
 		for s.Stats.Ping.Load()+s.Stats.Malformed.Load() < 5 {

@@ -25,11 +25,10 @@ func serve(t testing.TB, s *Server) string {
 
 func dial(t testing.TB, address string, key *[32]byte) *Client {
 	t.Helper()
-	c, err := Dial(t.Context(), address, key)
+	c, err := Dial(t.Context(), address, &Options{ServerKey: key, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Timeout = 5 * time.Second
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -286,7 +285,7 @@ func TestEncrypted(t *testing.T) {
 	wrong, err := NewKeyPair(nil)
 	must(t, err)
 	stranger := dial(t, address, &wrong.Public)
-	stranger.Timeout, stranger.Retransmits = 100*time.Millisecond, -1
+	stranger.opts.Timeout, stranger.opts.Retransmits = 100*time.Millisecond, -1
 	if _, err := stranger.Check(t.Context(), digestOf(1), nil); !errors.Is(err, ErrNoReply) {
 		t.Errorf("check under an unknown key: %v, want no reply", err)
 	}

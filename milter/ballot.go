@@ -11,8 +11,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A Ballot is an address to which users send messages in order to vote on them.
@@ -141,8 +141,8 @@ func (s *Server) voteOn(ctx context.Context, raw []byte, vote bulkhead.Vote, use
 		return err
 	}
 	opts := s.Signatures
-	opts.Skip = nil // a message that users vote on is found by every scheme
-	sigs, err := signature.Of(ctx, m, opts)
+	opts.AboveFloor, opts.Skip = true, nil // a message that users vote on is found by every scheme
+	sigs, err := signature.Compute(mail.WithMessage(ctx, m), m.Raw, opts)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *Server) voteOn(ctx context.Context, raw []byte, vote bulkhead.Vote, use
 		hosts = s.AuthResults()
 	}
 	source := m.SourceBy(hosts, "")
-	sigs = append(signature.AboveFloor(m, sigs), signature.Senders(source)...)
+	sigs = append(sigs, signature.Senders(source)...)
 	if !bulkhead.Identifies(sigs) {
 		return fmt.Errorf("%w: the message is too short to be distinguished from others", errNoVote)
 	}

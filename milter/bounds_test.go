@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // TestNegotiation: the agreement for each offer, byte by byte. The milter takes the offered actions

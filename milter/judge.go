@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A Match is a list entry that matched something in a message.
@@ -153,14 +153,11 @@ const parallelSize = 4 << 10
 // distinctive enough. Its error is the error of ctx.
 func (s *Server) compute(ctx context.Context, m *mail.Message) ([]bulkhead.Signature, error) {
 	opts := s.Signatures
+	opts.AboveFloor = true
 	if len(m.Raw) >= parallelSize && opts.Workers == 0 {
 		opts.Workers = 2 // the mail server waits
 	}
-	sigs, err := signature.Of(ctx, m, opts)
-	if err != nil {
-		return nil, err
-	}
-	return signature.AboveFloor(m, sigs), nil
+	return signature.Compute(mail.WithMessage(ctx, m), m.Raw, opts)
 }
 
 // maxPending is how many sightings may wait for the disk.

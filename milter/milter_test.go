@@ -18,9 +18,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
+	"github.com/bulkhead-mail/bulkhead/policy"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 const offer = "Dear reader, our new catalogue of garden chairs has arrived and every single chair " +
@@ -771,10 +772,10 @@ func TestManyConnections(t *testing.T) {
 // limits takes the action from the local part of the recipient's address.
 type limits struct{}
 
-func (limits) Limit(_ context.Context, attr func(string) []byte) (action, text string, err error) {
+func (limits) Limit(_ context.Context, attr func(string) []byte) (action policy.Action, text string, err error) {
 	to := string(attr("recipient"))
-	action, _, _ = strings.Cut(to, "@")
-	return action, fmt.Sprintf("%s from %s for %s", attr("sender"), attr("client_address"), attr("sasl_username")), nil
+	local, _, _ := strings.Cut(to, "@")
+	return policy.Action(local), fmt.Sprintf("%s from %s for %s", attr("sender"), attr("client_address"), attr("sasl_username")), nil
 }
 
 func TestLimiter(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
+	"github.com/bulkhead-mail/bulkhead/policy"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // The defaults of a [Server].
@@ -26,10 +27,11 @@ const (
 	DefaultIdleTime   = 15 * time.Minute // of a connection, between two commands
 )
 
-// A Limiter decides whether a recipient may be added, as in package policy: action is
-// "dunno", "defer", "reject" or "hold". It is called concurrently.
+// A Limiter decides whether a recipient may be added: the action is [policy.Dunno], [policy.Defer],
+// [policy.Reject] or [policy.Hold], and any other action is the same as [policy.Dunno]. It is called
+// concurrently.
 type Limiter interface {
-	Limit(ctx context.Context, attr func(name string) []byte) (action, text string, err error)
+	Limit(ctx context.Context, attr func(name string) []byte) (action policy.Action, text string, err error)
 }
 
 // A Server judges the mail of mail servers. Set the fields before Prepare or
@@ -43,8 +45,8 @@ type Server struct {
 	Reporter bulkhead.Reporter
 	// Lists looks up senders, clients and URLs; nil means no lists.
 	Lists Lists
-	// AuthResults returns the names of the hosts whose Authentication-Results are trusted, see
-	// [mail.Message.SourceBy]. Nothing else in a message proves its sender. nil trusts no host.
+	// AuthResults returns the names of the hosts whose Authentication-Results fields are trusted
+	// (RFC 8601). Nothing else in a message proves its sender. nil trusts no host.
 	AuthResults func() []string
 	// Verify returns the verified domains of a message: dkim are the domains of valid DKIM
 	// signatures, and spf is the domain of the envelope's sender if SPF lets the client send for
@@ -82,7 +84,7 @@ type Server struct {
 	// see FailTempfail.
 	Memory *door.Memory
 	// MaxMessage is the largest message that is judged, in bytes; larger ones pass. 0 means
-	// DefaultMaxMessage. The maximum is mail.MaxMessage.
+	// DefaultMaxMessage. The maximum is 64 MiB.
 	MaxMessage int
 	// Timeout is how long judging one message may take; 0 means DefaultTimeout.
 	Timeout time.Duration
@@ -280,13 +282,13 @@ func (k *session) limit(recipient string) []byte {
 		k.server.Stats.Faults.Add(1)
 		k.server.Log.Error("rate limit failed; the recipient passes", "err", err)
 		return nil
-	case action == "defer":
+	case action == policy.Defer:
 		k.server.Stats.Limited.Add(1)
 		return smtpReply("450 4.7.1", text)
-	case action == "reject":
+	case action == policy.Reject:
 		k.server.Stats.Limited.Add(1)
 		return smtpReply("550 5.7.1", text)
-	case action == "hold":
+	case action == policy.Hold:
 		k.server.Stats.Limited.Add(1)
 		k.msg.held = text
 	}

@@ -3,9 +3,8 @@ package milter
 import (
 	"context"
 
-	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/link"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/mail/link"
 )
 
 // maxURLs is how many different URLs of a message are looked up.
@@ -16,7 +15,7 @@ const maxURLs = 100
 func urls(ctx context.Context, m *mail.Message) []string {
 	var found []string
 	seen := make(map[string]bool)
-	signature.EachLink(ctx, m, func(l link.Link, _ signature.LinkUse) bool {
+	m.EachLink(ctx, func(l link.Link, _ mail.LinkUse) bool {
 		if url := l.URL(); !seen[url] {
 			seen[url] = true
 			found = append(found, url)

@@ -12,7 +12,7 @@ import (
 // once lets each recipient through once.
 type once map[string]bool
 
-func (o once) Limit(_ context.Context, attr func(name string) []byte) (action, text string, err error) {
+func (o once) Limit(_ context.Context, attr func(name string) []byte) (action policy.Action, text string, err error) {
 	to := string(attr("recipient"))
 	if o[to] {
 		return policy.Defer, to + " had mail already", nil

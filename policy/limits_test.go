@@ -21,11 +21,13 @@ func TestLyingLimiter(t *testing.T) {
 	fault := errors.New("disk on fire")
 	type stats struct{ requests, deferred, rejected, held, faults, told, delayed int64 }
 	for _, tt := range []struct {
-		name, action, text string
-		err                error
-		failDefer          bool
-		want               string
-		stats              stats
+		name      string
+		action    Action
+		text      string
+		err       error
+		failDefer bool
+		want      string
+		stats     stats
 	}{
 		{"dunno", Dunno, "never shown", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
 		{"nothing", "", "", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
@@ -47,7 +49,7 @@ func TestLyingLimiter(t *testing.T) {
 		{"refusal", Reject, "", bulkhead.ErrForbidden, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
 	} {
 		s := &Server{FailDefer: tt.failDefer, Log: slog.New(slog.DiscardHandler),
-			Limiter: limiter(func(func(string) []byte) (string, string, error) {
+			Limiter: limiter(func(func(string) []byte) (Action, string, error) {
 				return tt.action, tt.text, tt.err
 			})}
 		if got := string(s.answer(t.Context(), new(Request), []byte("kept "))); got != "kept "+tt.want {
@@ -60,7 +62,7 @@ func TestLyingLimiter(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"a\nb", "a\r\n\r\naction=OK", "a\x00b", "caf\xc3\xa9", "\x7f"} {
-		s := &Server{Log: slog.New(slog.DiscardHandler), Limiter: limiter(func(func(string) []byte) (string, string, error) {
+		s := &Server{Log: slog.New(slog.DiscardHandler), Limiter: limiter(func(func(string) []byte) (Action, string, error) {
 			return Reject, text, nil
 		})}
 		got := string(s.answer(t.Context(), new(Request), nil))
@@ -179,7 +181,7 @@ func TestServe(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var log syncBuffer
 			tt.s.Log = slog.New(slog.NewTextHandler(&log, nil))
-			tt.s.Limiter = limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil })
+			tt.s.Limiter = limiter(func(func(string) []byte) (Action, string, error) { return Dunno, "", nil })
 			got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", tt.s), []byte(tt.in))
 			if err != nil && !isReset(err) {
 				t.Error(err)
@@ -227,7 +229,7 @@ func TestConnectionCaps(t *testing.T) {
 		{"none by a negative one", 0, -1, 300, 300},
 	} {
 		s := &Server{MaxConns: tt.maxConns, MaxConnsPerClient: tt.perClient,
-			Limiter: limiter(func(func(string) []byte) (string, string, error) { return Hold, "x", nil })}
+			Limiter: limiter(func(func(string) []byte) (Action, string, error) { return Hold, "x", nil })}
 		dial := start(t, s, "127.0.0.1:0")
 		served := 0
 		for range tt.of {
@@ -245,7 +247,7 @@ func TestConnectionCaps(t *testing.T) {
 
 // TestIdle: a connection that is idle for too long is closed, which does not count as malformed.
 func TestIdle(t *testing.T) {
-	s := &Server{IdleTime: 10 * time.Millisecond, Limiter: limiter(func(func(string) []byte) (string, string, error) {
+	s := &Server{IdleTime: 10 * time.Millisecond, Limiter: limiter(func(func(string) []byte) (Action, string, error) {
 		return Dunno, "", nil
 	})}
 	c := start(t, s, "127.0.0.1:0")()
@@ -262,7 +264,7 @@ func TestIdle(t *testing.T) {
 func TestTextEnds(t *testing.T) {
 	for text, want := range map[string]string{"": "action=HOLD\n\n", "  ": "action=HOLD\n\n",
 		"a ~!": "action=HOLD a ~!\n\n", "a  ": "action=HOLD a\n\n", " a": "action=HOLD  a\n\n"} {
-		s := &Server{Limiter: limiter(func(func(string) []byte) (string, string, error) { return Hold, text, nil })}
+		s := &Server{Limiter: limiter(func(func(string) []byte) (Action, string, error) { return Hold, text, nil })}
 		if got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", s),
 			[]byte("request=smtpd_access_policy\n\n")); err != nil || got != want {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)

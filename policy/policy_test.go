@@ -23,10 +23,18 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// limiter is a Limiter made of a function.
-type limiter func(attr func(string) []byte) (action, text string, err error)
+// rates are rate limits as a Limiter.
+type rates struct{ limits *ratelimit.Limiter }
 
-func (f limiter) Limit(_ context.Context, attr func(string) []byte) (string, string, error) {
+func (r rates) Limit(ctx context.Context, attr func(string) []byte) (Action, string, error) {
+	action, text, err := r.limits.Limit(ctx, attr)
+	return Action(action), text, err
+}
+
+// limiter is a Limiter made of a function.
+type limiter func(attr func(string) []byte) (action Action, text string, err error)
+
+func (f limiter) Limit(_ context.Context, attr func(string) []byte) (Action, string, error) {
 	return f(attr)
 }
 
@@ -147,10 +155,11 @@ func ask(t testing.TB, c net.Conn, r *bufio.Reader, pairs ...string) string {
 func TestAnswers(t *testing.T) {
 	fault := errors.New("disk on fire")
 	for _, tt := range []struct {
-		action, text string
-		err          error
-		failDefer    bool
-		want         string
+		action    Action
+		text      string
+		err       error
+		failDefer bool
+		want      string
 	}{
 		{Dunno, "", nil, false, "action=DUNNO"},
 		{Defer, "slow down", nil, false, "action=450 4.7.1 slow down"},
@@ -161,7 +170,7 @@ func TestAnswers(t *testing.T) {
 		{"", "", fault, false, "action=DUNNO"},
 		{"", "", fault, true, "action=450 4.7.1 policy service is out of order, try again later"},
 	} {
-		s := &Server{FailDefer: tt.failDefer, Limiter: limiter(func(func(string) []byte) (string, string, error) {
+		s := &Server{FailDefer: tt.failDefer, Limiter: limiter(func(func(string) []byte) (Action, string, error) {
 			return tt.action, tt.text, tt.err
 		})}
 		c := start(t, s, "127.0.0.1:0")()
@@ -175,7 +184,7 @@ func TestAnswers(t *testing.T) {
 // break off in the middle of a request.
 func TestConnections(t *testing.T) {
 	var calls atomic.Int64
-	s := &Server{Limiter: limiter(func(attr func(string) []byte) (string, string, error) {
+	s := &Server{Limiter: limiter(func(attr func(string) []byte) (Action, string, error) {
 		calls.Add(1)
 		return Reject, string(attr("recipient")), nil
 	})}
@@ -209,7 +218,7 @@ func TestConnections(t *testing.T) {
 
 // TestBrokenRequests: the connection is closed without an answer, and the server keeps running.
 func TestBrokenRequests(t *testing.T) {
-	s := &Server{Limiter: limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil })}
+	s := &Server{Limiter: limiter(func(func(string) []byte) (Action, string, error) { return Dunno, "", nil })}
 	dial := start(t, s, "127.0.0.1:0")
 	broken := []string{
 		"\n", "GET / HTTP/1.1\r\n\r\n", "request=other\n\n", "request=smtpd_access_policy\nx\n\n",
@@ -236,7 +245,7 @@ func isReset(err error) bool { return strings.Contains(err.Error(), "reset") }
 func TestRate(t *testing.T) {
 	s := &Server{
 		Rate:    door.Rate{PerSecond: 0.001, Burst: 3},
-		Limiter: limiter(func(func(string) []byte) (string, string, error) { return Dunno, "", nil }),
+		Limiter: limiter(func(func(string) []byte) (Action, string, error) { return Dunno, "", nil }),
 	}
 	c := start(t, s, "127.0.0.1:0")()
 	r := bufio.NewReader(c)
@@ -253,7 +262,7 @@ func TestRate(t *testing.T) {
 // answer, and then the connection ends.
 func TestDrain(t *testing.T) {
 	begun, stopping := make(chan struct{}), make(chan struct{})
-	s := &Server{Limiter: limiter(func(attr func(string) []byte) (string, string, error) {
+	s := &Server{Limiter: limiter(func(attr func(string) []byte) (Action, string, error) {
 		if string(attr("sender")) == "last@example.com" {
 			close(begun)
 			<-stopping
@@ -341,7 +350,7 @@ func TestWithRateLimiter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, &Server{Limiter: limits}, "127.0.0.1:0")()
+	c := start(t, &Server{Limiter: rates{limits}}, "127.0.0.1:0")()
 	r := bufio.NewReader(c)
 	for i := range 20 {
 		got := ask(t, c, r, "protocol_state", "RCPT", "sasl_username", "ann", "recipient", fmt.Sprint(i, "@example.com"))
@@ -370,7 +379,7 @@ func TestSilenceThenMany(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := start(t, &Server{Limiter: limits}, "127.0.0.1:0")()
+	c := start(t, &Server{Limiter: rates{limits}}, "127.0.0.1:0")()
 	r := bufio.NewReader(c)
 	for _, tt := range []struct {
 		recipients string
@@ -402,7 +411,7 @@ func BenchmarkServe(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	dial := start(b, &Server{Limiter: limits}, "127.0.0.1:0")
+	dial := start(b, &Server{Limiter: rates{limits}}, "127.0.0.1:0")
 	req, err := AppendRequest(nil, "protocol_state", "RCPT", "protocol_name", "ESMTP", "client_address", "192.0.2.7",
 		"client_name", "client.example.com", "helo_name", "client.example.com", "sender", "ann@example.com",
 		"recipient", "bob@example.net", "queue_id", "", "instance", "123.456.7", "size", "12345", "sasl_username", "ann")

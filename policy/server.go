@@ -22,16 +22,18 @@ import (
 // after 300 s (smtpd_policy_service_timeout is 100 s, max_idle is 300 s).
 const DefaultIdleTime = 330 * time.Second
 
-// The actions that a [Limiter] returns, and the answers to Postfix. Source:
-// docs/protocols/policy.md#answers.
+// An Action is what a [Limiter] decides. An unknown action is the same as Dunno.
+type Action string
+
+// The actions, and the answers to Postfix. Source: docs/protocols/policy.md#answers.
 const (
-	Dunno  = "dunno"  // DUNNO
-	Defer  = "defer"  // 450 4.7.1 TEXT
-	Reject = "reject" // 550 5.7.1 TEXT
-	Hold   = "hold"   // HOLD TEXT
-	Header = "header" // PREPEND TEXT, where TEXT is a header field
-	Log    = "log"    // INFO TEXT: accepted, and TEXT in Postfix's log
-	Delay  = "delay"  // sleep TEXT, where TEXT is a number of seconds, up to 999
+	Dunno  Action = "dunno"  // DUNNO
+	Defer  Action = "defer"  // 450 4.7.1 TEXT
+	Reject Action = "reject" // 550 5.7.1 TEXT
+	Hold   Action = "hold"   // HOLD TEXT
+	Header Action = "header" // PREPEND TEXT, where TEXT is a header field
+	Log    Action = "log"    // INFO TEXT: accepted, and TEXT in Postfix's log
+	Delay  Action = "delay"  // sleep TEXT, where TEXT is a number of seconds, up to 999
 )
 
 // A Limiter decides one request. attr returns the value of an attribute, nil if the
@@ -39,7 +41,7 @@ const (
 // returns. On an error the server fails open, or defers, see [Server].FailDefer. It is
 // called concurrently.
 type Limiter interface {
-	Limit(ctx context.Context, attr func(name string) []byte) (action, text string, err error)
+	Limit(ctx context.Context, attr func(name string) []byte) (action Action, text string, err error)
 }
 
 // A Server answers policy requests. Set the fields before Serve.

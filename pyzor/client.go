@@ -11,19 +11,50 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/deadline"
 )
 
-// A Client queries one Pyzor server, for use by one goroutine. With only Address set, it
-// is anonymous and waits for five seconds.
+// A Client queries one Pyzor server. Its methods may be called concurrently; requests wait for each
+// other.
 type Client struct {
-	Address string // "host:port"
-	User    string // "" is anonymous
-	Key     string // of the user: 40 hexadecimal characters
+	opts Options
+
+	mu   sync.Mutex
+	conn net.Conn
+}
+
+// Options of a [Client]. nil and the zero Options are the defaults.
+type Options struct {
+	User string // "" is anonymous
+	Key  string // of the user: 40 hexadecimal characters
+	// Timeout is how long the answer to one request may take; 0 means 5 s.
 	Timeout time.Duration
 }
+
+// Dial returns a client of the server at "host:port" of UDP. The server may be absent: Dial sends
+// nothing. The caller closes the client.
+func Dial(ctx context.Context, address string, o *Options) (*Client, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "udp", address)
+	if err != nil {
+		return nil, fmt.Errorf("pyzor: %w", err)
+	}
+	c := &Client{conn: conn}
+	if o != nil {
+		c.opts = *o
+	}
+	if c.opts.Timeout <= 0 {
+		c.opts.Timeout = 5 * time.Second
+	}
+	return c, nil
+}
+
+// Close ends the client's use.
+func (c *Client) Close() error { return c.conn.Close() }
 
 // A Reply is the answer of a server.
 type Reply struct {
@@ -84,36 +115,29 @@ func ParseReply(data []byte) (*Reply, error) {
 // Do sends one request and waits for the answer. If its code is not 200, the error is
 // the Reply's.
 func (c *Client) Do(ctx context.Context, op Op, sigs ...bulkhead.Signature) (*Reply, error) {
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = 5 * time.Second
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "udp", c.Address)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	release, err := deadline.Set(ctx, c.conn, time.Now().Add(c.opts.Timeout))
 	if err != nil {
 		return nil, fmt.Errorf("pyzor: %w", err)
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer release()
 	thread := strconv.Itoa(1024 + rand.IntN(65536-1024))
 	r := Request{
-		Op: []byte(op), Thread: []byte(thread), User: []byte(c.User),
+		Op: []byte(op), Thread: []byte(thread), User: []byte(c.opts.User),
 		Time: strconv.AppendInt(nil, time.Now().Unix(), 10),
 	}
 	for i := range sigs {
 		r.Digests = append(r.Digests, hex.AppendEncode(nil, sigs[i].Sum()))
 	}
-	if _, err := conn.Write(r.Append(nil, []byte(c.Key))); err != nil {
-		return nil, fmt.Errorf("pyzor: %w", err)
+	if _, err := c.conn.Write(r.Append(nil, []byte(c.opts.Key))); err != nil {
+		return nil, fmt.Errorf("pyzor: %w", deadline.Cause(ctx, err))
 	}
 	buf := make([]byte, maxDatagram)
 	for {
-		n, err := conn.Read(buf)
+		n, err := c.conn.Read(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, fmt.Errorf("pyzor: no answer from %s: %w", c.Address, context.Cause(ctx))
+			return nil, fmt.Errorf("pyzor: no answer from %s: %w", c.conn.RemoteAddr(), deadline.Cause(ctx, err))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("pyzor: %w", err)

@@ -142,7 +142,7 @@ func TestStats(t *testing.T) {
 // TestRepeatedDigests: a digest that occurs n times in one request is one report of n.
 func TestRepeatedDigests(t *testing.T) {
 	house := &prototest.House{}
-	c := &Client{Address: start(t, &Server{Clearinghouse: house}, "127.0.0.1:0"), User: "alice", Key: aliceKey}
+	c := newClient(t, start(t, &Server{Clearinghouse: house}, "127.0.0.1:0"), Options{User: "alice", Key: aliceKey})
 	one, two, three := digest(t, d1), digest(t, d2), digest(t, strings.Repeat("3", 40))
 	if _, err := c.Do(t.Context(), OpWhitelist, two, one, three, two, three, three); err != nil {
 		t.Fatal(err)
@@ -186,9 +186,9 @@ func TestBusy(t *testing.T) {
 	address := start(t, s, "127.0.0.1:0")
 	conn := dial(t, address)
 	done := make(chan error, 1)
+	c := newClient(t, address, Options{Timeout: 20 * time.Second})
 	go func() {
-		_, err := (&Client{Address: address, Timeout: 20 * time.Second}).Do(context.WithoutCancel(t.Context()), OpReport,
-			digest(t, d1))
+		_, err := c.Do(context.WithoutCancel(t.Context()), OpReport, digest(t, d1))
 		done <- err
 	}()
 	<-house.begun
@@ -403,7 +403,7 @@ func TestClientReads(t *testing.T) {
 			}
 		}
 	}()
-	c := &Client{Address: pc.LocalAddr().String(), Timeout: 20 * time.Second}
+	c := newClient(t, pc.LocalAddr().String(), Options{Timeout: 20 * time.Second})
 	answers <- []string{"Code: 200\nPV: 2.1\nThread: 1\nCount: 1\n\n", "Code: 200\nPV: 2.1\nThread: THREAD\nCount: 2\n\n"}
 	if r, err := c.Do(t.Context(), OpCheck); err != nil || r.Values["Count"] != "2" {
 		t.Errorf("%+v, %v, want the answer to this request", r, err)
@@ -417,7 +417,7 @@ func TestClientReads(t *testing.T) {
 			t.Errorf("thread %d, want 1024 to 65535, which the original server takes", thread)
 		}
 	}
-	if _, err := (&Client{Address: "127.0.0.1:nothing"}).Do(t.Context(), OpPing); err == nil ||
+	if _, err := Dial(t.Context(), "127.0.0.1:nothing", nil); err == nil ||
 		!strings.HasPrefix(err.Error(), "pyzor: ") {
 		t.Errorf("an address that is none: %v", err)
 	}
@@ -500,7 +500,7 @@ func TestRepeatsHaveBallots(t *testing.T) {
 // TestUnauthorised: a reporter whom the node does not know is answered as an
 // unknown account.
 func TestUnauthorised(t *testing.T) {
-	c := &Client{Address: start(t, &Server{Clearinghouse: &prototest.House{Err: bulkhead.ErrUnauthorised}}, "127.0.0.1:0")}
+	c := newClient(t, start(t, &Server{Clearinghouse: &prototest.House{Err: bulkhead.ErrUnauthorised}}, "127.0.0.1:0"), Options{})
 	for _, op := range []Op{OpCheck, OpReport} {
 		if r, err := c.Do(t.Context(), op, digest(t, d1)); !errors.Is(err, bulkhead.ErrUnauthorised) || r.Code != 401 {
 			t.Errorf("%s: %+v, %v, want code 401", op, r, err)

@@ -54,6 +54,17 @@ func digest(t testing.TB, text string) bulkhead.Signature {
 
 // exchange sends a datagram and returns the answer, or "" if none comes before the answer to a ping
 // that follows.
+// newClient returns a client that is closed when the test ends.
+func newClient(t testing.TB, address string, o Options) *Client {
+	t.Helper()
+	c, err := Dial(context.Background(), address, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
 func exchange(t testing.TB, conn net.Conn, datagram string) string {
 	t.Helper()
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
@@ -204,8 +215,8 @@ func TestSignature(t *testing.T) {
 func TestVotes(t *testing.T) {
 	house := &prototest.House{}
 	address := start(t, &Server{Clearinghouse: house}, "127.0.0.1:0")
-	alice := &Client{Address: address, User: "alice", Key: aliceKey}
-	nobody := &Client{Address: address}
+	alice := newClient(t, address, Options{User: "alice", Key: aliceKey})
+	nobody := newClient(t, address, Options{})
 	check := func(when string, spam, ham int64) {
 		t.Helper()
 		r, err := nobody.Do(t.Context(), OpCheck, digest(t, d1))
@@ -239,7 +250,7 @@ func TestVotes(t *testing.T) {
 	if _, err := nobody.Do(t.Context(), OpWhitelist, digest(t, d1)); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("anonymous whitelist: %v", err)
 	}
-	wrong := &Client{Address: address, User: "alice", Key: d2}
+	wrong := newClient(t, address, Options{User: "alice", Key: d2})
 	if _, err := wrong.Do(t.Context(), OpReport, digest(t, d1)); !errors.Is(err, bulkhead.ErrUnauthorised) {
 		t.Errorf("wrong key: %v", err)
 	}
@@ -280,7 +291,7 @@ func TestAccess(t *testing.T) {
 	address := start(t, s, "127.0.0.1:0")
 	for _, user := range []string{"", "alice"} {
 		for _, op := range Ops() {
-			c := &Client{Address: address, User: user, Key: aliceKey}
+			c := newClient(t, address, Options{User: user, Key: aliceKey})
 			want := op == OpPing || op == OpCheck && user == "alice"
 			if _, err := c.Do(t.Context(), op, digest(t, d1)); (err == nil) != want || err != nil &&
 				!errors.Is(err, bulkhead.ErrForbidden) {
@@ -300,7 +311,7 @@ func TestHouseErrors(t *testing.T) {
 	} {
 		address := start(t, &Server{Clearinghouse: &prototest.House{Err: tt.err}}, "127.0.0.1:0")
 		for _, op := range []Op{OpCheck, OpReport} {
-			_, err := (&Client{Address: address}).Do(t.Context(), op, digest(t, d1))
+			_, err := newClient(t, address, Options{}).Do(t.Context(), op, digest(t, d1))
 			if err == nil || !strings.Contains(err.Error(), tt.code) || strings.Contains(err.Error(), "fire") {
 				t.Errorf("%s with %v: %v, want %s", op, tt.err, err, tt.code)
 			}
@@ -339,7 +350,7 @@ func TestReplySource(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"127.0.0.1", "127.0.0.99", "::1"} {
-		c := &Client{Address: net.JoinHostPort(host, port)}
+		c := newClient(t, net.JoinHostPort(host, port), Options{})
 		if _, err := c.Do(t.Context(), OpPing); err != nil {
 			t.Errorf("ping of %s: %v", host, err)
 		}
@@ -351,8 +362,8 @@ func TestManyClients(t *testing.T) {
 	address := start(t, &Server{Clearinghouse: house}, "127.0.0.1:0")
 	var wg sync.WaitGroup
 	for i := range 50 {
+		c := newClient(t, address, Options{Timeout: 20 * time.Second})
 		wg.Go(func() {
-			c := &Client{Address: address, Timeout: 20 * time.Second}
 			sig := digest(t, fmt.Sprintf("%040x", i))
 			for j := range 10 {
 				if _, err := c.Do(context.Background(), OpReport, sig); err != nil {

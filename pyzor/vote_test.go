@@ -60,7 +60,7 @@ func (bomb) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
 // TestVotePanics: a panic of the clearinghouse costs the answers of its ballot.
 func TestVotePanics(t *testing.T) {
 	s := &Server{Clearinghouse: bomb{&prototest.House{}}}
-	c := &Client{Address: start(t, s, "127.0.0.1:0")}
+	c := newClient(t, start(t, s, "127.0.0.1:0"), Options{})
 	for range 3 {
 		if r, err := c.Do(t.Context(), OpReport, digest(t, d1)); r == nil || r.Code != 500 {
 			t.Fatalf("report: %+v, %v, want code 500", r, err)
@@ -151,18 +151,18 @@ func TestClientGivesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	c := &Client{Address: silent.LocalAddr().String(), Timeout: 1}
+	c := newClient(t, silent.LocalAddr().String(), Options{Timeout: 1})
 	if _, err := c.Do(t.Context(), OpPing); err == nil {
 		t.Error("a ping that nobody answers succeeds")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	c.Timeout = 0
+	c = newClient(t, silent.LocalAddr().String(), Options{})
 	if _, err := c.Do(ended, OpPing); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of its context: %v", err)
 	}
 	// The context ends while the client waits for an answer.
-	c.Timeout = time.Hour
+	c = newClient(t, silent.LocalAddr().String(), Options{Timeout: time.Hour})
 	ended, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	done := make(chan error, 1)

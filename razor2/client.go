@@ -9,21 +9,33 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/digest/razor"
+	"github.com/bulkhead-mail/bulkhead/internal/deadline"
 )
 
-// A Client is one connection to a Razor 2 server, for use by one goroutine.
+// A Client is one connection to a Razor 2 server. Its methods may be called concurrently; requests wait
+// for each other.
 type Client struct {
+	greeting Values
+	timeout  time.Duration
+
+	mu   sync.Mutex
 	conn net.Conn
 	in   *bufio.Reader
-	// Greeting is the server's greeting.
-	Greeting Values
-	// Timeout is how long one request may take; Dial sets 15 seconds.
+}
+
+// Options of a [Client]. nil and the zero Options are the defaults.
+type Options struct {
+	// Timeout is how long the greeting, or the answer to one request, may take; 0 means 15 s.
 	Timeout time.Duration
 }
+
+// Credentials are the name and password of an account.
+type Credentials struct{ User, Password string }
 
 // A ServerError is an answer "err=N": docs/specs/razor2.md#error-numbers.
 type ServerError int
@@ -31,57 +43,53 @@ type ServerError int
 // Error names the number.
 func (e ServerError) Error() string { return fmt.Sprintf("razor2: server answers err=%d", int(e)) }
 
-// timeout is how long a server may take for an answer, unless the client sets another time.
-const timeout = 15 * time.Second
-
-// Dial connects to a server at "host:port" and reads its greeting, which must arrive before ctx
-// ends and within 15 s.
-func Dial(ctx context.Context, address string) (*Client, error) {
+// Dial connects to a server at "host:port" of TCP and reads its greeting. ctx bounds this alone. The
+// caller closes the client.
+func Dial(ctx context.Context, address string, o *Options) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("razor2: %w", err)
 	}
-	until := time.Now().Add(timeout)
-	if at, ok := ctx.Deadline(); ok && at.Before(until) {
-		until = at
-	}
-	c, err := greeted(conn, until)
+	c, err := newClient(ctx, conn, o)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return c, nil
 }
 
-// NewClient returns a client on an open connection, and reads the greeting, which must arrive
-// within 15 s.
-func NewClient(conn net.Conn) (*Client, error) { return greeted(conn, time.Now().Add(timeout)) }
-
-func greeted(conn net.Conn, until time.Time) (*Client, error) {
-	c := &Client{conn: conn, in: bufio.NewReader(conn), Timeout: timeout}
-	if err := conn.SetDeadline(until); err != nil {
-		return nil, fmt.Errorf("razor2: %w", err)
+// newClient returns a client on an open connection after its greeting.
+func newClient(ctx context.Context, conn net.Conn, o *Options) (*Client, error) {
+	c := &Client{conn: conn, in: bufio.NewReader(conn), timeout: 15 * time.Second}
+	if o != nil && o.Timeout > 0 {
+		c.timeout = o.Timeout
 	}
-	rows, err := c.read(1)
+	rows, err := c.exchange(ctx, nil, 1)
 	if err != nil {
 		return nil, err
 	}
-	c.Greeting = rows[0]
-	if c.Greeting.Get("sn") == "" {
+	c.greeting = rows[0]
+	if c.greeting.Get("sn") == "" {
 		return nil, fmt.Errorf("%w: razor2: greeting without sn", bulkhead.ErrMalformed)
 	}
 	return c, nil
 }
 
+// Greeting returns the server's greeting.
+func (c *Client) Greeting() Values { return c.greeting }
+
 // Close sends a=q and closes the connection.
 func (c *Client) Close() error {
-	_, err := io.WriteString(c.conn, "a=q\r\n")
+	err := c.conn.SetDeadline(time.Now().Add(c.timeout))
+	if err == nil {
+		_, err = io.WriteString(c.conn, "a=q\r\n")
+	}
 	return errors.Join(err, c.conn.Close())
 }
 
 // Do sends the rows as one request and returns one row of the answer for each. The caller must not
 // send more rows than the server accepts in a batch.
-func (c *Client) Do(rows ...Values) ([]Values, error) {
+func (c *Client) Do(ctx context.Context, rows ...Values) ([]Values, error) {
 	var b []byte
 	if len(rows) > 1 {
 		b = append(b, '-')
@@ -92,17 +100,28 @@ func (c *Client) Do(rows ...Values) ([]Values, error) {
 	if len(rows) > 1 {
 		b = append(b, ".\r\n"...)
 	}
-	return c.exchange(b, len(rows))
+	return c.exchange(ctx, b, len(rows))
 }
 
-func (c *Client) exchange(request []byte, rows int) ([]Values, error) {
-	if err := c.conn.SetDeadline(time.Now().Add(c.Timeout)); err != nil {
+// exchange sends a request, if there is one, and reads its answer of the given number of rows; 0 means any.
+func (c *Client) exchange(ctx context.Context, request []byte, rows int) ([]Values, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	release, err := deadline.Set(ctx, c.conn, time.Now().Add(c.timeout))
+	if err != nil {
 		return nil, fmt.Errorf("razor2: %w", err)
 	}
-	if _, err := c.conn.Write(request); err != nil {
-		return nil, fmt.Errorf("razor2: %w", err)
+	defer release()
+	if len(request) > 0 {
+		if _, err := c.conn.Write(request); err != nil {
+			return nil, fmt.Errorf("razor2: %w", deadline.Cause(ctx, err))
+		}
 	}
-	return c.read(rows)
+	answer, err := c.read(rows)
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("razor2: %w", ctx.Err())
+	}
+	return answer, err
 }
 
 // read reads one answer of the given number of rows; 0 means any.
@@ -151,8 +170,8 @@ func serverError(v Values) error {
 }
 
 // State asks for the server's parameters.
-func (c *Client) State() (Values, error) {
-	rows, err := c.exchange([]byte("a=g&pm=state\r\n"), 0)
+func (c *Client) State(ctx context.Context) (Values, error) {
+	rows, err := c.exchange(ctx, []byte("a=g&pm=state\r\n"), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -163,42 +182,42 @@ func (c *Client) State() (Values, error) {
 	return all, serverError(all)
 }
 
-// Register registers a user; empty strings let the server choose. It returns the name
-// and password that the server stored.
-func (c *Client) Register(user, pass string) (string, string, error) {
+// Register creates an account and returns the credentials that the server stored. The server chooses
+// the empty fields of want.
+func (c *Client) Register(ctx context.Context, want Credentials) (Credentials, error) {
 	v := Values{{"a", "reg"}}
-	if pass != "" {
-		v = append(v, Pair{"pass", pass})
+	if want.Password != "" {
+		v = append(v, Pair{"pass", want.Password})
 	}
-	if user != "" {
-		v = append(v, Pair{"user", user})
+	if want.User != "" {
+		v = append(v, Pair{"user", want.User})
 	}
-	rows, err := c.Do(v)
+	rows, err := c.Do(ctx, v)
 	if err != nil {
-		return "", "", err
+		return Credentials{}, err
 	}
 	if err := serverError(rows[0]); err != nil {
-		return "", "", err
+		return Credentials{}, err
 	}
-	return rows[0].Get("user"), rows[0].Get("pass"), nil
+	return Credentials{User: rows[0].Get("user"), Password: rows[0].Get("pass")}, nil
 }
 
 // Login logs in for the rest of the connection. A wrong password is an error
 // that wraps bulkhead.ErrUnauthorised.
-func (c *Client) Login(user, pass string) error {
-	rows, err := c.Do(Values{{"a", "ai"}, {"user", user}})
+func (c *Client) Login(ctx context.Context, as Credentials) error {
+	rows, err := c.Do(ctx, Values{{"a", "ai"}, {"user", as.User}})
 	if err != nil {
 		return err
 	}
 	if err := serverError(rows[0]); err != nil {
 		return err
 	}
-	rows, err = c.Do(Values{{"a", "auth"}, {"aresp", Response(pass, rows[0].Get("achal"))}})
+	rows, err = c.Do(ctx, Values{{"a", "auth"}, {"aresp", Response(as.Password, rows[0].Get("achal"))}})
 	if err != nil {
 		return err
 	}
 	if rows[0].Get("res") != "1" {
-		return fmt.Errorf("%w: razor2: login as %.70q", bulkhead.ErrUnauthorised, user)
+		return fmt.Errorf("%w: razor2: login as %.70q", bulkhead.ErrUnauthorised, as.User)
 	}
 	return nil
 }
@@ -223,12 +242,12 @@ type Answer struct {
 }
 
 // Check looks up Razor signatures, at most 50 in one request.
-func (c *Client) Check(sigs ...bulkhead.Signature) ([]Answer, error) {
+func (c *Client) Check(ctx context.Context, sigs ...bulkhead.Signature) ([]Answer, error) {
 	rows := make([]Values, len(sigs))
 	for i := range sigs {
 		rows[i] = row("c", &sigs[i])
 	}
-	got, err := c.Do(rows...)
+	got, err := c.Do(ctx, rows...)
 	if err != nil {
 		return nil, err
 	}
@@ -244,12 +263,12 @@ func (c *Client) Check(sigs ...bulkhead.Signature) ([]Answer, error) {
 }
 
 // Revoke revokes signatures, at most 50 in one request.
-func (c *Client) Revoke(sigs ...bulkhead.Signature) error {
+func (c *Client) Revoke(ctx context.Context, sigs ...bulkhead.Signature) error {
 	rows := make([]Values, len(sigs))
 	for i := range sigs {
 		rows[i] = row("revoke", &sigs[i])
 	}
-	got, err := c.Do(rows...)
+	got, err := c.Do(ctx, rows...)
 	if err != nil {
 		return err
 	}
@@ -258,12 +277,12 @@ func (c *Client) Revoke(sigs ...bulkhead.Signature) error {
 
 // Report reports a mail, given as its header with LF line ends and its parts in
 // the form of docs/specs/razor2.md#reported-mail.
-func (c *Client) Report(header []byte, parts [][]byte) error {
+func (c *Client) Report(ctx context.Context, header []byte, parts [][]byte) error {
 	b := append([]byte("-a=r&message=*\r\n"), header...)
 	for _, p := range parts {
 		b = append(append(b, "\r\n"...), p...)
 	}
-	got, err := c.exchange(append(b, "\r\n.\r\n"...), 1)
+	got, err := c.exchange(ctx, append(b, "\r\n.\r\n"...), 1)
 	if err != nil {
 		return err
 	}

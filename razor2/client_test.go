@@ -22,7 +22,7 @@ func TestSilentServer(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := razor2.Dial(ctx, l.Addr().String())
+		_, err := razor2.Dial(ctx, l.Addr().String(), nil)
 		done <- err
 	}()
 	select {

@@ -47,13 +47,13 @@ func FuzzSession(f *testing.F) {
 		Read: read}
 	address := start(f, s)
 	f.Fuzz(func(t *testing.T, input []byte, loggedIn bool) {
-		c, err := Dial(t.Context(), address)
+		c, err := Dial(t.Context(), address, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.conn.Close()
 		if loggedIn {
-			if err := c.Login("ana", "s3cret"); err != nil {
+			if err := c.Login(t.Context(), Credentials{"ana", "s3cret"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -106,12 +106,12 @@ func TestGarbage(t *testing.T) {
 		conn.Write(input) // the server may hang up at any time
 		conn.Close()
 	}
-	c, err := Dial(context.Background(), address)
+	c, err := Dial(context.Background(), address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Check(mustSigs(t, "razor/e8", "OK-8mIdLyA0A")...); err != nil {
+	if _, err := c.Check(t.Context(), mustSigs(t, "razor/e8", "OK-8mIdLyA0A")...); err != nil {
 		t.Errorf("after the noise: %v", err)
 	}
 	if got := s.ConnStats().Panics.Load(); got > 0 {
@@ -124,14 +124,14 @@ func BenchmarkCheck(b *testing.B) {
 	address := start(b, &Server{Clearinghouse: &prototest.House{}})
 	sigs := mustSigs(b, "razor/e8", "OK-8mIdLyA0A")
 	b.RunParallel(func(pb *testing.PB) {
-		c, err := Dial(context.Background(), address)
+		c, err := Dial(context.Background(), address, nil)
 		if err != nil {
 			b.Error(err)
 			return
 		}
 		defer c.Close()
 		for pb.Next() {
-			if _, err := c.Check(sigs...); err != nil {
+			if _, err := c.Check(context.Background(), sigs...); err != nil {
 				b.Error(err)
 				return
 			}

@@ -23,13 +23,13 @@ import (
 // the server sends until it hangs up, without its greeting.
 func say(t *testing.T, address string, loggedIn bool, request string) string {
 	t.Helper()
-	c, err := Dial(t.Context(), address)
+	c, err := Dial(t.Context(), address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.conn.Close()
 	if loggedIn {
-		if err := c.Login("ana", "s3cret"); err != nil {
+		if err := c.Login(t.Context(), Credentials{"ana", "s3cret"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -250,10 +250,10 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 		c := dial(t, address)
-		state, err := c.State()
+		state, err := c.State(t.Context())
 		if srl := fmt.Sprint(max(tt.confidence, 1)); err != nil || state.Get("ac") != tt.ac || state.Get("srl") != srl ||
-			c.Greeting.Get("srl") != srl {
-			t.Errorf("%s: state %v, %v, greeting %v", tt.name, state, err, c.Greeting)
+			c.Greeting().Get("srl") != srl {
+			t.Errorf("%s: state %v, %v, greeting %v", tt.name, state, err, c.Greeting())
 		}
 	}
 }
@@ -267,28 +267,28 @@ func TestCredentials(t *testing.T) {
 		"~": true, "!": true, "a b": true, "\x7f": false, "\x1f": false, " a": false, "a ": false, " ": false, ",": false,
 		"caf\xe9": false, "+-.:@": true,
 	} {
-		if _, _, err := c.Register(text, "secret"); (err == nil) != ok {
+		if _, err := c.Register(t.Context(), Credentials{text, "secret"}); (err == nil) != ok {
 			t.Errorf("name %q: %v", text, err)
 		}
-		if _, _, err := c.Register("", text); (err == nil) != ok {
+		if _, err := c.Register(t.Context(), Credentials{"", text}); (err == nil) != ok {
 			t.Errorf("password %q: %v", text, err)
 		}
 	}
 	seen := make(map[rune]bool)
 	for range 60 {
-		user, pass, err := c.Register("", "")
-		if err != nil || !regexp.MustCompile(`^[A-Za-z0-9]{10}$`).MatchString(user) ||
-			!regexp.MustCompile(`^[A-Za-z0-9]{16}$`).MatchString(pass) {
-			t.Fatalf("registered %q, %q, %v", user, pass, err)
+		got, err := c.Register(t.Context(), Credentials{})
+		if err != nil || !regexp.MustCompile(`^[A-Za-z0-9]{10}$`).MatchString(got.User) ||
+			!regexp.MustCompile(`^[A-Za-z0-9]{16}$`).MatchString(got.Password) {
+			t.Fatalf("registered %q, %q, %v", got.User, got.Password, err)
 		}
-		for _, r := range user + pass {
+		for _, r := range got.User + got.Password {
 			seen[r] = true
 		}
 	}
 	if len(seen) != len(alphanumerics) { // fails by chance once in 10^9 runs
 		t.Errorf("%d letters and digits in use, want %d", len(seen), len(alphanumerics))
 	}
-	rows, err := c.Do(Values{{"a", "ai"}, {"user", "~"}})
+	rows, err := c.Do(t.Context(), Values{{"a", "ai"}, {"user", "~"}})
 	if err != nil || !regexp.MustCompile(`^[A-Za-z0-9]{20}$`).MatchString(rows[0].Get("achal")) {
 		t.Errorf("challenge %v, %v", rows, err)
 	}
@@ -341,7 +341,7 @@ func TestReportLimits(t *testing.T) {
 		for _, p := range tt.parts {
 			parts = append(parts, []byte(p))
 		}
-		err := login(t, start(t, s)).Report([]byte("From: a\n"), parts)
+		err := login(t, start(t, s)).Report(t.Context(), []byte("From: a\n"), parts)
 		got := 0
 		for _, r := range house.Reports() {
 			got += len(r.Signatures)
@@ -380,14 +380,14 @@ func scripted(t *testing.T, says string) net.Conn {
 // TestClientReads: the client's result for each answer that a server may give.
 func TestClientReads(t *testing.T) {
 	sig := mustSigs(t, "razor/e8", e8Sum)[0]
-	check := func(c *Client) error { _, err := c.Check(sig); return err }
-	revoke := func(c *Client) error { return c.Revoke(sig) }
+	check := func(c *Client) error { _, err := c.Check(t.Context(), sig); return err }
+	revoke := func(c *Client) error { return c.Revoke(t.Context(), sig) }
 	report := func(c *Client) error {
-		return c.Report([]byte("From: a\n"), [][]byte{[]byte("X-Razor2-Agent: x\n\ntext\n")})
+		return c.Report(t.Context(), []byte("From: a\n"), [][]byte{[]byte("X-Razor2-Agent: x\n\ntext\n")})
 	}
-	register := func(c *Client) error { _, _, err := c.Register("ana", "x"); return err }
-	state := func(c *Client) error { _, err := c.State(); return err }
-	logIn := func(c *Client) error { return c.Login("ana", "x") }
+	register := func(c *Client) error { _, err := c.Register(t.Context(), Credentials{"ana", "x"}); return err }
+	state := func(c *Client) error { _, err := c.State(t.Context()); return err }
+	logIn := func(c *Client) error { return c.Login(t.Context(), Credentials{"ana", "x"}) }
 	refused := ServerError(201)
 	for _, tt := range []struct {
 		name    string
@@ -425,7 +425,7 @@ func TestClientReads(t *testing.T) {
 		{"login, no second answer", logIn, "achal=x\r\n", io.EOF, ""},
 	} {
 		ours := scripted(t, "sn=CND\r\n"+tt.answers)
-		c, err := NewClient(ours)
+		c, err := newClient(t.Context(), ours, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
@@ -439,13 +439,13 @@ func TestClientReads(t *testing.T) {
 	for greeting, want := range map[string]error{"sn=CND\r\n": nil, "hello\r\n": bulkhead.ErrMalformed, "": io.EOF,
 		"-sn=CND\r\nx=y\r\n.\r\n": bulkhead.ErrMalformed} {
 		ours := scripted(t, greeting)
-		c, err := NewClient(ours)
+		c, err := newClient(t.Context(), ours, nil)
 		if !errors.Is(err, want) || (c == nil) != (want != nil) {
 			t.Errorf("greeting %q: %v, want %v", greeting, err, want)
 		}
 		ours.Close()
 	}
-	if _, err := Dial(t.Context(), "127.0.0.1:nothing"); err == nil || !strings.HasPrefix(err.Error(), "razor2: ") {
+	if _, err := Dial(t.Context(), "127.0.0.1:nothing", nil); err == nil || !strings.HasPrefix(err.Error(), "razor2: ") {
 		t.Errorf("an address that is none: %v", err)
 	}
 	closed := dial(t, start(t, &Server{Clearinghouse: &prototest.House{}}))
@@ -468,7 +468,7 @@ func TestClientAnswers(t *testing.T) {
 			Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77, Contested: true}}},
 			Answer{true, 77, true}},
 	} {
-		got, err := dial(t, start(t, &Server{Clearinghouse: &verdicts{v: tt.v}})).Check(mustSigs(t, "razor/e8", e8Sum)...)
+		got, err := dial(t, start(t, &Server{Clearinghouse: &verdicts{v: tt.v}})).Check(t.Context(), mustSigs(t, "razor/e8", e8Sum)...)
 		if err != nil || len(got) != 1 || got[0] != tt.want {
 			t.Errorf("%+v, %v, want %+v", got, err, tt.want)
 		}

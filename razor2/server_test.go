@@ -20,9 +20,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // book holds accounts in a map.
@@ -67,7 +67,7 @@ func read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Sourc
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	sigs, err := signature.Of(ctx, m, signature.Options{})
+	sigs, err := signature.Compute(ctx, raw, signature.Options{})
 	return sigs, m.Source(), err
 }
 
@@ -82,7 +82,7 @@ func start(t testing.TB, s *Server) string {
 
 func dial(t testing.TB, address string) *Client {
 	t.Helper()
-	c, err := Dial(t.Context(), address)
+	c, err := Dial(t.Context(), address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func dial(t testing.TB, address string) *Client {
 func login(t testing.TB, address string) *Client {
 	t.Helper()
 	c := dial(t, address)
-	if err := c.Login("ana", "s3cret"); err != nil {
+	if err := c.Login(t.Context(), Credentials{"ana", "s3cret"}); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -122,7 +122,7 @@ func TestReportAndRevoke(t *testing.T) {
 	c := login(t, address)
 	expect := func(when string, spam bool) {
 		t.Helper()
-		answers, err := c.Check(sigs...)
+		answers, err := c.Check(t.Context(), sigs...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,11 +133,11 @@ func TestReportAndRevoke(t *testing.T) {
 		}
 	}
 	expect("before", false)
-	rows, err := c.Do(row("r", &sigs[0]))
+	rows, err := c.Do(t.Context(), row("r", &sigs[0]))
 	if err != nil || rows[0].Get("err") != "230" {
 		t.Errorf("first step of a report: %v, %v, want err=230", rows, err)
 	}
-	if err := c.Report(header, [][]byte{part}); err != nil {
+	if err := c.Report(t.Context(), header, [][]byte{part}); err != nil {
 		t.Fatal(err)
 	}
 	expect("reported", true)
@@ -158,11 +158,11 @@ func TestReportAndRevoke(t *testing.T) {
 		}
 	}
 
-	if err := c.Revoke(sigs...); err != nil {
+	if err := c.Revoke(t.Context(), sigs...); err != nil {
 		t.Fatal(err)
 	}
 	expect("revoked", false)
-	if err := c.Revoke(sigs[0]); err != nil {
+	if err := c.Revoke(t.Context(), sigs[0]); err != nil {
 		t.Errorf("revoking what is not listed: %v", err)
 	}
 	expect("revoked twice", false)
@@ -170,10 +170,10 @@ func TestReportAndRevoke(t *testing.T) {
 
 func TestTwoConnections(t *testing.T) {
 	address := start(t, &Server{Clearinghouse: &prototest.House{}})
-	if err := login(t, address).Report(header, [][]byte{part}); err != nil {
+	if err := login(t, address).Report(t.Context(), header, [][]byte{part}); err != nil {
 		t.Fatal(err)
 	}
-	answers, err := dial(t, address).Check(mustParse(t, part).E4)
+	answers, err := dial(t, address).Check(t.Context(), mustParse(t, part).E4)
 	if err != nil || !answers[0].Spam {
 		t.Errorf("another connection: %+v, %v", answers, err)
 	}
@@ -266,26 +266,26 @@ func TestRegister(t *testing.T) {
 		{strings.Repeat("u", 64), strings.Repeat("p", 64), nil},
 	}
 	for _, tt := range tests {
-		user, pass, err := c.Register(tt.user, tt.pass)
+		got, err := c.Register(t.Context(), Credentials{tt.user, tt.pass})
 		if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
 			t.Errorf("register %q, %q: %v, want %v", tt.user, tt.pass, err, tt.want)
 		}
 		if err != nil {
 			continue
 		}
-		if tt.user != "" && user != tt.user || tt.pass != "" && pass != tt.pass || len(user) < 4 &&
-			tt.user == "" || len(pass) < 6 {
-			t.Errorf("register %q, %q gives %q, %q", tt.user, tt.pass, user, pass)
+		if tt.user != "" && got.User != tt.user || tt.pass != "" && got.Password != tt.pass || len(got.User) < 4 &&
+			tt.user == "" || len(got.Password) < 6 {
+			t.Errorf("register %q, %q gives %q, %q", tt.user, tt.pass, got.User, got.Password)
 		}
-		if err := c.Login(user, pass); err != nil {
-			t.Errorf("login as %q: %v", user, err)
+		if err := c.Login(t.Context(), got); err != nil {
+			t.Errorf("login as %q: %v", got.User, err)
 		}
 	}
 	if accounts.secrets["ana"] != "s3cret" {
 		t.Errorf("password of ana is now %q", accounts.secrets["ana"])
 	}
 	accounts.err = errors.New("disk on fire")
-	if _, _, err := c.Register("dave", "secret"); !errors.Is(err, ServerError(220)) {
+	if _, err := c.Register(t.Context(), Credentials{"dave", "secret"}); !errors.Is(err, ServerError(220)) {
 		t.Errorf("register with a broken store: %v", err)
 	}
 }
@@ -294,7 +294,7 @@ func TestRegistrationLimit(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Registrations: door.Rate{PerSecond: 1e-6, Burst: 2}}
 	c := dial(t, start(t, s))
 	for i, want := range []error{nil, nil, ServerError(203)} {
-		if _, _, err := c.Register("", ""); !errors.Is(err, want) {
+		if _, err := c.Register(t.Context(), Credentials{}); !errors.Is(err, want) {
 			t.Errorf("registration %d: %v, want %v", i, err, want)
 		}
 	}
@@ -304,43 +304,43 @@ func TestLogin(t *testing.T) {
 	accounts := &book{secrets: map[string]string{"ana": "s3cret", "nopass": ""}, closed: "gone"}
 	address := start(t, &Server{Clearinghouse: &prototest.House{}, Accounts: accounts})
 	c := dial(t, address)
-	if err := c.Login("nobody", "x"); !errors.Is(err, ServerError(213)) {
+	if err := c.Login(t.Context(), Credentials{"nobody", "x"}); !errors.Is(err, ServerError(213)) {
 		t.Errorf("unknown user: %v, want err=213", err)
 	}
 	for user, pass := range map[string]string{"ana": "wrong", "gone": "x", "nopass": ""} {
-		if err := c.Login(user, pass); !errors.Is(err, bulkhead.ErrUnauthorised) {
+		if err := c.Login(t.Context(), Credentials{user, pass}); !errors.Is(err, bulkhead.ErrUnauthorised) {
 			t.Errorf("login as %q: %v, want a refusal", user, err)
 		}
 	}
-	if err := c.Report(header, [][]byte{part}); !errors.Is(err, ServerError(202)) {
+	if err := c.Report(t.Context(), header, [][]byte{part}); !errors.Is(err, ServerError(202)) {
 		t.Errorf("report after a failed login: %v, want err=202", err)
 	}
-	if err := c.Revoke(mustParse(t, part).E4); !errors.Is(err, ServerError(202)) {
+	if err := c.Revoke(t.Context(), mustParse(t, part).E4); !errors.Is(err, ServerError(202)) {
 		t.Errorf("revoke after a failed login: %v, want err=202", err)
 	}
-	if err := c.Login("ana", "s3cret"); err != nil {
+	if err := c.Login(t.Context(), Credentials{"ana", "s3cret"}); err != nil {
 		t.Fatal(err)
 	}
 	// A second login that fails ends the first.
-	if err := c.Login("ana", "wrong"); err == nil {
+	if err := c.Login(t.Context(), Credentials{"ana", "wrong"}); err == nil {
 		t.Error("wrong password taken")
 	}
-	if err := c.Report(header, [][]byte{part}); !errors.Is(err, ServerError(202)) {
+	if err := c.Report(t.Context(), header, [][]byte{part}); !errors.Is(err, ServerError(202)) {
 		t.Errorf("report after a second login failed: %v, want err=202", err)
 	}
 	// A challenge is valid once.
-	rows, err := c.Do(Values{{"a", "ai"}, {"user", "ana"}})
+	rows, err := c.Do(t.Context(), Values{{"a", "ai"}, {"user", "ana"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	answer := Values{{"a", "auth"}, {"aresp", Response("s3cret", rows[0].Get("achal"))}}
 	for i, want := range []string{"1", "0"} {
-		rows, err := c.Do(answer)
+		rows, err := c.Do(t.Context(), answer)
 		if err != nil || rows[0].Get("res") != want {
 			t.Errorf("use %d of a challenge: %v, %v, want res=%s", i, rows, err, want)
 		}
 	}
-	if rows, err := c.Do(Values{{"a", "auth"}, {"aresp", Response("", "")}}); err != nil || rows[0].Get("res") != "0" {
+	if rows, err := c.Do(t.Context(), Values{{"a", "auth"}, {"aresp", Response("", "")}}); err != nil || rows[0].Get("res") != "0" {
 		t.Errorf("a=auth without a challenge: %v, %v", rows, err)
 	}
 }
@@ -433,11 +433,11 @@ func TestBatchOrder(t *testing.T) {
 	house := &prototest.House{}
 	address := start(t, &Server{Clearinghouse: house})
 	p := mustParse(t, part)
-	if err := login(t, address).Report(header, [][]byte{part}); err != nil {
+	if err := login(t, address).Report(t.Context(), header, [][]byte{part}); err != nil {
 		t.Fatal(err)
 	}
 	unknown := mustSigs(t, "razor/e8", "OK-8mIdLyA0A")[0]
-	answers, err := dial(t, address).Check(unknown, p.E4, unknown, p.E8[0], p.E4)
+	answers, err := dial(t, address).Check(t.Context(), unknown, p.E4, unknown, p.E8[0], p.E4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -468,7 +468,7 @@ func TestNeverListed(t *testing.T) {
 	}
 	for _, tt := range tests {
 		before := len(house.Reports())
-		err := c.Report(header, [][]byte{[]byte(tt.part)})
+		err := c.Report(t.Context(), header, [][]byte{[]byte(tt.part)})
 		reports := house.Reports()[before:]
 		if tt.listed == 0 {
 			if !errors.Is(err, bulkhead.ErrForbidden) || len(reports) != 0 {
@@ -490,7 +490,7 @@ func TestNeverListed(t *testing.T) {
 		Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
-	answers, err := c.Check(empty, popular)
+	answers, err := c.Check(t.Context(), empty, popular)
 	if err != nil || answers[0].Spam || answers[1].Spam {
 		t.Errorf("answers %+v, %v; want neither to be spam", answers, err)
 	}
@@ -510,7 +510,7 @@ func TestReadAddsNoRazor(t *testing.T) {
 		Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 			return append([]bulkhead.Signature{exact, of.E4, other, exact}, of.E8...), bulkhead.Source{}, nil
 		}}
-	if err := login(t, start(t, s)).Report(header, [][]byte{mail}); err != nil {
+	if err := login(t, start(t, s)).Report(t.Context(), header, [][]byte{mail}); err != nil {
 		t.Fatal(err)
 	}
 	reports := house.Reports()
@@ -532,7 +532,7 @@ func TestMultipartReport(t *testing.T) {
 		[]byte("X-Razor2-Agent: Razor-Agents v2.84\nContent-Type: text/html\n\n<p>The text of the other part is " +
 			"here, <b>long</b> enough."),
 	}
-	if err := login(t, address).Report([]byte(head+"\n"), parts); err != nil {
+	if err := login(t, address).Report(t.Context(), []byte(head+"\n"), parts); err != nil {
 		t.Fatal(err)
 	}
 	want, _, err := read(t.Context(), []byte(mail))
@@ -550,10 +550,10 @@ func TestMultipartReport(t *testing.T) {
 // TestLongLastLine: a mail ends correctly if its last line fills the reader's buffer up to the CR.
 func TestLongLastLine(t *testing.T) {
 	c := login(t, start(t, &Server{Clearinghouse: &prototest.House{}}))
-	c.Timeout = 5 * time.Second
+	c.timeout = 5 * time.Second
 	for _, n := range []int{maxLine - 2, maxLine - 1, maxLine, 2*maxLine - 1, 3*maxLine - 1} {
 		long := append(bytes.Clone(part), strings.Repeat("x", n)...)
-		if err := c.Report(header, [][]byte{long}); err != nil {
+		if err := c.Report(t.Context(), header, [][]byte{long}); err != nil {
 			t.Fatalf("last line of %d bytes: %v", n, err)
 		}
 	}
@@ -574,9 +574,9 @@ func TestHouseErrors(t *testing.T) {
 		c := login(t, start(t, &Server{Clearinghouse: house}))
 		house.Fail(tt.err)
 		e4 := mustParse(t, part).E4
-		check, err1 := c.Do(row("c", &e4))
-		revoke, err2 := c.Do(row("revoke", &e4))
-		report, err3 := c.exchange([]byte("-a=r&message=*\r\nA: b\n\r\n"+string(part)+"\r\n.\r\n"), 1)
+		check, err1 := c.Do(t.Context(), row("c", &e4))
+		revoke, err2 := c.Do(t.Context(), row("revoke", &e4))
+		report, err3 := c.exchange(t.Context(), []byte("-a=r&message=*\r\nA: b\n\r\n"+string(part)+"\r\n.\r\n"), 1)
 		if err := errors.Join(err1, err2, err3); err != nil {
 			t.Fatal(err)
 		}
@@ -600,7 +600,7 @@ func TestUnlisted(t *testing.T) {
 			house.White[sig] = true
 		}
 		c := login(t, start(t, &Server{Clearinghouse: house}))
-		report, err := c.exchange([]byte("-a=r&message=*\r\nA: b\n\r\n"+string(tt.part)+"\r\n.\r\n"), 1)
+		report, err := c.exchange(t.Context(), []byte("-a=r&message=*\r\nA: b\n\r\n"+string(tt.part)+"\r\n.\r\n"), 1)
 		if err != nil || report[0].String() != tt.want {
 			t.Errorf("report of %.40q: %v, %v, want %s", tt.part, report, err, tt.want)
 		}
@@ -611,10 +611,10 @@ func TestRate(t *testing.T) {
 	s := &Server{Clearinghouse: &prototest.House{}, Rate: door.Rate{PerSecond: 1e-6, Burst: 3}}
 	c := dial(t, start(t, s))
 	e4 := mustParse(t, part).E4
-	if _, err := c.Check(e4, e4, e4); err != nil {
+	if _, err := c.Check(t.Context(), e4, e4, e4); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Check(e4, e4); !errors.Is(err, ServerError(203)) {
+	if _, err := c.Check(t.Context(), e4, e4); !errors.Is(err, ServerError(203)) {
 		t.Errorf("beyond the rate: %v, want err=203", err)
 	}
 }
@@ -624,7 +624,7 @@ func TestDiscoveryNames(t *testing.T) {
 	c := dial(t, address)
 	_, port, _ := net.SplitHostPort(address)
 	for _, list := range []string{"csl", "nsl"} {
-		rows, err := c.exchange([]byte("a=g&pm="+list+"\r\n"), 2)
+		rows, err := c.exchange(t.Context(), []byte("a=g&pm="+list+"\r\n"), 2)
 		if err != nil || rows[0].Get(list) != "127.0.0.1:"+port || rows[1].Get(list) != "127.0.1:"+port {
 			t.Errorf("%s: %v, %v; want this address in two spellings", list, rows, err)
 		}
@@ -632,11 +632,11 @@ func TestDiscoveryNames(t *testing.T) {
 	elsewhere := prototest.ServeStream(t, "127.9.3.7:0",
 		&Server{Clearinghouse: &prototest.House{}, Accounts: &book{}}).String()
 	_, port, _ = net.SplitHostPort(elsewhere)
-	if rows, err := dial(t, elsewhere).exchange([]byte("a=g&pm=csl\r\n"), 2); err != nil ||
+	if rows, err := dial(t, elsewhere).exchange(t.Context(), []byte("a=g&pm=csl\r\n"), 2); err != nil ||
 		rows[0].Get("csl") != elsewhere || rows[1].Get("csl") != "127.9.775:"+port {
 		t.Errorf("csl at %s: %v, %v", elsewhere, rows, err)
 	}
-	state, err := c.State()
+	state, err := c.State(t.Context())
 	if err != nil || state.Get("bql") != "50" || state.Get("ac") != "20" || state.Get("se") != "88" ||
 		state.Get("srl") != "1" {
 		t.Errorf("state %v, %v", state, err)
@@ -712,7 +712,7 @@ func TestReportTimeout(t *testing.T) {
 		}
 		return nil, bulkhead.Source{}, context.DeadlineExceeded
 	}}
-	err := login(t, start(t, s)).Report(header, [][]byte{part})
+	err := login(t, start(t, s)).Report(t.Context(), header, [][]byte{part})
 	if err == nil || !strings.Contains(err.Error(), "220") || len(house.Reports()) != 0 {
 		t.Errorf("report: %v, %d taken; want error 220 and none", err, len(house.Reports()))
 	}
@@ -773,14 +773,14 @@ func TestRevokeBatch(t *testing.T) {
 	house := &prototest.House{}
 	s := &Server{Clearinghouse: house, Read: read}
 	address := start(t, s)
-	if err := login(t, address).Report(header, [][]byte{part}); err != nil {
+	if err := login(t, address).Report(t.Context(), header, [][]byte{part}); err != nil {
 		t.Fatal(err)
 	}
 	p := mustParse(t, part)
 	batch := []Values{row("revoke", &p.E4), {{"a", "revoke"}, {"e", "4"}}, row("revoke", &p.E8[0]),
 		{{"a", "revoke"}, {"e", "4"}, {"s", "not a sum!"}}}
 	answers := func(c *Client) (got []string) {
-		rows, err := c.Do(batch...)
+		rows, err := c.Do(t.Context(), batch...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -800,7 +800,7 @@ func TestRevokeBatch(t *testing.T) {
 	if n, bad := s.Stats.Revokes.Load(), s.Stats.Malformed.Load(); n != 2 || bad != 4 {
 		t.Errorf("%d revoked, %d malformed; want 2, 4", n, bad)
 	}
-	got, err := dial(t, address).Check(p.E4, p.E8[0])
+	got, err := dial(t, address).Check(t.Context(), p.E4, p.E8[0])
 	if err != nil || got[0].Spam || got[1].Spam {
 		t.Errorf("after the revocation: %+v, %v", got, err)
 	}
@@ -838,7 +838,7 @@ func TestCheckBatch(t *testing.T) {
 	c := dial(t, start(t, &Server{Clearinghouse: house}))
 	unknown := mustSigs(t, "razor/e8", "OK-8mIdLyA0A")[0]
 	for _, sigs := range [][]bulkhead.Signature{{p.E4, unknown, p.E4}, {unknown}, {unknown, p.E4}} {
-		got, err := c.Check(sigs...)
+		got, err := c.Check(t.Context(), sigs...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,20 +9,20 @@ import (
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 const (
-	// MaxAttachments is the maximum number of parts of a message that have bulkhead/attachment
+	// maxAttachments is the maximum number of parts of a message that have bulkhead/attachment
 	// signatures. The largest parts are chosen, so that small ones cannot hide them.
-	MaxAttachments = 16
-	// MinAttachment is the minimum size of such a part, in bytes. Smaller parts are icons and pixels
+	maxAttachments = 16
+	// minAttachment is the minimum size of such a part, in bytes. Smaller parts are icons and pixels
 	// that unrelated messages share.
-	MinAttachment = 2000
+	minAttachment = 2000
 
-	// MaxAttachedTexts is the maximum number of texts among them.
-	MaxAttachedTexts = 8
+	// maxAttachedTexts is the maximum number of texts among them.
+	maxAttachedTexts = 8
 	// An attached text has at least this many different words, and letters in these.
 	minAttachedWords, minAttachedLetters = 12, 48
 
@@ -34,7 +34,7 @@ const (
 // decoded parts that are not text, of the files in archives, and of the words of attached texts
 // and documents.
 func attachmentSignatures(ctx context.Context, m *mail.Message, known *attachedTexts) ([]bulkhead.Signature, error) {
-	all, err := withInside(ctx, m)
+	all, err := m.WithInside(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +45,10 @@ func attachmentSignatures(ctx context.Context, m *mail.Message, known *attachedT
 	for _, m := range all {
 		for i := range m.Parts {
 			part := &m.Parts[i]
-			if len(part.Data) > MinAttachment {
+			if len(part.Data) > minAttachment {
 				parts = append(parts, part.Data)
 			}
-			if !part.IsText() || !part.Attachment || len(sigs) == MaxAttachedTexts {
+			if !part.IsText() || !part.Attachment || len(sigs) == maxAttachedTexts {
 				continue
 			}
 			sum, ok := known.of(part)
@@ -68,24 +68,12 @@ func attachmentSignatures(ctx context.Context, m *mail.Message, known *attachedT
 		}
 	}
 	slices.SortStableFunc(parts, func(a, b []byte) int { return cmp.Compare(len(b), len(a)) })
-	for _, data := range parts[:min(len(parts), MaxAttachments)] {
+	for _, data := range parts[:min(len(parts), maxAttachments)] {
 		h := sha256.New()
 		pace.Write(h, data, p)
 		sigs = appendSignature(sigs, bulkhead.Attachment, h.Sum(nil))
 	}
 	return sigs, pace.Ended(p)
-}
-
-// withInside returns m and, if its attachments contain anything, a message with their contents.
-func withInside(ctx context.Context, m *mail.Message) ([]*mail.Message, error) {
-	if !slices.ContainsFunc(m.Parts, func(p mail.Part) bool { return len(p.Data) > 0 }) {
-		return []*mail.Message{m}, nil
-	}
-	in, err := m.Inside(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return []*mail.Message{m, in}, nil
 }
 
 // attachedText returns the hash of the words of an attached text as bulkhead/near

@@ -3,8 +3,8 @@ package signature
 import (
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // TestBombs checks that hostile messages give no more words than a skeleton holds. All of

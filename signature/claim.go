@@ -6,7 +6,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 )
 
 // The bounds of bulkhead/claim: many people share a shorter name, and only the beginning of

@@ -13,8 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/digest/pyzor"
 	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // Options control how signatures are computed. The zero Options are valid.
@@ -38,24 +38,35 @@ type Options struct {
 	// Workers is the number of goroutines that share the work on one message. Below 2, only the
 	// caller's goroutine does the work.
 	Workers int
+	// AboveFloor leaves out the signatures of the text if the message has too little text for a
+	// bulkhead/exact or bulkhead/near signature. The schemes of other clearinghouses have a sum even
+	// for next to nothing, such as the line "Version: 1" of encrypted mail, and one report of such a
+	// sum would list every message like it. Set AboveFloor wherever whole messages are judged;
+	// clients of those schemes send their own sums. rspamd/text stays if a part has a
+	// bulkhead/attachment signature: rspamd computes no sum of a text as short as that.
+	AboveFloor bool
 	// Skip lists schemes to leave out; nil computes all schemes.
 	Skip []bulkhead.Scheme
 }
 
-// Compute reads raw and returns all its signatures, none twice. The result is empty for a message
-// that has none (see the package documentation). It returns the errors of [mail.Read].
+// Compute reads a raw message and returns all signatures of its content, none twice. The result is
+// empty for a message that has none (see the package documentation). [Senders] returns the
+// signatures of its sender. Checksums of its path or identifiers are not included.
+//
+// It fails only when raw is empty (the error wraps
+// [bulkhead.ErrMalformed]) or longer than 64 MiB (it wraps [bulkhead.ErrOverLimit]), or when ctx
+// ends (it wraps the error of ctx).
 func Compute(ctx context.Context, raw []byte, opts Options) ([]bulkhead.Signature, error) {
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
-	return Of(ctx, m, opts)
+	return signaturesOf(ctx, m, opts)
 }
 
-// Of returns all signatures of the content of m, none twice. [Senders] returns the signatures of
-// its sender. Checksums of its path or identifiers are not included. It fails only when ctx ends,
-// with an error that wraps that of ctx.
-func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
+// signaturesOf is Compute for a message that has been read. It fails only when ctx ends, with an error
+// that wraps the error of ctx.
+func signaturesOf(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signature, error) {
 	if p := pace.New(ctx); p.Over(1) {
 		return nil, pace.Ended(p)
 	}
@@ -87,7 +98,11 @@ func Of(ctx context.Context, m *mail.Message, opts Options) ([]bulkhead.Signatur
 	if err != nil {
 		return nil, err
 	}
-	return c.gather(results), nil
+	sigs := c.gather(results)
+	if opts.AboveFloor {
+		sigs = aboveFloor(m, sigs)
+	}
+	return sigs, nil
 }
 
 // ownSchemes returns the signatures of the text by bulkhead's own schemes.
@@ -182,7 +197,7 @@ func rspamdContent(ctx context.Context, m *mail.Message, opts Options) ([]bulkhe
 	}
 	policy := opts.RspamdPolicy
 	policy.AllTypes = true
-	hashes, err := h.Hashes(ctx, m, policy)
+	hashes, err := h.Hashes(mail.WithMessage(ctx, m), m.Raw, policy)
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 func compute(t testing.TB, raw []byte) []bulkhead.Signature {

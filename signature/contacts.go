@@ -6,25 +6,25 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// MaxContacts is the maximum number of contacts of a message that have bulkhead/contact
+// maxContacts is the maximum number of contacts of a message that have bulkhead/contact
 // signatures.
-const MaxContacts = 8
+const maxContacts = 8
 
 // maxContactWord is the length of the longest wallet, in letters and digits without a break:
 // a Monero address with a payment identifier.
 const maxContactWord = 106
 
 // contactSignatures returns the bulkhead/contact signatures of the texts of m that a reader sees.
-// If there are more than [MaxContacts], a keyed hash chooses among them, as for links.
+// If there are more than [maxContacts], a keyed hash chooses among them, as for links.
 func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkhead.Signature, error) {
 	choice := newLinkChoice(key)
 	p := pace.New(ctx)
-	found := func(name string) { choice.insert(&choice.domains, name, FollowedLink) }
-	all, err := withInside(ctx, m)
+	found := func(name string) { choice.insert(&choice.domains, name, mail.FollowedLink) }
+	all, err := m.WithInside(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bu
 		}
 	}
 	var sigs []bulkhead.Signature
-	for _, c := range choice.domains[:min(len(choice.domains), MaxContacts)] {
+	for _, c := range choice.domains[:min(len(choice.domains), maxContacts)] {
 		sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Contact, c.name))
 	}
 	return sigs, pace.Ended(p)

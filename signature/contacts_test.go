@@ -119,8 +119,8 @@ func TestContactsOfMail(t *testing.T) {
 	for i := range 100 {
 		many += "+155501099" + string(rune('0'+i/10)) + string(rune('0'+i%10)) + "\n"
 	}
-	if got := strings.Fields(of(mailtest.Plain(many))); len(got) != MaxContacts {
-		t.Errorf("%d contacts of 100, want %d", len(got), MaxContacts)
+	if got := strings.Fields(of(mailtest.Plain(many))); len(got) != maxContacts {
+		t.Errorf("%d contacts of 100, want %d", len(got), maxContacts)
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A corpusMail is what the measurements need to know of one message.

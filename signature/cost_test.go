@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/picturetest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // The contract of cost: no message takes more than maxCost times the processor time, a
@@ -35,7 +35,7 @@ const (
 // everything computes what a door needs of a message.
 func everything(t testing.TB, raw []byte) {
 	m := mailtest.Must(mail.Read(t.Context(), raw))
-	AboveFloor(m, mailtest.Must(Of(t.Context(), m, Options{})))
+	aboveFloor(m, mailtest.Must(signaturesOf(t.Context(), m, Options{})))
 	Senders(m.Source())
 }
 

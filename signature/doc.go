@@ -11,7 +11,7 @@
 //     of everything except the text: docs/specs/facets.md;
 //   - bulkhead/claim, the name that From gives the sender (claim.go);
 //   - the schemes of other clearinghouses, each bit-exact with its own clients:
-//     packages razor, pyzor, dcc and rspamd below this one.
+//     packages digest/razor, digest/pyzor, digest/dcc and digest/rspamd.
 //
 // [Senders] returns the signatures of the sender, from what the caller has verified.
 //

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // The floor of bulkhead/exact: a text below it has no signature.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // canonicalOf is the canonical form of a part as doc.go describes it.
@@ -165,19 +165,19 @@ func TestAttachmentBounds(t *testing.T) {
 	file := func(size int, c byte) mail.Part {
 		return mail.Part{Type: "application/x", Attachment: true, Data: bytes.Repeat([]byte{c}, size)}
 	}
-	if got := attachmentsOf(t, file(MinAttachment, 1), file(MinAttachment+1, 2)); !slices.Equal(got,
-		[]string{sum(bytes.Repeat([]byte{2}, MinAttachment+1))}) {
+	if got := attachmentsOf(t, file(minAttachment, 1), file(minAttachment+1, 2)); !slices.Equal(got,
+		[]string{sum(bytes.Repeat([]byte{2}, minAttachment+1))}) {
 		t.Errorf("%x", got)
 	}
 	var files []mail.Part
 	var want []string
-	for i := range MaxAttachments + 3 {
-		files = append(files, file(MinAttachment+1+i, byte(i)))
+	for i := range maxAttachments + 3 {
+		files = append(files, file(minAttachment+1+i, byte(i)))
 		want = append(want, sum(files[i].Data))
 	}
 	slices.Reverse(want)
-	if got := attachmentsOf(t, files...); !slices.Equal(got, want[:MaxAttachments]) {
-		t.Errorf("%d signatures of %d files, want those of the %d largest first", len(got), len(files), MaxAttachments)
+	if got := attachmentsOf(t, files...); !slices.Equal(got, want[:maxAttachments]) {
+		t.Errorf("%d signatures of %d files, want those of the %d largest first", len(got), len(files), maxAttachments)
 	}
 	text := func(s string) mail.Part { return mail.Part{Type: "text/plain", Attachment: true, Text: s} }
 	const eleven = "abcd abce abcg abch abco abcu abda abde abdo abdu abea " // 44 bytes
@@ -199,14 +199,14 @@ func TestAttachmentBounds(t *testing.T) {
 	}
 	var texts []mail.Part
 	want = nil
-	for i := range MaxAttachedTexts + 2 {
+	for i := range maxAttachedTexts + 2 {
 		words := eleven + "abe" + string("aeouyAEOUY"[i%5]) + strings.Repeat("a", i)
 		texts = append(texts, text("x"), text(words))
 		want = append(want, textSum(strings.ReplaceAll(words, "abeaa", "abeaa")))
 	}
 	got := attachmentsOf(t, texts...)
-	if len(got) != MaxAttachedTexts || !slices.Contains(got, want[1]) || !slices.Contains(got, want[MaxAttachedTexts-1]) {
-		t.Errorf("%d signatures of %d texts, want %d", len(got), len(texts)/2, MaxAttachedTexts)
+	if len(got) != maxAttachedTexts || !slices.Contains(got, want[1]) || !slices.Contains(got, want[maxAttachedTexts-1]) {
+		t.Errorf("%d signatures of %d texts, want %d", len(got), len(texts)/2, maxAttachedTexts)
 	}
 	// The recipient's name makes no difference.
 	m := func(to, words string) *mail.Message {
@@ -355,7 +355,7 @@ func TestSignaturesEnd(t *testing.T) {
 	m.Parts = append(m.Parts, mail.Part{Type: "application/x", Data: make([]byte, 1<<20)},
 		mail.Part{Type: "text/html", HTML: true, Attachment: true, Text: m.Parts[0].Text})
 	for name, compute := range map[string]func() (int, error){
-		"all":     func() (int, error) { s, err := Of(ctx, m, Options{}); return len(s), err },
+		"all":     func() (int, error) { s, err := signaturesOf(ctx, m, Options{}); return len(s), err },
 		"own":     func() (int, error) { s, err := ownSchemes(ctx, m, Options{}, nil); return len(s), err },
 		"markup":  func() (int, error) { s, err := markupSignatures(ctx, m); return len(s), err },
 		"links":   func() (int, error) { _, err := linkSignatures(ctx, m, [16]byte{}); return 0, err },

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // TestFacetsOfCorpus prints how many messages of the corpus have each facet, and
@@ -36,7 +36,7 @@ func TestFacetsOfCorpus(t *testing.T) {
 			f := of[row[1]]
 			f.messages++
 			seen := make(map[bulkhead.Scheme]int)
-			for _, sig := range mailtest.Must(Of(t.Context(), mailtest.Must(mail.Read(t.Context(), raw)), Options{Skip: skip})) {
+			for _, sig := range mailtest.Must(signaturesOf(t.Context(), mailtest.Must(mail.Read(t.Context(), raw)), Options{Skip: skip})) {
 				seen[sig.Scheme()]++
 				if sig.Scheme() == bulkhead.Contact {
 					t.Logf("%s %s/%s: %s", row[1], set, row[0], sig.Name())

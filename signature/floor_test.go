@@ -6,11 +6,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
-// TestAboveFloor: of a note that many people write nothing but names and files is left, of a
-// letter everything.
+// TestAboveFloor checks that a note that many people write keeps the signatures of names and files
+// alone, and that a letter keeps all signatures.
 func TestAboveFloor(t *testing.T) {
 	note := "From: Ann Example <ann@example.com>\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nThanks, I got it.\n"
 	for name, tt := range map[string]struct {
@@ -28,7 +27,7 @@ func TestAboveFloor(t *testing.T) {
 			bulkhead.Claim},
 		"note with a file": {
 			[]byte(note + "--b\nContent-Type: application/zip; name=a.zip\n\n" + "PK\x03\x04" +
-				strings.Repeat("\x00\x01\xfe\xff", MinAttachment) + "--b--\n"),
+				strings.Repeat("\x00\x01\xfe\xff", minAttachment) + "--b--\n"),
 			false, 1, bulkhead.RspamdText,
 		},
 		"encrypted": {[]byte("From: Ann Example <ann@example.com>\nContent-Type: multipart/encrypted; boundary=b\n\n" +
@@ -36,17 +35,9 @@ func TestAboveFloor(t *testing.T) {
 			strings.Repeat("9bFlIkpYt5HfavHYMD5hzcS7hsPRxCcQPDRMQYnrLx571dR+RG/OwqPYEXNhEOV4\n", 20) + "--b--\n"), false,
 			0, bulkhead.Claim},
 	} {
-		m, err := mail.Read(t.Context(), tt.raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := Of(t.Context(), m, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := len(mailtest.Must(Compute(t.Context(), tt.raw, Options{})))
 		text, left := 0, false
-		n := len(all)
-		above := AboveFloor(m, all)
+		above := mailtest.Must(Compute(t.Context(), tt.raw, Options{AboveFloor: true}))
 		for i := range above {
 			if above[i].Scheme().Facet() == bulkhead.TextFacet {
 				text++

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // FuzzCompute checks that signatures are valid, unique, repeatable, and the

@@ -20,9 +20,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/digest/pyzor"
 	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/picturetest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // hostile makes mails of about size bytes that are meant to be dear.
@@ -298,11 +298,11 @@ func TestContextEnds(t *testing.T) {
 			return err
 		},
 		"Hashes": func(ctx context.Context, raw []byte, m *mail.Message) error {
-			_, err := defaultRspamd.Hashes(ctx, m, rspamd.Policy{})
+			_, err := defaultRspamd.Hashes(ctx, m.Raw, rspamd.Policy{})
 			return err
 		},
 		"Of": func(ctx context.Context, raw []byte, m *mail.Message) error {
-			_, err := Of(ctx, m, Options{})
+			_, err := signaturesOf(ctx, m, Options{})
 			return err
 		},
 	}

@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
-	"github.com/bulkhead-mail/bulkhead/signature/picture"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/mail/picture"
 )
 
 const (
-	// MaxImageKeys is the maximum number of bulkhead/image signatures of a message: enough for four
+	// maxImageKeys is the maximum number of bulkhead/image signatures of a message: enough for four
 	// pictures, or for two that have a margin.
-	MaxImageKeys = 4 * picture.ViewKeys
+	maxImageKeys = 4 * picture.ViewKeys
 
 	// The size of a message bounds how many of its pixels are decoded, since a few bytes may
 	// be many pixels: at least a picture of 362 by 362, then as many as photographs and
@@ -33,7 +33,7 @@ func imageSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulk
 		pixels int
 	}
 	var files []file
-	all, err := withInside(ctx, m)
+	all, err := m.WithInside(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func imageSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulk
 			continue // damage is no error
 		}
 		keys := h.Keys(look)
-		if len(sigs)+len(keys) > MaxImageKeys {
+		if len(sigs)+len(keys) > maxImageKeys {
 			break
 		}
 		for i := range keys {

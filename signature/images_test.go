@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/mail/picture"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/picturetest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
-	"github.com/bulkhead-mail/bulkhead/signature/picture"
 )
 
 // pictureMail is a message of a page and pictures that are sent with it.
@@ -94,7 +94,7 @@ func TestManyPictures(t *testing.T) {
 		files = append(files, picturetest.JPEG(picturetest.Scale(picturetest.Ad(r), 0.3, 0.3), 60))
 	}
 	all := of(t, pictureMail("x", append(files, large)...), bulkhead.Image)
-	if len(all) == 0 || len(all) > MaxImageKeys || !common(all, of(t, pictureMail("x", large), bulkhead.Image)) {
+	if len(all) == 0 || len(all) > maxImageKeys || !common(all, of(t, pictureMail("x", large), bulkhead.Image)) {
 		t.Errorf("%d signatures, the largest picture's: %t", len(all),
 			common(all, of(t, pictureMail("x", large), bulkhead.Image)))
 	}

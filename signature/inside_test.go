@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/picturetest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // withFile is a message of a text and a file.
@@ -108,7 +108,7 @@ func TestAttachedText(t *testing.T) {
 // in every office document.
 func TestArchive(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
-	program := make([]byte, MinAttachment+1)
+	program := make([]byte, minAttachment+1)
 	for i := range program {
 		program[i] = byte(r.Uint32())
 	}

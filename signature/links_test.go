@@ -8,10 +8,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/mail/link"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/link"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 func linksOf(t testing.TB, raw []byte) string {
@@ -96,35 +95,35 @@ func TestLinkChoice(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		key := [16]byte{byte(seed)}
 		got := newLinkChoice(key)
-		best := make(map[string]map[string]LinkUse) // of each domain the places and how they are used
+		best := make(map[string]map[string]mail.LinkUse) // of each domain the places and how they are used
 		for range r.IntN(200) {
 			domain := fmt.Sprintf("d%d.example", r.IntN(1+r.IntN(30)))
 			l, _ := link.Parse(fmt.Sprintf("http://h%d.%s/p%d", r.IntN(3), domain, r.IntN(10)))
-			use := FollowedLink
+			use := mail.FollowedLink
 			if l.Domain > "d5" {
-				use = HiddenLink // all of a domain: what falls out and comes back is another matter
+				use = mail.HiddenLink // all of a domain: what falls out and comes back is another matter
 			}
 			got.add(&l, use)
 			if best[domain] == nil {
-				best[domain] = make(map[string]LinkUse)
+				best[domain] = make(map[string]mail.LinkUse)
 			}
 			best[domain][l.Place()] = use
 		}
-		rank := func(use LinkUse, name string) string {
+		rank := func(use mail.LinkUse, name string) string {
 			c := newLinkChoice(key)
 			c.insert(&c.domains, name, use)
 			return fmt.Sprintf("%d %020d", use, c.domains[0].hash)
 		}
-		inOrder := func(all map[string]LinkUse) (list []string) {
+		inOrder := func(all map[string]mail.LinkUse) (list []string) {
 			for name := range all {
 				list = append(list, name)
 			}
 			slices.SortFunc(list, func(a, b string) int { return strings.Compare(rank(all[a], a), rank(all[b], b)) })
 			return list
 		}
-		domains := make(map[string]LinkUse)
+		domains := make(map[string]mail.LinkUse)
 		for d, places := range best {
-			domains[d] = HiddenLink
+			domains[d] = mail.HiddenLink
 			for _, use := range places {
 				domains[d] = min(domains[d], use)
 			}
@@ -132,9 +131,9 @@ func TestLinkChoice(t *testing.T) {
 		var want []string
 		links := 0
 		list := inOrder(domains)
-		for round := range MaxLinks {
-			for _, d := range list[:min(len(list), MaxLinks)] {
-				if places := inOrder(best[d]); round < len(places) && links < MaxLinks {
+		for round := range maxLinks {
+			for _, d := range list[:min(len(list), maxLinks)] {
+				if places := inOrder(best[d]); round < len(places) && links < maxLinks {
 					links++
 					if round == 0 {
 						want = append(want, d)
@@ -168,45 +167,7 @@ func TestLinksHidden(t *testing.T) {
 			t.Errorf("behind %s: %q", name, got)
 		}
 	}
-	if got := strings.Fields(linksOf(t, mailtest.Page(brand.String()))); len(got) != MaxLinks+1 {
-		t.Errorf("%d signatures of a thousand links to one domain, want %d", len(got), MaxLinks+1)
-	}
-}
-
-// TestLinkWalkEnds: who has seen enough sees no more.
-func TestLinkWalkEnds(t *testing.T) {
-	m := mailtest.Must(mail.Read(t.Context(),
-		mailtest.Page(`<a href="http://a.example/?u=http://b.example">x</a><a href="http://c.example">y</a> http://d.example http://e.example`)))
-	for n := 1; n <= 5; n++ {
-		seen := 0
-		if err := EachLink(t.Context(), m, func(link.Link, LinkUse) bool { seen++; return seen < n }); err != nil ||
-			seen != n {
-			t.Errorf("%d links seen, %v, want %d", seen, err, n)
-		}
-	}
-}
-
-// TestLinksAcrossSteps: a text is read in steps, and no link is lost or cut between two.
-func TestLinksAcrossSteps(t *testing.T) {
-	const url = "http://a.example/one"
-	for at := pace.Step - len(url) - 3; at < pace.Step+3; at++ {
-		for name, filler := range map[string]string{"words": "x ", "lines": "x\n", "one word": "x"} {
-			text := strings.Repeat(filler, at/len(filler)) + " " + url + " y " +
-				strings.Repeat(filler, 2*pace.Step/len(filler)) + " http://b.example/two"
-			var got []string
-			err := EachLink(t.Context(), &mail.Message{Parts: []mail.Part{{Type: "text/plain", Text: text}}},
-				func(l link.Link, _ LinkUse) bool {
-					got = append(got, l.Place())
-					return true
-				})
-			if want := []string{"a.example/one", "b.example/two"}; err != nil || !slices.Equal(got, want) {
-				t.Fatalf("%s, a link at %d: %q, %v; want %q", name, at, got, err, want)
-			}
-		}
-	}
-	for text, want := range map[string]int{"": -1, "abc": -1, " abc": 0, "a b\ncd": 3, "a\nb cd": 3, "ab ": 2} {
-		if got := lastBlank([]byte(text)); got != want {
-			t.Errorf("%q: the last blank at %d, want %d", text, got, want)
-		}
+	if got := strings.Fields(linksOf(t, mailtest.Page(brand.String()))); len(got) != maxLinks+1 {
+		t.Errorf("%d signatures of a thousand links to one domain, want %d", len(got), maxLinks+1)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // skeletonOf returns the skeleton of a message, of a builder of its own.

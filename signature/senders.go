@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/link"
+	"github.com/bulkhead-mail/bulkhead/internal/mail/link"
 )
 
 // Senders returns the signatures of the sender of a message, as far as source reports it as

@@ -7,10 +7,10 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/internal/text/normal"
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // Limits of a skeleton.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // maxSkeletons is the maximum size, in bytes, of the skeletons of parts that are kept at a time.
@@ -91,7 +91,7 @@ func (b *skeletonBuilder) fold(text []byte, embedded bool) *skeleton {
 // inside takes the contents of attachments that are not text: as the text, if there is too little
 // other text, or else as content shown next to it.
 func (b *skeletonBuilder) inside() error {
-	all, err := withInside(b.ctx, b.m)
+	all, err := b.m.WithInside(b.ctx)
 	if err != nil {
 		return err
 	}

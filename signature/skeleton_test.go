@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // TestWordsOfText: which words a text has, as doc.go and docs/signatures.md describe them.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/digest/pyzor"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // TestUnquoted: what the reader of messages makes of quoted-printable is what the readers for DCC

@@ -10,7 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/signature/link"
+	"github.com/bulkhead-mail/bulkhead/internal/mail/link"
 )
 
 // eachVector reads the objects of a file of testdata/vectors/facets.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
@@ -27,7 +27,7 @@ func newClockCommand() *cobra.Command {
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "show", Short: "Print the node's clock, and whether the ageing is held", Args: cli.Args(cobra.NoArgs),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 				state, err := c.Node(cmd.Context())
 				if err != nil {
 					return err
@@ -41,7 +41,7 @@ func newClockCommand() *cobra.Command {
 				"it; \"bulkhead clock show\" prints how many. What has expired cannot be had back. Do this\n" +
 				"if the machine was really off for that long. If its clock is wrong, set it right instead.",
 			Args: cli.Args(cobra.NoArgs),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 				state, err := c.ConfirmClock(cmd.Context())
 				if err != nil {
 					return err
@@ -53,9 +53,9 @@ func newClockCommand() *cobra.Command {
 	return cmd
 }
 
-func (u *adminFlags) printClock(w io.Writer, state *client.NodeState) error {
+func (u *adminFlags) printClock(w io.Writer, state *admin.NodeState) error {
 	if u.json {
-		return printJSON(w, []client.NodeState{*state})
+		return printJSON(w, []admin.NodeState{*state})
 	}
 	a := state.Ageing
 	if a == nil {

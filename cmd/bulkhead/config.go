@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
@@ -56,7 +56,7 @@ func newConfigCheck() *cobra.Command {
 			}
 			var unread *config.Error
 			if err != nil && u.json && errors.As(err, &unread) {
-				if wrong := printChecked(cmd.OutOrStdout(), &client.ConfigCheck{Mistakes: config.Mistakes(err)}); wrong != nil {
+				if wrong := printChecked(cmd.OutOrStdout(), &admin.ConfigCheck{Mistakes: config.Mistakes(err)}); wrong != nil {
 					return wrong
 				}
 			}
@@ -64,7 +64,7 @@ func newConfigCheck() *cobra.Command {
 				return err
 			}
 			if running {
-				return u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+				return u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 					text, err := os.ReadFile(args[0])
 					if err != nil {
 						return err
@@ -77,7 +77,7 @@ func newConfigCheck() *cobra.Command {
 				})(cmd, args)
 			}
 			if u.json {
-				return printChecked(cmd.OutOrStdout(), &client.ConfigCheck{})
+				return printChecked(cmd.OutOrStdout(), &admin.ConfigCheck{})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
 			return err
@@ -89,7 +89,7 @@ func newConfigCheck() *cobra.Command {
 }
 
 // checked prints what a file would change in a node, or has changed.
-func (u *adminFlags) checked(w io.Writer, c *client.ConfigCheck, well string) error {
+func (u *adminFlags) checked(w io.Writer, c *admin.ConfigCheck, well string) error {
 	if u.json {
 		if err := printChecked(w, c); err != nil {
 			return err
@@ -117,7 +117,7 @@ func (u *adminFlags) checked(w io.Writer, c *client.ConfigCheck, well string) er
 }
 
 // printChecked prints the result as JSON, in which no list is null.
-func printChecked(w io.Writer, c *client.ConfigCheck) error {
+func printChecked(w io.Writer, c *admin.ConfigCheck) error {
 	for _, l := range []*[]string{&c.Mistakes, &c.Changed, &c.Restart} {
 		*l = append([]string{}, *l...)
 	}
@@ -134,7 +134,7 @@ func newConfigShow() *cobra.Command {
 			"from the defaults, or with --all every key; with KEY these, or those of sections. The\n" +
 			"token of an administrator is needed: that of --token-file, else of $BULKHEAD_TOKEN, else\n" +
 			"of the node's data folder.",
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			cfg, err := c.Config(cmd.Context())
 			if err != nil {
 				return err
@@ -153,7 +153,7 @@ func newConfigShow() *cobra.Command {
 
 // wanted returns the settings that differ from the defaults, or all settings. If keys names keys or
 // sections, it returns all settings of these.
-func wanted(settings []client.Setting, keys []string, all bool) (out []client.Setting, err error) {
+func wanted(settings []admin.Setting, keys []string, all bool) (out []admin.Setting, err error) {
 	for _, key := range append([]string{""}, keys...) {
 		found := false
 		for _, s := range settings {
@@ -170,7 +170,7 @@ func wanted(settings []client.Setting, keys []string, all bool) (out []client.Se
 	return out, nil
 }
 
-func (u *adminFlags) printSettings(w io.Writer, settings []client.Setting) error {
+func (u *adminFlags) printSettings(w io.Writer, settings []admin.Setting) error {
 	if u.json {
 		return printJSON(w, settings)
 	}
@@ -192,7 +192,7 @@ func newConfigReload() *cobra.Command {
 			"token of an administrator is needed: that of --token-file, else of $BULKHEAD_TOKEN, else\n" +
 			"of the node's data folder.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			got, err := c.ReloadConfig(cmd.Context())
 			if err != nil {
 				return err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
@@ -105,7 +105,7 @@ func askStored(cmd *cobra.Command, r *remote, asJSON bool) error {
 	if !cmd.Flags().Changed("timeout") {
 		r.timeout = time.Hour
 	}
-	return r.admin(cmd, "", func(c *client.Client) error {
+	return r.admin(cmd, "", func(c *admin.Client) error {
 		found, err := c.Examine(cmd.Context())
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func askStored(cmd *cobra.Command, r *remote, asJSON bool) error {
 }
 
 // tellExamination prints the findings, and returns [cli.Data] if there are any.
-func tellExamination(w io.Writer, x *client.Examination, asJSON bool) (err error) {
+func tellExamination(w io.Writer, x *admin.Examination, asJSON bool) (err error) {
 	if asJSON {
 		err = json.NewEncoder(w).Encode(x)
 	} else {
@@ -130,7 +130,7 @@ func tellExamination(w io.Writer, x *client.Examination, asJSON bool) (err error
 // askDoors runs doctor on a running node.
 func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
 	var rows []trial.Row
-	err := r.admin(cmd, "", func(c *client.Client) (err error) {
+	err := r.admin(cmd, "", func(c *admin.Client) (err error) {
 		rows, err = (&trial.Prober{Node: c, Timeout: r.timeout}).Doors(cmd.Context())
 		return err
 	})
@@ -216,7 +216,7 @@ func mend(cmd *cobra.Command, cfg *config.Config, dir, backup string, asJSON boo
 }
 
 // writeRepair prints what was repaired, as text for people.
-func writeRepair(w io.Writer, r *client.Repair) error {
+func writeRepair(w io.Writer, r *admin.Repair) error {
 	p := &printer{w: w}
 	for _, f := range r.Before.Faults {
 		p.printf("found: %s: offset %d: %s\n", f.File, f.Offset, f.Problem)
@@ -238,7 +238,7 @@ func writeRepair(w io.Writer, r *client.Repair) error {
 const maxDoubts = 40
 
 // writeExamination prints the findings as text for people.
-func writeExamination(w io.Writer, x *client.Examination) error {
+func writeExamination(w io.Writer, x *admin.Examination) error {
 	p := &printer{w: w}
 	for _, f := range x.Faults {
 		p.printf("%s: offset %d: %s\n", f.File, f.Offset, f.Problem)
@@ -250,7 +250,7 @@ func writeExamination(w io.Writer, x *client.Examination) error {
 	p.doubts("low since an earlier repair", x.Known)
 	for _, h := range x.Healed {
 		from := "the replica of peer " + h.Peer
-		if h.Peer == client.FromBroker {
+		if h.Peer == admin.FromBroker {
 			from = "what the node had published"
 		}
 		p.printf("healed: %s with %s\n", units.Plural(int(h.Pages), "page"), from)
@@ -277,7 +277,7 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-func (p *printer) doubts(what string, doubts []client.Doubt) {
+func (p *printer) doubts(what string, doubts []admin.Doubt) {
 	for i, d := range doubts {
 		if i == maxDoubts {
 			p.printf("%s: %d more, which --json names\n", what, len(doubts)-i)

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
@@ -68,7 +68,7 @@ func all[E any](p *pages, most int, get func(before int64, n int) ([]E, int64, e
 func newHistoryCommand() *cobra.Command {
 	var u adminFlags
 	var p pages
-	var q client.HistoryQuery
+	var q admin.HistoryQuery
 	cmd := &cobra.Command{
 		Use:   "history [ID]",
 		Short: "Print what a node remembers of checks and votes, the latest first",
@@ -76,7 +76,7 @@ func newHistoryCommand() *cobra.Command {
 			"ID one of them with all its signatures. The token of an administrator is needed: that\n" +
 			"of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
 		Args: cli.Args(cobra.MaximumNArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			if len(args) == 1 {
 				return u.showEntry(cmd, c, args[0])
 			}
@@ -84,7 +84,7 @@ func newHistoryCommand() *cobra.Command {
 			if q.Since, q.Until, err = p.times(time.Now()); err != nil {
 				return err
 			}
-			entries, err := all(&p, 500, func(before int64, n int) ([]client.HistoryEntry, int64, error) {
+			entries, err := all(&p, 500, func(before int64, n int) ([]admin.HistoryEntry, int64, error) {
 				q.Before, q.Limit = before, n
 				page, err := c.History(cmd.Context(), q)
 				if err != nil {
@@ -111,7 +111,7 @@ func newHistoryCommand() *cobra.Command {
 	return cmd
 }
 
-func (u *adminFlags) showEntry(cmd *cobra.Command, c *client.Client, text string) error {
+func (u *adminFlags) showEntry(cmd *cobra.Command, c *admin.Client, text string) error {
 	id, err := idOf(text)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (u *adminFlags) showEntry(cmd *cobra.Command, c *client.Client, text string
 		return err
 	}
 	w := cmd.OutOrStdout()
-	if err := u.printHistory(w, []client.HistoryEntry{*e}); err != nil || u.json {
+	if err := u.printHistory(w, []admin.HistoryEntry{*e}); err != nil || u.json {
 		return err
 	}
 	for _, reason := range e.Reasons {
@@ -133,7 +133,7 @@ func (u *adminFlags) showEntry(cmd *cobra.Command, c *client.Client, text string
 	return nil
 }
 
-func (u *adminFlags) printHistory(w io.Writer, entries []client.HistoryEntry) error {
+func (u *adminFlags) printHistory(w io.Writer, entries []admin.HistoryEntry) error {
 	if u.json {
 		return printJSON(w, entries)
 	}
@@ -150,7 +150,7 @@ func (u *adminFlags) printHistory(w io.Writer, entries []client.HistoryEntry) er
 func newAuditCommand() *cobra.Command {
 	var u adminFlags
 	var p pages
-	var q client.AuditQuery
+	var q admin.AuditQuery
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Print what administrators of a node did, and who logged in, the latest first",
@@ -158,12 +158,12 @@ func newAuditCommand() *cobra.Command {
 			"first. The token of an administrator is needed: that of --token-file, else of\n" +
 			"$BULKHEAD_TOKEN, else of the node's data folder.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			var err error
 			if q.Since, q.Until, err = p.times(time.Now()); err != nil {
 				return err
 			}
-			entries, err := all(&p, 1000, func(before int64, n int) ([]client.AuditEntry, int64, error) {
+			entries, err := all(&p, 1000, func(before int64, n int) ([]admin.AuditEntry, int64, error) {
 				q.Before, q.Limit = before, n
 				page, err := c.Audit(cmd.Context(), q)
 				if err != nil {
@@ -184,7 +184,7 @@ func newAuditCommand() *cobra.Command {
 	return cmd
 }
 
-func (u *adminFlags) printAudit(w io.Writer, entries []client.AuditEntry) error {
+func (u *adminFlags) printAudit(w io.Writer, entries []admin.AuditEntry) error {
 	if u.json {
 		return printJSON(w, entries)
 	}
@@ -212,7 +212,7 @@ func recordCommand(cmd *cobra.Command, dir, action string, err error) {
 	if _, missing := os.Stat(filepath.Join(dir, node.StoreFolder)); missing != nil {
 		return
 	}
-	e := client.AuditEntry{Action: action}
+	e := admin.AuditEntry{Action: action}
 	if err != nil {
 		e.Error = err.Error()
 	}

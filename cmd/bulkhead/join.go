@@ -10,14 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 )
 
 func newInviteCommand() *cobra.Command {
 	var u adminFlags
-	var in client.NewInvitation
+	var in admin.NewInvitation
 	var weight, withdraw string
 	var lifetime time.Duration
 	cmd := &cobra.Command{
@@ -28,7 +28,7 @@ func newInviteCommand() *cobra.Command {
 			"it has been used. Who shows it waits until you accept him, see \"bulkhead peer\n" +
 			"requests\", or with --accept joins at once.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			if withdraw != "" {
 				return c.Withdraw(cmd.Context(), withdraw)
 			}
@@ -42,7 +42,7 @@ func newInviteCommand() *cobra.Command {
 				return err
 			}
 			if u.json {
-				return printJSON(cmd.OutOrStdout(), []client.Invitation{*v})
+				return printJSON(cmd.OutOrStdout(), []admin.Invitation{*v})
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Invitation %s, for %d node(s), until %s. There: bulkhead join LINE\n", v.ID, v.Uses,
 				v.Expires.Local().Format(time.DateTime))
@@ -78,9 +78,9 @@ func newJoinCommand() *cobra.Command {
 			"expires. Reports and checks go on meanwhile. With \"-\" LINE is read from standard\n" +
 			"input, where other users of the machine do not see it.",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			in := bufio.NewReader(cmd.InOrStdin())
-			j := client.Join{Line: args[0], Dry: true}
+			j := admin.Join{Line: args[0], Dry: true}
 			var err error
 			if j.Weight, err = parseWeight(weight); err != nil {
 				return err
@@ -134,7 +134,7 @@ func newJoinCommand() *cobra.Command {
 }
 
 // printPlan prints the consequences of joining.
-func printPlan(w io.Writer, p *client.Joining, weight float64) error {
+func printPlan(w io.Writer, p *admin.Joining, weight float64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "network\t%s\n", p.Network)
 	fmt.Fprintf(t, "invited by\t%s %s\n", dash(p.Name), p.Inviter)
@@ -158,9 +158,9 @@ func printPlan(w io.Writer, p *client.Joining, weight float64) error {
 	return err
 }
 
-func (u *adminFlags) printJoining(w io.Writer, p *client.Joining) error {
+func (u *adminFlags) printJoining(w io.Writer, p *admin.Joining) error {
 	if u.json {
-		return printJSON(w, []client.Joining{*p})
+		return printJSON(w, []admin.Joining{*p})
 	}
 	if p.State == "waiting" {
 		_, err := fmt.Fprintf(w, "not yet: %s has to accept; give the same command again\n", dash(p.Name))
@@ -181,7 +181,7 @@ func newLeaveCommand() *cobra.Command {
 			"counted itself stays and answers until it expires. Its peers keep what they have of\n" +
 			"it until they evict it.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			leaving := consequence.Question{Title: "Leave?", Facts: []string{"Leave drops what peers counted here."}}
 			if err := confirm.ask(cmd, leaving); err != nil {
 				return err
@@ -191,7 +191,7 @@ func newLeaveCommand() *cobra.Command {
 				return err
 			}
 			if u.json {
-				return printJSON(cmd.OutOrStdout(), []client.Left{*out})
+				return printJSON(cmd.OutOrStdout(), []admin.Left{*out})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "left; %d peers dropped. This node is alone in network %s\n", out.Peers,
 				out.Network)
@@ -206,7 +206,7 @@ func newLeaveCommand() *cobra.Command {
 func newPeerRequests(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "requests", Short: "Print every invitation, and who has shown it", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			list, err := c.Invitations(cmd.Context())
 			if err != nil {
 				return err
@@ -234,7 +234,7 @@ func newPeerRequests(u *adminFlags) *cobra.Command {
 func newPeerAccept(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "accept NODE", Short: "Accept a node that has shown an invitation and waits", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			key, err := waiting(cmd, c, args[0])
 			if err != nil {
 				return err
@@ -243,7 +243,7 @@ func newPeerAccept(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
+			return u.printPeers(cmd.OutOrStdout(), []admin.Peer{*p})
 		}),
 	}
 }
@@ -251,7 +251,7 @@ func newPeerAccept(u *adminFlags) *cobra.Command {
 func newPeerRefuse(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "refuse NODE", Short: "Refuse a node that has shown an invitation and waits", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			key, err := waiting(cmd, c, args[0])
 			if err != nil {
 				return err
@@ -263,7 +263,7 @@ func newPeerRefuse(u *adminFlags) *cobra.Command {
 
 // waiting returns the key of the waiting node that text names, by its key or by the name of its
 // invitation.
-func waiting(cmd *cobra.Command, c *client.Client, text string) (string, error) {
+func waiting(cmd *cobra.Command, c *admin.Client, text string) (string, error) {
 	list, err := c.Invitations(cmd.Context())
 	if err != nil {
 		return "", err

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
@@ -18,13 +18,13 @@ func newLoginCommand() *cobra.Command {
 		Long: "Print a link that logs a browser in to the node's pages, as the account of the token\n" +
 			"(on the node's own machine, the administrator's). It is good once, for ten minutes.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			link, err := c.NewLoginLink(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if link.Path = strings.TrimSuffix(c.Server, "/") + link.Path; u.json {
-				return printJSON(cmd.OutOrStdout(), []client.LoginLink{*link})
+				return printJSON(cmd.OutOrStdout(), []admin.LoginLink{*link})
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), link.Path)
 			return err

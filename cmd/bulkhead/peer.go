@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
@@ -41,16 +41,16 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add KEY", Short: "Add a peer: accept what another node publishes",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			w, err := parseWeight(weight)
 			if err != nil {
 				return err
 			}
-			p, err := c.AddPeer(cmd.Context(), client.NewPeer{Key: args[0], Name: name, Weight: w})
+			p, err := c.AddPeer(cmd.Context(), admin.NewPeer{Key: args[0], Name: name, Weight: w})
 			if err != nil {
 				return err
 			}
-			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
+			return u.printPeers(cmd.OutOrStdout(), []admin.Peer{*p})
 		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name for people (default: what the peer calls itself)")
@@ -62,7 +62,7 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 func newPeerList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print every peer: weight, lag, bytes, refusals, keys, error", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			list, err := c.Peers(cmd.Context())
 			if err != nil {
 				return err
@@ -72,7 +72,7 @@ func newPeerList(u *adminFlags) *cobra.Command {
 	}
 }
 
-func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
+func (u *adminFlags) printPeers(w io.Writer, list []admin.Peer) error {
 	if u.json {
 		return printJSON(w, list)
 	}
@@ -121,7 +121,7 @@ func dash(s string) string {
 }
 
 // reasons returns why parts of a peer were refused, with the text of the last refusal.
-func reasons(p *client.Peer) string {
+func reasons(p *admin.Peer) string {
 	if p.Error == "" {
 		return "-"
 	}
@@ -133,7 +133,7 @@ func reasons(p *client.Peer) string {
 }
 
 // keyOf returns the key of the peer that text names, by its name or its key.
-func keyOf(ctx context.Context, c *client.Client, text string) (string, error) {
+func keyOf(ctx context.Context, c *admin.Client, text string) (string, error) {
 	list, err := c.Peers(ctx)
 	if err != nil {
 		return "", err
@@ -160,7 +160,7 @@ func newPeerWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh PEER WEIGHT", Short: "Set the weight of a peer, 0 to 1; ends its quarantine",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			weight, err := parseWeight(args[1])
 			if err != nil {
 				return err
@@ -173,7 +173,7 @@ func newPeerWeigh(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
+			return u.printPeers(cmd.OutOrStdout(), []admin.Peer{*p})
 		}),
 	}
 }
@@ -185,7 +185,7 @@ func newPeerEvict(u *adminFlags) *cobra.Command {
 		Long: "Remove a peer and drop everything it counted. The command prints how many keys that is, and\n" +
 			"asks. To come back, the peer needs a new invitation, or \"bulkhead peer add\".",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -212,7 +212,7 @@ func newPeerForget(u *adminFlags) *cobra.Command {
 			"counts beside what the peer counts anew, and ages as usual. It may be the only copy:\n" +
 			"what was dropped cannot be had back.",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -221,7 +221,7 @@ func newPeerForget(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
+			return u.printPeers(cmd.OutOrStdout(), []admin.Peer{*p})
 		}),
 	}
 }
@@ -236,7 +236,7 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 			"keys that is, and asks. TIME is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now\n" +
 			"such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			since, err := parseSince(args[1], time.Now())
 			if err != nil {
 				return err
@@ -256,7 +256,7 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
+			return u.printPeers(cmd.OutOrStdout(), []admin.Peer{*p})
 		}),
 	}
 	confirm.flag(cmd.Flags())

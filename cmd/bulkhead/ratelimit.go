@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
@@ -30,13 +30,13 @@ func newRatelimitCommand() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&rule, "rule", "", "only this `RULE` (default: all)")
 	top := &cobra.Command{
 		Use: "top", Short: "Print the keys of each rule with the highest rates", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			all, err := c.TopRateKeys(cmd.Context(), limit)
 			if err != nil {
 				return err
 			}
 			if rule != "" {
-				all = slices.DeleteFunc(all, func(t client.TopKeys) bool { return t.Rule != rule })
+				all = slices.DeleteFunc(all, func(t admin.TopKeys) bool { return t.Rule != rule })
 			}
 			return u.printTopKeys(cmd.OutOrStdout(), all)
 		}),
@@ -47,7 +47,7 @@ func newRatelimitCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "show [KEY]", Short: "Print every rule, or what is counted of a key",
 			Args: cli.Args(cobra.MaximumNArgs(1)),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 				if len(args) == 0 {
 					return showRules(cmd, c, u.json)
 				}
@@ -57,7 +57,7 @@ func newRatelimitCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "reset KEY", Short: "Forget a key: it may send again at once",
 			Args: cli.Args(cobra.ExactArgs(1)),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 				r, err := c.ResetRateKey(cmd.Context(), rule, args[0])
 				if err != nil {
 					return err
@@ -73,7 +73,7 @@ func newRatelimitCommand() *cobra.Command {
 	return cmd
 }
 
-func (u *adminFlags) printTopKeys(w io.Writer, all []client.TopKeys) error {
+func (u *adminFlags) printTopKeys(w io.Writer, all []admin.TopKeys) error {
 	if u.json {
 		return printJSON(w, all)
 	}
@@ -87,7 +87,7 @@ func (u *adminFlags) printTopKeys(w io.Writer, all []client.TopKeys) error {
 	return t.Flush()
 }
 
-func showRules(cmd *cobra.Command, c *client.Client, asJSON bool) error {
+func showRules(cmd *cobra.Command, c *admin.Client, asJSON bool) error {
 	rules, err := c.RateLimits(cmd.Context())
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func showRules(cmd *cobra.Command, c *client.Client, asJSON bool) error {
 	return w.Flush()
 }
 
-func showKey(cmd *cobra.Command, c *client.Client, rule, key string, asJSON bool) error {
+func showKey(cmd *cobra.Command, c *admin.Client, rule, key string, asJSON bool) error {
 	keys, err := c.RateKeys(cmd.Context(), rule, key)
 	if err != nil {
 		return err

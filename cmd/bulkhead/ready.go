@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
@@ -69,7 +70,7 @@ func newReadyCommand() *cobra.Command {
 
 // ownNode returns a client for the node of this machine that has the given configuration file. The
 // client sends no secrets, so it accepts any certificate.
-func ownNode(path string) (*client.Client, error) {
+func ownNode(path string) (*admin.Client, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return nil, err
@@ -82,9 +83,9 @@ func ownNode(path string) (*client.Client, error) {
 	if cfg.HTTP.TLSCert != "" {
 		scheme = "https://"
 	}
-	return &client.Client{Server: scheme + address, HTTP: &http.Client{
+	return &admin.Client{Client: client.Client{Server: scheme + address, HTTP: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
-	}}, nil
+	}}}, nil
 }
 
 // ownAddress returns the address at which a listener can be reached from the same machine.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
@@ -28,14 +28,14 @@ func newRekeyCommand() *cobra.Command {
 			"from then on. Invitations that nobody has used become void. A network without hubs is\n" +
 			"given the same --secret-file on each of its nodes.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
-			var s *client.SecretChange
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+			var s *admin.SecretChange
 			var err error
 			switch {
 			case status && cancel:
 				return cli.Usagef("--status and --cancel are two questions")
 			case status:
-				var n *client.Network
+				var n *admin.Network
 				if n, err = c.Network(cmd.Context()); err == nil {
 					s = n.Secret
 				}
@@ -48,7 +48,7 @@ func newRekeyCommand() *cobra.Command {
 				return err
 			}
 			if u.json {
-				list := []client.SecretChange{}
+				list := []admin.SecretChange{}
 				if s != nil {
 					list = append(list, *s)
 				}
@@ -72,8 +72,8 @@ func newRekeyCommand() *cobra.Command {
 	return cmd
 }
 
-func announce(cmd *cobra.Command, c *client.Client, in time.Duration, secretFile string) (*client.SecretChange, error) {
-	n := client.NewSecret{Seconds: in.Seconds()}
+func announce(cmd *cobra.Command, c *admin.Client, in time.Duration, secretFile string) (*admin.SecretChange, error) {
+	n := admin.NewSecret{Seconds: in.Seconds()}
 	if secretFile != "" {
 		text, err := node.ReadSecret(secretFile)
 		if err != nil {
@@ -84,7 +84,7 @@ func announce(cmd *cobra.Command, c *client.Client, in time.Duration, secretFile
 	return c.ChangeSecret(cmd.Context(), n)
 }
 
-func printSecretChange(w io.Writer, s *client.SecretChange) error {
+func printSecretChange(w io.Writer, s *admin.SecretChange) error {
 	if s == nil {
 		_, err := fmt.Fprintln(w, "no other secret was announced")
 		return err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
@@ -41,12 +42,12 @@ func (r *remote) flags(f *pflag.FlagSet) {
 }
 
 // client returns a client with the token of --token-file, or else of the environment.
-func (r *remote) client() (*client.Client, error) {
+func (r *remote) client() (*admin.Client, error) {
 	u, err := url.Parse(r.server)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, cli.Usagef("--server %q is not a URL like %s", r.server, defaultServer)
 	}
-	c := &client.Client{Server: r.server, HTTP: &http.Client{Timeout: r.timeout}}
+	c := &admin.Client{Client: client.Client{Server: r.server, HTTP: &http.Client{Timeout: r.timeout}}}
 	switch {
 	case r.tokenFile != "":
 		c.Token, err = node.ReadSecret(r.tokenFile)
@@ -62,7 +63,7 @@ func (r *remote) client() (*client.Client, error) {
 // admin runs a command with a client. If no token is named, the client has the administrator's
 // token of this machine's node, and without --server it asks that node. The token of the installed
 // node is never sent to another machine.
-func (r *remote) admin(cmd *cobra.Command, data string, run func(*client.Client) error) error {
+func (r *remote) admin(cmd *cobra.Command, data string, run func(*admin.Client) error) error {
 	own := findNode(data, "")
 	chosen := cmd.Flags().Changed("server")
 	if !chosen && own.server != "" {
@@ -103,10 +104,10 @@ func (u *adminFlags) flags(f *pflag.FlagSet) {
 
 // ask returns a command that runs with a client. The client's token comes from the flags, or else
 // is the administrator's token of a node on this machine.
-func (u *adminFlags) ask(run func(cmd *cobra.Command, c *client.Client,
+func (u *adminFlags) ask(run func(cmd *cobra.Command, c *admin.Client,
 	args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		return u.admin(cmd, u.data, func(c *client.Client) error { return run(cmd, c, args) })
+		return u.admin(cmd, u.data, func(c *admin.Client) error { return run(cmd, c, args) })
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -193,7 +194,7 @@ func reloaded(ts *testscript.TestScript, _ bool, _ []string) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	c := &client.Client{Server: ts.Getenv("URL")}
+	c := admin.New(ts.Getenv("URL"), "")
 	for {
 		v, err := c.CheckMessage(ctx, []byte(ts.ReadFile("letter.eml")), client.MessageOptions{})
 		if err == nil && v.Whitelisted != "" {
@@ -345,7 +346,7 @@ func queryDCC(ts *testscript.TestScript, patience time.Duration, args []string) 
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := dcc.Dial(ctx, ts.Getenv("ADDR"), uint32(id), args[1])
+	c, err := dcc.Dial(ctx, ts.Getenv("ADDR"), &dcc.Options{ID: uint32(id), Password: args[1]})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
@@ -175,7 +175,7 @@ func (s *server) reload() (changed, restart []string, err error) {
 	return changed, restart, err
 }
 
-func doorList(doors []client.Door) string {
+func doorList(doors []admin.Door) string {
 	var list []string
 	for _, d := range doors {
 		list = append(list, d.Name+"="+d.Address)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
@@ -16,7 +16,7 @@ import (
 )
 
 func newSizeCommand() *cobra.Command {
-	var of client.SizeQuestion
+	var of admin.SizeQuestion
 	var listed uint64
 	var path string
 	var asJSON bool
@@ -69,12 +69,12 @@ func newSizeCommand() *cobra.Command {
 	return cmd
 }
 
-func printSizes(out io.Writer, p client.Sizes) error {
+func printSizes(out io.Writer, p admin.Sizes) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\tTALLY\tBLOCKLIST")
 	row := func(name, tally, block string) { fmt.Fprintf(w, "%s\t%s\t%s\n", name, tally, block) }
 	t, b := p.Tally, p.Blocklist
-	days := func(b client.BookSizes) string { return fmt.Sprintf("%d x %s", b.Keep, b.Generation) }
+	days := func(b admin.BookSizes) string { return fmt.Sprintf("%d x %s", b.Keep, b.Generation) }
 	row("generations", days(t), days(b))
 	row("signatures each", fmt.Sprint(t.Signatures), fmt.Sprint(b.Signatures))
 	row("capacity each", fmt.Sprint(t.Capacity), fmt.Sprint(b.Capacity))

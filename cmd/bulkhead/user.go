@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
@@ -43,8 +43,8 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Create an account and print its token, once",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			in := client.NewUser{Name: args[0], Role: role}
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
+			in := admin.NewUser{Name: args[0], Role: role}
 			if weight != "" {
 				w, err := parseWeight(weight)
 				if err != nil {
@@ -65,7 +65,7 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 	return cmd
 }
 
-func (u *adminFlags) printToken(w io.Writer, t *client.Token) error {
+func (u *adminFlags) printToken(w io.Writer, t *admin.Token) error {
 	if u.json {
 		return json.NewEncoder(w).Encode(t)
 	}
@@ -84,7 +84,7 @@ func parseWeight(text string) (float64, error) {
 func newUserList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print every account", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			users, err := c.Users(cmd.Context())
 			if err != nil {
 				return err
@@ -94,7 +94,7 @@ func newUserList(u *adminFlags) *cobra.Command {
 	}
 }
 
-func (u *adminFlags) printUsers(w io.Writer, users []client.User) error {
+func (u *adminFlags) printUsers(w io.Writer, users []admin.User) error {
 	if u.json {
 		return printJSON(w, users)
 	}
@@ -117,7 +117,7 @@ func (u *adminFlags) printUsers(w io.Writer, users []client.User) error {
 }
 
 // accuracy describes in words how many of an account's reports were right.
-func accuracy(u *client.User) string {
+func accuracy(u *admin.User) string {
 	share, of := u.Accuracy()
 	if of == 0 {
 		return "-"
@@ -131,7 +131,7 @@ func newUserWeights(u *adminFlags) *cobra.Command {
 		Long: "Print what the votes of each account, or of one, were worth over time: a row for each\n" +
 			"change, the oldest first. A node looks every hour, and remembers the latest 64 changes.",
 		Args: cli.Args(cobra.MaximumNArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			all, err := c.Weights(cmd.Context())
 			if err != nil {
 				return err
@@ -140,7 +140,7 @@ func newUserWeights(u *adminFlags) *cobra.Command {
 				if _, err := c.User(cmd.Context(), args[0]); err != nil {
 					return err
 				}
-				all = slices.DeleteFunc(all, func(w client.Weights) bool { return w.Account != args[0] })
+				all = slices.DeleteFunc(all, func(w admin.Weights) bool { return w.Account != args[0] })
 			}
 			if u.json {
 				return printJSON(cmd.OutOrStdout(), all)
@@ -161,7 +161,7 @@ func newUserRemove(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Remove an account; close it instead if nobody else may take its name",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			return c.RemoveUser(cmd.Context(), args[0])
 		}),
 	}
@@ -177,7 +177,7 @@ func newUserPasswd(u *adminFlags) *cobra.Command {
 			"is the password for the log-in page, of 12 characters or more. An empty line removes the\n" +
 			"secret.",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			if protocol == "" {
 				token, err := c.NewToken(cmd.Context(), args[0])
 				if err != nil {
@@ -200,12 +200,12 @@ func newUserWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh NAME WEIGHT", Short: "Set the weight of an account's reports, 0 to 1",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			weight, err := parseWeight(args[1])
 			if err != nil {
 				return err
 			}
-			return u.change(cmd, c, args[0], client.UserChange{Weight: &weight})
+			return u.change(cmd, c, args[0], admin.UserChange{Weight: &weight})
 		}),
 	}
 }
@@ -214,14 +214,14 @@ func newUserRole(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "role NAME ROLE", Short: "Make an account anonymous, reporter, trusted or admin",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			return u.change(cmd, c, args[0], client.UserChange{Role: &args[1]})
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
+			return u.change(cmd, c, args[0], admin.UserChange{Role: &args[1]})
 		}),
 	}
 }
 
 func newUserLink(u *adminFlags) *cobra.Command {
-	cmd := u.setOrClear(func(person *string) client.UserChange { return client.UserChange{Person: person} })
+	cmd := u.setOrClear(func(person *string) admin.UserChange { return admin.UserChange{Person: person} })
 	cmd.Use, cmd.Short = "link NAME [PERSON]", "Say whose account it is: all accounts of one person are one voter"
 	cmd.Long = "Say whose account it is. All accounts of one person are one voter, with one vote on each\n" +
 		"message. Without PERSON the account stands for itself. The person \"local\" is the node\n" +
@@ -230,7 +230,7 @@ func newUserLink(u *adminFlags) *cobra.Command {
 }
 
 func newUserParent(u *adminFlags) *cobra.Command {
-	cmd := u.setOrClear(func(parent *string) client.UserChange { return client.UserChange{Parent: parent} })
+	cmd := u.setOrClear(func(parent *string) admin.UserChange { return admin.UserChange{Parent: parent} })
 	cmd.Use, cmd.Short = "parent NAME [PARENT]", "Make an account answer for another one"
 	cmd.Long = "Make the account PARENT answer for the account NAME. NAME then never weighs more than\n" +
 		"PARENT, and a report by NAME that is revoked counts against both. Without PARENT the\n" +
@@ -240,10 +240,10 @@ func newUserParent(u *adminFlags) *cobra.Command {
 
 // setOrClear returns a command that takes an account and an optional value. It applies the change
 // for the value, or for nil without one.
-func (u *adminFlags) setOrClear(change func(value *string) client.UserChange) *cobra.Command {
+func (u *adminFlags) setOrClear(change func(value *string) admin.UserChange) *cobra.Command {
 	return &cobra.Command{
 		Args: cli.Args(cobra.RangeArgs(1, 2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			value := strings.Join(args[1:], "")
 			return u.change(cmd, c, args[0], change(&value))
 		}),
@@ -264,7 +264,7 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 			"The command prints how much that is, and asks.\n" +
 			"TIME is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			from, err := parseSince(since, time.Now())
 			if err != nil {
 				return err
@@ -288,9 +288,9 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 	return cmd
 }
 
-func (u *adminFlags) printUndone(w io.Writer, undone *client.Undone, from time.Time) error {
+func (u *adminFlags) printUndone(w io.Writer, undone *admin.Undone, from time.Time) error {
 	if u.json {
-		return printJSON(w, []client.Undone{*undone})
+		return printJSON(w, []admin.Undone{*undone})
 	}
 	_, err := fmt.Fprintf(w, "votes on %s taken back: %d off the blocklist, %d on it again\n",
 		units.Plural(undone.Votes, "signature"), undone.Off, undone.On)
@@ -305,7 +305,7 @@ func newUserClose(u *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "close NAME", Short: "Close an account: its name stays reserved, and it may do nothing",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			preview, err := c.PreviewClose(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -314,7 +314,7 @@ func newUserClose(u *adminFlags) *cobra.Command {
 				return err
 			}
 			closed := true
-			return u.change(cmd, c, args[0], client.UserChange{Closed: &closed})
+			return u.change(cmd, c, args[0], admin.UserChange{Closed: &closed})
 		}),
 	}
 	confirm.flag(cmd.Flags())
@@ -324,18 +324,18 @@ func newUserClose(u *adminFlags) *cobra.Command {
 func newUserReopen(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "reopen NAME", Short: "Open a closed account again", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			closed := false
-			return u.change(cmd, c, args[0], client.UserChange{Closed: &closed})
+			return u.change(cmd, c, args[0], admin.UserChange{Closed: &closed})
 		}),
 	}
 }
 
 // change changes an account and prints its new state.
-func (u *adminFlags) change(cmd *cobra.Command, c *client.Client, name string, change client.UserChange) error {
+func (u *adminFlags) change(cmd *cobra.Command, c *admin.Client, name string, change admin.UserChange) error {
 	user, err := c.ChangeUser(cmd.Context(), name, change)
 	if err != nil {
 		return err
 	}
-	return u.printUsers(cmd.OutOrStdout(), []client.User{*user})
+	return u.printUsers(cmd.OutOrStdout(), []admin.User{*user})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
@@ -24,8 +24,8 @@ func newVerdictsCommand() *cobra.Command {
 			"with --by over time. A node remembers these numbers for 30 days, whether or not it keeps\n" +
 			"a history of mail.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
-			q := client.VerdictsQuery{Slot: by}
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+			q := admin.VerdictsQuery{Slot: by}
 			if !slices.Contains([]string{"", "10m", "1h", "24h"}, by) {
 				return cli.Usagef("--by %.20q is none of 10m, 1h, 24h", by)
 			}
@@ -58,16 +58,16 @@ func newVerdictsCommand() *cobra.Command {
 	return cmd
 }
 
-func (u *adminFlags) printVerdicts(w io.Writer, v *client.Verdicts, overTime bool) error {
+func (u *adminFlags) printVerdicts(w io.Writer, v *admin.Verdicts, overTime bool) error {
 	if u.json {
 		return printJSON(w, v.Slots)
 	}
-	var all client.DoorSum
-	doors, slots := make(map[string]*client.DoorSum), make([]client.DoorSum, len(v.Slots))
+	var all admin.DoorSum
+	doors, slots := make(map[string]*admin.DoorSum), make([]admin.DoorSum, len(v.Slots))
 	for i, s := range v.Slots {
 		for name, n := range s.Doors {
 			if doors[name] == nil {
-				doors[name] = &client.DoorSum{}
+				doors[name] = &admin.DoorSum{}
 			}
 			doors[name].Add(n)
 			slots[i].Add(n)
@@ -75,7 +75,7 @@ func (u *adminFlags) printVerdicts(w io.Writer, v *client.Verdicts, overTime boo
 		}
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name string, s *client.DoorSum) {
+	row := func(name string, s *admin.DoorSum) {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, s.Checks(), s.Spam, s.Suspected, s.Bulk,
 			s.Good, s.Unknown,
 			s.Looks, s.Sightings, s.SpamVotes, s.HamVotes, s.Revocations)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
@@ -108,14 +109,14 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 
 // voteRemembered votes on a message that the node has seen recently, by its Message-ID or else by
 // an entry of the history.
-func voteRemembered(ctx context.Context, c *client.Client, messageID string, entry int64,
+func voteRemembered(ctx context.Context, c *admin.Client, messageID string, entry int64,
 	o client.MessageOptions) (*message, *client.Receipt, error) {
 	if messageID != "" {
 		receipt, err := c.ReportMessageID(ctx, client.MessageVote{MessageID: messageID, Vote: o.Vote.String(),
 			User: o.User, ID: o.ID})
 		return &message{name: messageID}, receipt, err
 	}
-	receipt, err := c.ReportEntry(ctx, entry, client.RememberedVote{Vote: o.Vote.String(), User: o.User, ID: o.ID})
+	receipt, err := c.ReportEntry(ctx, entry, admin.RememberedVote{Vote: o.Vote.String(), User: o.User, ID: o.ID})
 	return &message{name: fmt.Sprintf("entry %d", entry)}, receipt, err
 }
 

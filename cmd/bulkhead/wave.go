@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
@@ -49,7 +49,7 @@ func idOf(text string) (int64, error) {
 }
 
 // waveOf fetches the wave that an argument names.
-func waveOf(ctx context.Context, c *client.Client, text string) (*client.WaveDetail, error) {
+func waveOf(ctx context.Context, c *admin.Client, text string) (*admin.WaveDetail, error) {
 	id, err := idOf(text)
 	if err != nil {
 		return nil, err
@@ -58,10 +58,10 @@ func waveOf(ctx context.Context, c *client.Client, text string) (*client.WaveDet
 }
 
 func newWaveList(u *adminFlags) *cobra.Command {
-	var q client.WaveQuery
+	var q admin.WaveQuery
 	cmd := &cobra.Command{
 		Use: "list", Short: "Print the waves, the largest first", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			page, err := c.Waves(cmd.Context(), q)
 			if err != nil {
 				return err
@@ -79,14 +79,14 @@ func newWaveList(u *adminFlags) *cobra.Command {
 }
 
 // unread describes the part of its history that the node has not yet read for the waves.
-func unread(page *client.WavePage) string {
+func unread(page *admin.WavePage) string {
 	if page.Since.IsZero() {
 		return "the node is still reading its history, and has come to " + page.Upto.Format(time.DateTime)
 	}
 	return "the node is still reading its history; these are the waves since " + page.Since.Format(time.DateTime)
 }
 
-func (u *adminFlags) printWaves(w io.Writer, waves []client.Wave) error {
+func (u *adminFlags) printWaves(w io.Writer, waves []admin.Wave) error {
 	if u.json {
 		return printJSON(w, waves)
 	}
@@ -103,7 +103,7 @@ func (u *adminFlags) printWaves(w io.Writer, waves []client.Wave) error {
 }
 
 // counted lists up to most names with their counts.
-func counted(all []client.NamedCount, most int) string {
+func counted(all []admin.NamedCount, most int) string {
 	var out []string
 	for _, n := range all[:min(most, len(all))] {
 		out = append(out, fmt.Sprintf("%s:%d", n.Name, n.Count))
@@ -118,7 +118,7 @@ func newWaveShow(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "show WAVE", Short: "Explain one wave: how it grew, from where, and what its verdict rests on",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			d, err := waveOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -128,7 +128,7 @@ func newWaveShow(u *adminFlags) *cobra.Command {
 	}
 }
 
-func (u *adminFlags) printWave(w io.Writer, d *client.WaveDetail) error {
+func (u *adminFlags) printWave(w io.Writer, d *admin.WaveDetail) error {
 	if u.json {
 		return json.NewEncoder(w).Encode(d)
 	}
@@ -165,12 +165,12 @@ func (u *adminFlags) printWave(w io.Writer, d *client.WaveDetail) error {
 func newWaveVote(u *adminFlags, use, short string, vote *bulkhead.Vote) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			d, err := waveOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			receipt, err := c.ReportEntry(cmd.Context(), d.Wave.Entry, client.RememberedVote{Vote: vote.String()})
+			receipt, err := c.ReportEntry(cmd.Context(), d.Wave.Entry, admin.RememberedVote{Vote: vote.String()})
 			if err != nil {
 				return err
 			}
@@ -184,12 +184,12 @@ func newWaveClear(u *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "clear WAVE", Short: "White-list the text of a wave, letter for letter",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			d, err := waveOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			return u.clear(cmd, c, client.Clear{Entry: d.Wave.Entry, Note: note})
+			return u.clear(cmd, c, admin.Clear{Entry: d.Wave.Entry, Note: note})
 		}),
 	}
 	cmd.Flags().StringVar(&note, "note", "", "why, for those who read the list later")
@@ -197,7 +197,7 @@ func newWaveClear(u *adminFlags) *cobra.Command {
 }
 
 // clear puts the text of an entry on the whitelist and prints what was added.
-func (u *adminFlags) clear(cmd *cobra.Command, c *client.Client, clear client.Clear) error {
+func (u *adminFlags) clear(cmd *cobra.Command, c *admin.Client, clear admin.Clear) error {
 	added, err := c.Clear(cmd.Context(), clear)
 	if err != nil {
 		return err
@@ -225,19 +225,19 @@ func newWhitelistCommand() *cobra.Command {
 	add := &cobra.Command{
 		Use: "add ENTRY", Short: "White-list the text of a message, by its ID in \"bulkhead history\"",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			id, err := idOf(args[0])
 			if err != nil {
 				return err
 			}
-			return u.clear(cmd, c, client.Clear{Entry: id, Note: note})
+			return u.clear(cmd, c, admin.Clear{Entry: id, Note: note})
 		}),
 	}
 	add.Flags().StringVar(&note, "note", "", "why, for those who read the list later")
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "list", Short: "Print the signatures of these texts", Args: cli.Args(cobra.NoArgs),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 				all, err := c.Whitelist(cmd.Context())
 				if err != nil {
 					return err
@@ -248,7 +248,7 @@ func newWhitelistCommand() *cobra.Command {
 		add,
 		&cobra.Command{
 			Use: "remove SIGNATURE", Short: "Take a signature off the whitelist", Args: cli.Args(cobra.ExactArgs(1)),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 				sig, err := bulkhead.ParseSignature(args[0])
 				if err != nil {
 					return err
@@ -260,7 +260,7 @@ func newWhitelistCommand() *cobra.Command {
 	return cmd
 }
 
-func (u *adminFlags) printWhitelist(w io.Writer, all []client.Cleared) error {
+func (u *adminFlags) printWhitelist(w io.Writer, all []admin.Cleared) error {
 	if u.json {
 		return printJSON(w, all)
 	}

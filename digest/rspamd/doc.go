@@ -5,5 +5,5 @@
 // Source: docs/specs/rspamd-fuzzy.md#digests. The package was compared with rspamd 3.4.
 //
 //	h := rspamd.NewHasher("", "", rspamd.MumHash)
-//	hashes, err := h.Hashes(ctx, m, rspamd.Policy{})
+//	hashes, err := h.Hashes(ctx, raw, rspamd.Policy{})
 package rspamd

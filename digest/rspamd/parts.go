@@ -6,9 +6,9 @@ import (
 	"encoding/binary"
 	"strings"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // readAs reports whether rspamd reads a part as text, and whether that is a page, whatever its type says.

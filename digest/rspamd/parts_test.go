@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // pictureOf begins like a picture of that kind and size.
@@ -75,7 +75,7 @@ func TestParts(t *testing.T) {
 			got = "page"
 		} else if text {
 			got = "text"
-		} else if hashes := mailtest.Must(h.Hashes(t.Context(), m, Policy{AllTypes: true})); len(hashes) == 1 &&
+		} else if hashes := mailtest.Must(h.Hashes(t.Context(), m.Raw, Policy{AllTypes: true})); len(hashes) == 1 &&
 			hashes[0].Digest == h.Part(data) {
 			got = "data"
 		} else if len(hashes) > 0 {
@@ -119,8 +119,8 @@ func TestIsText(t *testing.T) {
 	raw := "Content-Type: multipart/mixed; boundary=b\n\n--b\n\n" + strings.Repeat("word, ", 100) +
 		"\n--b\nContent-Type: message/rfc822\nContent-Disposition: attachment\n\nContent-Type: text/plain\n\n" +
 		strings.Repeat("other ", 300) + "\n--b--\n"
-	h, m := NewHasher("", "", MumHash), mailtest.Must(mail.Read(t.Context(), []byte(raw)))
-	if got := mailtest.Must(h.Hashes(t.Context(), m, Policy{AllTypes: true})); len(got) != 3 ||
+	h := NewHasher("", "", MumHash)
+	if got := mailtest.Must(h.Hashes(t.Context(), []byte(raw), Policy{AllTypes: true})); len(got) != 3 ||
 		got[0].Shingles == nil || got[1].Shingles != nil || got[2].Shingles == nil {
 		t.Errorf("%d hashes, want those of a text of no type, of an attached message and of the text in it", len(got))
 	}

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/internal/text/normal"
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // Policy selects the hash of a part. The zero value has the defaults of an rspamd rule.
@@ -50,13 +50,18 @@ func (h *Hash) Signature() bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.RspamdText, h.Digest[:])
 }
 
-// Hashes returns the hashes of the parts of a message, in their order, without duplicates. The
+// Hashes returns the hashes of the parts of a raw message, in their order, without duplicates. The
 // hash of a text equals rspamd's if rspamd reads the page in the same way and the function
 // words identify the language; docs/fidelity.md reports how often this holds.
 //
 // Texts of more than half a MiB, or with a word of more than 16 KiB, have no hash. Hashes reads
-// at most 2 MiB of text. It fails only when ctx ends, with an error that wraps the error of ctx.
-func (h *Hasher) Hashes(ctx context.Context, m *mail.Message, policy Policy) ([]Hash, error) {
+// at most 2 MiB of text. It fails only when raw is empty (the error wraps [bulkhead.ErrMalformed]) or
+// longer than 64 MiB (it wraps [bulkhead.ErrOverLimit]), or when ctx ends (it wraps the error of ctx).
+func (h *Hasher) Hashes(ctx context.Context, raw []byte, policy Policy) ([]Hash, error) {
+	m, err := mail.Read(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
 	p := pace.New(ctx)
 	policy = policy.withDefaults()
 	var hashes []Hash

@@ -78,7 +78,7 @@ const (
 	open   need = iota // nothing
 	check              // may check
 	report             // may report
-	admin              // is an administrator
+	manage             // is an administrator
 )
 
 // Accounts identifies the holders of tokens. Its method may be called concurrently.
@@ -124,7 +124,7 @@ func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, loca
 		return who, allowed(set.AnonymousCheck, who, local, "check")
 	case report:
 		return who, allowed(set.AnonymousReport, who, local, "report")
-	case admin:
+	case manage:
 		return who, s.mayAdminister(r.Context(), who)
 	}
 	return who, nil

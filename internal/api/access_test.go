@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -167,7 +167,7 @@ func TestRelayed(t *testing.T) {
 		r.RemoteAddr, r.Host = local, "localhost"
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
-		var state client.NodeState
+		var state admin.NodeState
 		if err := json.NewDecoder(w.Body).Decode(&state); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -39,22 +40,22 @@ func TestAdministrationIsLogged(t *testing.T) {
 		o.Accounts, o.Users, o.Log = users, users, slog.New(slog.NewTextHandler(log, nil))
 	}))
 	defer srv.Close()
-	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}}
 	ctx, weight, closed := t.Context(), 0.25, true
 	for _, tt := range []struct {
 		do   func() error
 		want []string // nil for no line at all
 	}{
 		{func() error {
-			_, err := c.AddUser(ctx, client.NewUser{Name: "carol", Role: "trusted"})
+			_, err := c.AddUser(ctx, admin.NewUser{Name: "carol", Role: "trusted"})
 			return err
 		}, []string{"operation=addUser", "account=carol", "role=trusted"}},
 		{func() error {
-			_, err := c.AddUser(ctx, client.NewUser{Name: "carol"})
+			_, err := c.AddUser(ctx, admin.NewUser{Name: "carol"})
 			return err
 		}, []string{"operation=addUser", "account=carol", "err=", "exists"}},
 		{func() error {
-			_, err := c.ChangeUser(ctx, "bob", client.UserChange{Weight: &weight, Closed: &closed})
+			_, err := c.ChangeUser(ctx, "bob", admin.UserChange{Weight: &weight, Closed: &closed})
 			return err
 		}, []string{"operation=changeUser", "account=bob", "weight=0.25", "closed=true"}},
 		{func() error {

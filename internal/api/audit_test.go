@@ -8,27 +8,27 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // A fakeAudit keeps a record in memory.
 type fakeAudit struct {
 	mu  sync.Mutex
-	all []client.AuditEntry
+	all []admin.AuditEntry
 }
 
-func (f *fakeAudit) Append(e client.AuditEntry) error {
+func (f *fakeAudit) Append(e admin.AuditEntry) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all = append(f.all, e)
 	return nil
 }
 
-func (f *fakeAudit) Read(client.AuditQuery) (client.AuditPage, error) {
-	return client.AuditPage{Entries: f.take()}, nil
+func (f *fakeAudit) Read(admin.AuditQuery) (admin.AuditPage, error) {
+	return admin.AuditPage{Entries: f.take()}, nil
 }
 
-func (f *fakeAudit) take() []client.AuditEntry {
+func (f *fakeAudit) take() []admin.AuditEntry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := f.all
@@ -54,7 +54,7 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 		send(s, local, op.Method, path, requestType, "{}", "Authorization", "Bearer token-alice")
 		got := record.take()
 		if op.Method == http.MethodGet || slices.Contains(excused, op.OperationID) {
-			if rt.need == admin && op.Method != http.MethodGet {
+			if rt.need == manage && op.Method != http.MethodGet {
 				t.Errorf("%s %s is administration, and excused", op.Method, op.Path)
 			}
 			if len(got) != 0 {

@@ -3,20 +3,20 @@ package api
 import (
 	"net/http"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // Configuration gives access to the configuration of the node. Its methods may be called
 // concurrently.
 type Configuration interface {
 	// Config returns the configuration without secrets.
-	Config() client.Configuration
+	Config() admin.Configuration
 	// CheckConfig checks the text of a file, and changes nothing.
-	CheckConfig(text string) client.ConfigCheck
+	CheckConfig(text string) admin.ConfigCheck
 	// ReloadConfig reads the file again and applies the settings that a running node can change.
 	// Mistakes in the file are in the result; then nothing has changed. The error is a
 	// [client.Problem] if the node has no file, or else an internal error of the node.
-	ReloadConfig() (client.ConfigCheck, error)
+	ReloadConfig() (admin.ConfigCheck, error)
 }
 
 func (s *Server) configuration() (Configuration, error) {
@@ -36,7 +36,7 @@ func (s *Server) showConfig(*request) (any, error) {
 }
 
 func (s *Server) checkConfig(r *request) (any, error) {
-	in, err := one[client.ConfigText](r)
+	in, err := one[admin.ConfigText](r)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *Server) reloadConfig(r *request) (any, error) {
 }
 
 // full returns c without nil lists, which JSON would write as null.
-func full(c client.ConfigCheck) client.ConfigCheck {
+func full(c admin.ConfigCheck) admin.ConfigCheck {
 	for _, l := range []*[]string{&c.Mistakes, &c.Changed, &c.Restart} {
 		if *l == nil {
 			*l = []string{}
@@ -87,12 +87,12 @@ func (s *Server) topRates(r *request) (any, error) {
 		n = 20
 	}
 	all, err := rates.TopRateKeys(int(min(n, 128)))
-	return append([]client.TopKeys{}, all...), err
+	return append([]admin.TopKeys{}, all...), err
 }
 
 func (s *Server) weights(r *request) (any, error) {
 	if s.opts.Users == nil {
-		return []client.Weights{}, nil
+		return []admin.Weights{}, nil
 	}
-	return append([]client.Weights{}, s.opts.Users.Weights(r.Context())...), nil
+	return append([]admin.Weights{}, s.opts.Users.Weights(r.Context())...), nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -51,11 +52,11 @@ func (r *recorder) Count(_ context.Context, sigs []bulkhead.Signature, n []uint3
 	return r.err
 }
 
-func dial(t testing.TB, house bulkhead.Clearinghouse, token string) *client.Client {
+func dial(t testing.TB, house bulkhead.Clearinghouse, token string) *admin.Client {
 	t.Helper()
 	srv := httptest.NewServer(newServer(t, house, nil))
 	t.Cleanup(srv.Close)
-	return &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}
+	return &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}}
 }
 
 // TestEverythingTravels: every request that a door can make to a clearinghouse, and every answer,
@@ -151,7 +152,7 @@ func TestWhoSpeaksForOthers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		house, users := &prototest.House{}, newFakeUsers()
-		users.users["carol"], users.tokens["token-carol"] = &client.User{Name: "carol", Role: "trusted"}, "carol"
+		users.users["carol"], users.tokens["token-carol"] = &admin.User{Name: "carol", Role: "trusted"}, "carol"
 		s := newServer(t, house, func(o *Options) { o.Accounts, o.Users, o.Access.AnonymousReport = users, users, Loopback })
 		var header []string
 		if tt.token != "" {

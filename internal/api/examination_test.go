@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -16,9 +16,9 @@ import (
 func TestOneExamination(t *testing.T) {
 	running, end := make(chan bool), make(chan error)
 	s := newServer(t, &prototest.House{}, func(o *Options) {
-		o.Examine = func(context.Context) (*client.Examination, error) {
+		o.Examine = func(context.Context) (*admin.Examination, error) {
 			running <- true
-			return &client.Examination{Folder: "data", Faults: []client.Fault{}, Doubts: []client.Doubt{}}, <-end
+			return &admin.Examination{Folder: "data", Faults: []admin.Fault{}, Doubts: []admin.Doubt{}}, <-end
 		}
 	})
 	admin := []string{"Authorization", "Bearer token-alice"}

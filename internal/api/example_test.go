@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
@@ -30,7 +31,7 @@ func Example() {
 	defer node.Close()
 
 	ctx := context.Background()
-	c := &client.Client{Server: node.URL}
+	c := admin.New(node.URL, "")
 	message := []byte("Subject: offer\r\n\r\nBuy two, get three.\r\n")
 	receipt, err := c.ReportMessage(ctx, message, client.MessageOptions{Vote: bulkhead.Spam})
 	if err != nil {

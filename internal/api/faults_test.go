@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -21,7 +22,7 @@ type ailingUsers struct {
 	a *prototest.Ailing
 }
 
-func (u ailingUsers) Users(ctx context.Context) ([]client.User, error) {
+func (u ailingUsers) Users(ctx context.Context) ([]admin.User, error) {
 	all, err := u.fakeUsers.Users(ctx)
 	if fault := u.a.Call(); fault != nil {
 		err = fault
@@ -29,21 +30,21 @@ func (u ailingUsers) Users(ctx context.Context) ([]client.User, error) {
 	return all, err
 }
 
-func (u ailingUsers) User(ctx context.Context, name string) (client.User, bool, error) {
+func (u ailingUsers) User(ctx context.Context, name string) (admin.User, bool, error) {
 	if err := u.a.Call(); err != nil {
-		return client.User{}, true, err
+		return admin.User{}, true, err
 	}
 	return u.fakeUsers.User(ctx, name)
 }
 
-func (u ailingUsers) AddUser(ctx context.Context, n client.NewUser) (string, error) {
+func (u ailingUsers) AddUser(ctx context.Context, n admin.NewUser) (string, error) {
 	if err := u.a.Call(); err != nil {
 		return "", err
 	}
 	return u.fakeUsers.AddUser(ctx, n)
 }
 
-func (u ailingUsers) ChangeUser(ctx context.Context, name string, c client.UserChange) error {
+func (u ailingUsers) ChangeUser(ctx context.Context, name string, c admin.UserChange) error {
 	if err := u.a.Call(); err != nil {
 		return err
 	}
@@ -64,23 +65,23 @@ func (u ailingUsers) NewToken(ctx context.Context, name string) (string, error) 
 	return u.fakeUsers.NewToken(ctx, name)
 }
 
-func (u ailingUsers) UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+func (u ailingUsers) UndoVotes(ctx context.Context, name string, since time.Time) (admin.Undone, error) {
 	if err := u.a.Call(); err != nil {
-		return client.Undone{}, err
+		return admin.Undone{}, err
 	}
 	return u.fakeUsers.UndoVotes(ctx, name, since)
 }
 
-func (u ailingUsers) PreviewUndo(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+func (u ailingUsers) PreviewUndo(ctx context.Context, name string, since time.Time) (admin.Undone, error) {
 	if err := u.a.Call(); err != nil {
-		return client.Undone{}, err
+		return admin.Undone{}, err
 	}
 	return u.fakeUsers.PreviewUndo(ctx, name, since)
 }
 
-func (u ailingUsers) PreviewClose(ctx context.Context, name string) (client.Closing, error) {
+func (u ailingUsers) PreviewClose(ctx context.Context, name string) (admin.Closing, error) {
 	if err := u.a.Call(); err != nil {
-		return client.Closing{}, err
+		return admin.Closing{}, err
 	}
 	return u.fakeUsers.PreviewClose(ctx, name)
 }
@@ -97,14 +98,14 @@ type ailingPeers struct {
 	a *prototest.Ailing
 }
 
-func (p ailingPeers) Network(ctx context.Context) (client.Network, error) {
+func (p ailingPeers) Network(ctx context.Context) (admin.Network, error) {
 	if err := p.a.Call(); err != nil {
-		return client.Network{}, err
+		return admin.Network{}, err
 	}
 	return p.fakePeers.Network(ctx)
 }
 
-func (p ailingPeers) AddPeer(ctx context.Context, n client.NewPeer) error {
+func (p ailingPeers) AddPeer(ctx context.Context, n admin.NewPeer) error {
 	if err := p.a.Call(); err != nil {
 		return err
 	}
@@ -132,9 +133,9 @@ func (p ailingPeers) ForgetPeer(ctx context.Context, key string) error {
 	return p.fakePeers.ForgetPeer(ctx, key)
 }
 
-func (p ailingPeers) PeerLoss(ctx context.Context, key string, since time.Time) (client.PeerLoss, error) {
+func (p ailingPeers) PeerLoss(ctx context.Context, key string, since time.Time) (admin.PeerLoss, error) {
 	if err := p.a.Call(); err != nil {
-		return client.PeerLoss{}, err
+		return admin.PeerLoss{}, err
 	}
 	return p.fakePeers.PeerLoss(ctx, key, since)
 }
@@ -152,21 +153,21 @@ type ailingMTA struct {
 }
 
 func (m ailingMTA) ApplyRateLimits(ctx context.Context, a map[string]string,
-	readonly bool) (client.RateDecision, error) {
+	readonly bool) (admin.RateDecision, error) {
 	if err := m.a.Call(); err != nil {
-		return client.RateDecision{}, err
+		return admin.RateDecision{}, err
 	}
 	return m.fakeMTA.ApplyRateLimits(ctx, a, readonly)
 }
 
-func (m ailingMTA) RateKeys(rule, key string) ([]client.RateKey, error) {
+func (m ailingMTA) RateKeys(rule, key string) ([]admin.RateKey, error) {
 	if err := m.a.Call(); err != nil {
 		return nil, err
 	}
 	return m.fakeMTA.RateKeys(rule, key)
 }
 
-func (m ailingMTA) FindInLists(entry string) ([]client.ListMatch, error) {
+func (m ailingMTA) FindInLists(entry string) ([]admin.ListMatch, error) {
 	if err := m.a.Call(); err != nil {
 		return nil, err
 	}
@@ -177,7 +178,7 @@ func (m ailingMTA) FindInLists(entry string) ([]client.ListMatch, error) {
 // node, and success only if nothing failed.
 func TestEveryFaultIsAnswered(t *testing.T) {
 	a := &prototest.Ailing{Tally: prototest.NewTally(2)}
-	peers := ailingPeers{&fakePeers{peers: []client.Peer{{Key: testKey('B'), Name: "b"}}}, a}
+	peers := ailingPeers{&fakePeers{peers: []admin.Peer{{Key: testKey('B'), Name: "b"}}}, a}
 	s := newServer(t, a, func(o *Options) {
 		users := ailingUsers{newFakeUsers(), a}
 		mta := ailingMTA{fakeMTA{known: make(map[string]int)}, a}

@@ -13,24 +13,25 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // History gives access to the recorded checks and votes of a node. Errors wrap the sentinels of
 // package bulkhead, or are a [client.Problem]. Methods may be called concurrently.
 type History interface {
 	// History returns a page of entries. Its error for an invalid query wraps bulkhead.ErrMalformed.
-	History(ctx context.Context, q client.HistoryQuery) (client.HistoryPage, error)
+	History(ctx context.Context, q admin.HistoryQuery) (admin.HistoryPage, error)
 	// HistoryEntry returns one entry with its signatures; ok is false if there is none.
-	HistoryEntry(ctx context.Context, id int64) (e client.HistoryEntry, ok bool, err error)
+	HistoryEntry(ctx context.Context, id int64) (e admin.HistoryEntry, ok bool, err error)
 	// Remembered returns the signatures of a message that a reporter may vote on, by its
 	// Message-ID or else by an entry. Of several messages with one Message-ID it returns the one that
 	// was delivered to the reporter's user. Its error wraps [ErrNotRemembered], [ErrSeveral] or
 	// [ErrWhite].
 	Remembered(ctx context.Context, who bulkhead.Reporter, messageID string, entry int64) ([]bulkhead.Signature, error)
 	// Waves returns groups of messages.
-	Waves(ctx context.Context, q client.WaveQuery) (client.WavePage, error)
+	Waves(ctx context.Context, q admin.WaveQuery) (admin.WavePage, error)
 	// Wave returns one group with the verdict on it; ok is false if there is none.
-	Wave(ctx context.Context, id int64) (w client.WaveDetail, ok bool, err error)
+	Wave(ctx context.Context, id int64) (w admin.WaveDetail, ok bool, err error)
 }
 
 // Errors of [History].
@@ -43,9 +44,9 @@ var (
 // Audit records the actions of administrators. Its methods may be called concurrently.
 type Audit interface {
 	// Append writes an entry, whose ID and Time it sets.
-	Append(client.AuditEntry) error
+	Append(admin.AuditEntry) error
 	// Read returns a page of entries.
-	Read(client.AuditQuery) (client.AuditPage, error)
+	Read(admin.AuditQuery) (admin.AuditPage, error)
 }
 
 func (s *Server) historyPage(r *request) (any, error) {
@@ -54,7 +55,7 @@ func (s *Server) historyPage(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := client.HistoryQuery{
+	q := admin.HistoryQuery{
 		Door: values.Get("door"), Kind: values.Get("kind"), Class: values.Get("class"), Reporter: values.Get("reporter"),
 		Domain: values.Get("domain"), MessageID: values.Get("message_id"), Signature: values.Get("signature"),
 	}
@@ -67,7 +68,7 @@ func (s *Server) historyPage(r *request) (any, error) {
 	}
 	page, err := h.History(r.Context(), q)
 	if page.Entries == nil {
-		page.Entries = []client.HistoryEntry{}
+		page.Entries = []admin.HistoryEntry{}
 	}
 	return &page, err
 }
@@ -143,12 +144,12 @@ func (s *Server) reportMessageID(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.tellRemembered(r, v.MessageID, 0, client.RememberedVote{Vote: v.Vote, User: v.User, ID: v.ID})
+	return s.tellRemembered(r, v.MessageID, 0, admin.RememberedVote{Vote: v.Vote, User: v.User, ID: v.ID})
 }
 
 // reportEntry votes on the message of an entry.
 func (s *Server) reportEntry(r *request) (any, error) {
-	v, err := one[client.RememberedVote](r)
+	v, err := one[admin.RememberedVote](r)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,7 @@ func rememberedProblem(err error) error {
 
 // tellRemembered votes on a message by its recorded signatures, which it finds by the Message-ID or
 // else by an entry.
-func (s *Server) tellRemembered(r *request, messageID string, entry int64, v client.RememberedVote) (any, error) {
+func (s *Server) tellRemembered(r *request, messageID string, entry int64, v admin.RememberedVote) (any, error) {
 	h, err := s.remembers()
 	if err != nil {
 		return nil, err
@@ -201,7 +202,7 @@ func (s *Server) auditPage(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := client.AuditQuery{Account: values.Get("account"), Action: values.Get("action")}
+	q := admin.AuditQuery{Account: values.Get("account"), Action: values.Get("action")}
 	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(values); err != nil {
 		return nil, err
 	}
@@ -214,7 +215,7 @@ func (s *Server) auditPage(r *request) (any, error) {
 
 // record writes an entry of the audit record. did holds attributes as in a log line, without
 // secrets.
-func (s *Server) record(e client.AuditEntry, did []any, err error) {
+func (s *Server) record(e admin.AuditEntry, did []any, err error) {
 	if s.opts.Audit == nil || e.Account == "" { // strangers must not fill the record
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // RateLimits gives HTTP clients access to the rules behind the policy door. Methods may be called
@@ -14,13 +14,13 @@ import (
 type RateLimits interface {
 	// ApplyRateLimits counts one request and returns the action. The attributes have the names of the
 	// Postfix policy protocol.
-	ApplyRateLimits(ctx context.Context, attributes map[string]string, readonly bool) (client.RateDecision, error)
+	ApplyRateLimits(ctx context.Context, attributes map[string]string, readonly bool) (admin.RateDecision, error)
 	// RateLimits returns every rule and its resources.
-	RateLimits() []client.RateLimit
+	RateLimits() []admin.RateLimit
 	// RateKeys returns the states of a key in every rule, or in the named one.
-	RateKeys(rule, key string) ([]client.RateKey, error)
+	RateKeys(rule, key string) ([]admin.RateKey, error)
 	// TopRateKeys returns up to n keys with the highest rates of every rule.
-	TopRateKeys(n int) ([]client.TopKeys, error)
+	TopRateKeys(n int) ([]admin.TopKeys, error)
 	// ResetRateKey forgets a key in every rule, or in the named one, and returns how
 	// many rules knew it.
 	ResetRateKey(rule, key string) int
@@ -30,10 +30,10 @@ type RateLimits interface {
 // called concurrently.
 type Lists interface {
 	// Lists returns every list.
-	Lists() []client.List
+	Lists() []admin.List
 	// FindInLists looks up an address, domain, URL or IP address. The error for an
 	// invalid entry wraps bulkhead.ErrMalformed.
-	FindInLists(entry string) ([]client.ListMatch, error)
+	FindInLists(entry string) ([]admin.ListMatch, error)
 }
 
 func (s *Server) rateLimits() (RateLimits, error) {
@@ -48,7 +48,7 @@ func (s *Server) applyRate(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := one[client.RateRequest](r)
+	in, err := one[admin.RateRequest](r)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *Server) listRates(*request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append([]client.RateLimit{}, rates.RateLimits()...), nil
+	return append([]admin.RateLimit{}, rates.RateLimits()...), nil
 }
 
 // rateKey returns the parameters of a request about one key.
@@ -86,7 +86,7 @@ func (s *Server) showRate(r *request) (any, error) {
 		return nil, err
 	}
 	keys, err := rates.RateKeys(rule, key)
-	return append([]client.RateKey{}, keys...), err
+	return append([]admin.RateKey{}, keys...), err
 }
 
 func (s *Server) resetRate(r *request) (any, error) {
@@ -95,24 +95,24 @@ func (s *Server) resetRate(r *request) (any, error) {
 		return nil, err
 	}
 	r.did = []any{"rule", rule, "key", key}
-	return &client.RateReset{Reset: rates.ResetRateKey(rule, key)}, nil
+	return &admin.RateReset{Reset: rates.ResetRateKey(rule, key)}, nil
 }
 
 func (s *Server) showLists(*request) (any, error) {
 	if s.opts.Lists == nil {
-		return []client.List{}, nil
+		return []admin.List{}, nil
 	}
-	return append([]client.List{}, s.opts.Lists.Lists()...), nil
+	return append([]admin.List{}, s.opts.Lists.Lists()...), nil
 }
 
 func (s *Server) findInLists(r *request) (any, error) {
 	if s.opts.Lists == nil {
-		return []client.ListMatch{}, nil
+		return []admin.ListMatch{}, nil
 	}
 	q, err := r.query("entry")
 	if err != nil {
 		return nil, err
 	}
 	found, err := s.opts.Lists.FindInLists(q.Get("entry"))
-	return append([]client.ListMatch{}, found...), err
+	return append([]admin.ListMatch{}, found...), err
 }

@@ -9,41 +9,41 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // fakeMTA has one rule and one list.
 type fakeMTA struct{ known map[string]int }
 
-func (f fakeMTA) ApplyRateLimits(_ context.Context, a map[string]string, readonly bool) (client.RateDecision, error) {
+func (f fakeMTA) ApplyRateLimits(_ context.Context, a map[string]string, readonly bool) (admin.RateDecision, error) {
 	if readonly {
-		return client.RateDecision{Action: "dunno",
-			Rules: []client.RateOutcome{{Rule: "r", Key: a["sasl_username"], Rate: float64(f.known[a["sasl_username"]])}}}, nil
+		return admin.RateDecision{Action: "dunno",
+			Rules: []admin.RateOutcome{{Rule: "r", Key: a["sasl_username"], Rate: float64(f.known[a["sasl_username"]])}}}, nil
 	}
 	f.known[a["sasl_username"]]++
-	return client.RateDecision{Action: "defer", Text: "slow",
-		Rules: []client.RateOutcome{{Rule: "r", Key: a["sasl_username"], Over: true}}}, nil
+	return admin.RateDecision{Action: "defer", Text: "slow",
+		Rules: []admin.RateOutcome{{Rule: "r", Key: a["sasl_username"], Over: true}}}, nil
 }
-func (f fakeMTA) RateLimits() []client.RateLimit {
-	return []client.RateLimit{{Name: "r", Keys: len(f.known)}}
+func (f fakeMTA) RateLimits() []admin.RateLimit {
+	return []admin.RateLimit{{Name: "r", Keys: len(f.known)}}
 }
-func (f fakeMTA) RateKeys(rule, key string) ([]client.RateKey, error) {
+func (f fakeMTA) RateKeys(rule, key string) ([]admin.RateKey, error) {
 	if f.known[key] == 0 {
 		return nil, nil
 	}
-	return []client.RateKey{{Rule: rule, Rate: float64(f.known[key])}}, nil
+	return []admin.RateKey{{Rule: rule, Rate: float64(f.known[key])}}, nil
 }
-func (f fakeMTA) TopRateKeys(n int) ([]client.TopKeys, error) {
-	return []client.TopKeys{{Rule: "r", Keys: []client.TopKey{{Key: "ann", Rate: float64(n)}}}}, nil
+func (f fakeMTA) TopRateKeys(n int) ([]admin.TopKeys, error) {
+	return []admin.TopKeys{{Rule: "r", Keys: []admin.TopKey{{Key: "ann", Rate: float64(n)}}}}, nil
 }
 func (f fakeMTA) ResetRateKey(_, key string) int { n := f.known[key]; delete(f.known, key); return n }
-func (f fakeMTA) Lists() []client.List           { return []client.List{{Name: "bad", Tone: "black"}} }
-func (f fakeMTA) FindInLists(entry string) ([]client.ListMatch, error) {
+func (f fakeMTA) Lists() []admin.List            { return []admin.List{{Name: "bad", Tone: "black"}} }
+func (f fakeMTA) FindInLists(entry string) ([]admin.ListMatch, error) {
 	if entry == "" {
 		return nil, fmt.Errorf("%w: empty entry", bulkhead.ErrMalformed)
 	}
-	return []client.ListMatch{{List: "bad", Element: entry, Updated: time.Unix(0, 0).UTC()}}, nil
+	return []admin.ListMatch{{List: "bad", Element: entry, Updated: time.Unix(0, 0).UTC()}}, nil
 }
 
 func TestRateLimitsAndLists(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRateLimitsAndLists(t *testing.T) {
 	}
 	web := httptest.NewServer(s)
 	defer web.Close()
-	c := &client.Client{Server: web.URL}
+	c := admin.New(web.URL, "")
 	d, err := c.ApplyRateLimits(t.Context(), map[string]string{"sasl_username": "ann"})
 	if err != nil || d.Action != "defer" || len(d.Rules) != 1 || d.Rules[0].Key != "ann" {
 		t.Errorf("ApplyRateLimits = %+v, %v", d, err)

@@ -4,18 +4,18 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // A Node describes itself. Its methods may be called concurrently. State should take no more than a
 // few milliseconds, because /metrics calls it.
 type Node interface {
-	State(ctx context.Context) client.NodeState
+	State(ctx context.Context) admin.NodeState
 	// ConfirmClock accepts the present time of a clock that looked implausible, so that generations
 	// age again.
 	ConfirmClock(ctx context.Context) error
 	// Rules returns the rules of the judgement with what became of their decisions.
-	Rules() []client.Rule
+	Rules() []admin.Rule
 }
 
 func (s *Server) state(r *request) (any, error) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // Pairing brings nodes into networks. Errors wrap the sentinels of package bulkhead, or
@@ -14,21 +14,21 @@ import (
 type Pairing interface {
 	// Invite makes an invitation. It returns an error that wraps [ErrNoMesh] if the
 	// node shares nothing.
-	Invite(ctx context.Context, n client.NewInvitation) (client.Invitation, error)
+	Invite(ctx context.Context, n admin.NewInvitation) (admin.Invitation, error)
 	// Invitations returns the stored invitations, without their lines.
-	Invitations(ctx context.Context) ([]client.Invitation, error)
+	Invitations(ctx context.Context) ([]admin.Invitation, error)
 	// Withdraw makes an invitation void.
 	Withdraw(ctx context.Context, id string) error
 	// Decide accepts or refuses a waiting node that has presented an invitation.
 	Decide(ctx context.Context, key string, accept bool) error
 	// Join joins the network of an invitation.
-	Join(ctx context.Context, j client.Join) (client.Joining, error)
+	Join(ctx context.Context, j admin.Join) (admin.Joining, error)
 	// Leave leaves the network.
-	Leave(ctx context.Context) (client.Left, error)
+	Leave(ctx context.Context) (admin.Left, error)
 	// ChangeSecret announces a new secret of the network.
-	ChangeSecret(ctx context.Context, n client.NewSecret) (client.SecretChange, error)
+	ChangeSecret(ctx context.Context, n admin.NewSecret) (admin.SecretChange, error)
 	// KeepSecret withdraws an announced secret.
-	KeepSecret(ctx context.Context) (client.SecretChange, error)
+	KeepSecret(ctx context.Context) (admin.SecretChange, error)
 }
 
 // noMesh returns the error that clients of a node without a mesh receive.
@@ -48,7 +48,7 @@ func (s *Server) pairs() (Pairing, error) {
 }
 
 func (s *Server) invite(r *request) (any, error) {
-	n, err := one[client.NewInvitation](r)
+	n, err := one[admin.NewInvitation](r)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *Server) invitations(r *request) (any, error) {
 	}
 	list, err := p.Invitations(r.Context())
 	if list == nil {
-		list = []client.Invitation{}
+		list = []admin.Invitation{}
 	}
 	return list, noMesh(err)
 }
@@ -104,7 +104,7 @@ func (s *Server) decidePeer(r *request, accept bool) error {
 }
 
 func (s *Server) join(r *request) (any, error) {
-	j, err := one[client.Join](r)
+	j, err := one[admin.Join](r)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Server) leave(r *request) (any, error) {
 }
 
 func (s *Server) changeSecret(r *request) (any, error) {
-	n, err := one[client.NewSecret](r)
+	n, err := one[admin.NewSecret](r)
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +154,8 @@ func (s *Server) keepSecret(r *request) (any, error) {
 }
 
 // secretChange returns a function that records a change of the secret and answers the request.
-func secretChange(r *request) func(client.SecretChange, error) (any, error) {
-	return func(c client.SecretChange, err error) (any, error) {
+func secretChange(r *request) func(admin.SecretChange, error) (any, error) {
+	return func(c admin.SecretChange, err error) (any, error) {
 		if err != nil {
 			return nil, noMesh(err)
 		}

@@ -11,27 +11,28 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
 // fakePairing is a Pairing for tests.
 type fakePairing struct {
 	*fakePeers
-	list []client.Invitation
+	list []admin.Invitation
 }
 
-func (f *fakePairing) Invite(_ context.Context, n client.NewInvitation) (client.Invitation, error) {
+func (f *fakePairing) Invite(_ context.Context, n admin.NewInvitation) (admin.Invitation, error) {
 	if f.off {
-		return client.Invitation{}, ErrNoMesh
+		return admin.Invitation{}, ErrNoMesh
 	}
-	v := client.Invitation{ID: fmt.Sprint(len(f.list)), Name: n.Name, Weight: n.Weight, Uses: max(1, n.Uses),
-		Accept: n.Accept, Joiners: []client.Joiner{}}
+	v := admin.Invitation{ID: fmt.Sprint(len(f.list)), Name: n.Name, Weight: n.Weight, Uses: max(1, n.Uses),
+		Accept: n.Accept, Joiners: []admin.Joiner{}}
 	f.list = append(f.list, v)
 	v.Line = "a line"
 	return v, nil
 }
 
-func (f *fakePairing) Invitations(context.Context) ([]client.Invitation, error) { return f.list, nil }
+func (f *fakePairing) Invitations(context.Context) ([]admin.Invitation, error) { return f.list, nil }
 
 func (f *fakePairing) Withdraw(_ context.Context, id string) error {
 	if id != "0" {
@@ -45,48 +46,48 @@ func (f *fakePairing) Decide(ctx context.Context, key string, accept bool) error
 	if !accept {
 		return nil
 	}
-	return f.AddPeer(ctx, client.NewPeer{Key: key, Weight: 1})
+	return f.AddPeer(ctx, admin.NewPeer{Key: key, Weight: 1})
 }
 
-func (f *fakePairing) Join(_ context.Context, j client.Join) (client.Joining, error) {
+func (f *fakePairing) Join(_ context.Context, j admin.Join) (admin.Joining, error) {
 	if j.Line != "a line" {
-		return client.Joining{}, &client.Problem{Status: 502, Detail: "no hub"}
+		return admin.Joining{}, &client.Problem{Status: 502, Detail: "no hub"}
 	}
-	return client.Joining{State: "joined", Network: "n"}, nil
+	return admin.Joining{State: "joined", Network: "n"}, nil
 }
 
-func (f *fakePairing) ChangeSecret(_ context.Context, n client.NewSecret) (client.SecretChange, error) {
+func (f *fakePairing) ChangeSecret(_ context.Context, n admin.NewSecret) (admin.SecretChange, error) {
 	if f.off {
-		return client.SecretChange{}, ErrNoMesh
+		return admin.SecretChange{}, ErrNoMesh
 	}
-	return client.SecretChange{From: "a", To: n.Secret, At: time.Unix(int64(n.Seconds), 0).UTC(), By: "k",
+	return admin.SecretChange{From: "a", To: n.Secret, At: time.Unix(int64(n.Seconds), 0).UTC(), By: "k",
 		Told: []string{}, Through: []string{}, Untold: []string{"x"}}, nil
 }
 
-func (f *fakePairing) KeepSecret(context.Context) (client.SecretChange, error) {
-	return client.SecretChange{}, fmt.Errorf("%w: none is to come", bulkhead.ErrMalformed)
+func (f *fakePairing) KeepSecret(context.Context) (admin.SecretChange, error) {
+	return admin.SecretChange{}, fmt.Errorf("%w: none is to come", bulkhead.ErrMalformed)
 }
 
-func (f *fakePairing) Leave(context.Context) (client.Left, error) { return client.Left{Peers: 2}, nil }
+func (f *fakePairing) Leave(context.Context) (admin.Left, error) { return admin.Left{Peers: 2}, nil }
 
 // TestPairing: what an administrator asks through the client reaches the node, and other clients
 // are refused.
 func TestPairing(t *testing.T) {
 	f := &fakePairing{fakePeers: new(fakePeers)}
 	users := newFakeUsers()
-	serve := func(set func(*Options)) func(token string) *client.Client {
+	serve := func(set func(*Options)) func(token string) *admin.Client {
 		srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) {
 			o.Accounts, o.Users = users, users
 			set(o)
 		}))
 		t.Cleanup(srv.Close)
-		return func(token string) *client.Client {
-			return &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}
+		return func(token string) *admin.Client {
+			return &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}}
 		}
 	}
 	with := serve(func(o *Options) { o.Peers, o.Pairing = f, f })
 	c, ctx := with("token-alice"), t.Context()
-	v, err := c.Invite(ctx, client.NewInvitation{Name: "bob", Weight: 0.5, Uses: 3})
+	v, err := c.Invite(ctx, admin.NewInvitation{Name: "bob", Weight: 0.5, Uses: 3})
 	if err != nil || v.Line != "a line" || v.Name != "bob" || v.Uses != 3 || v.Weight != 0.5 {
 		t.Fatalf("%+v, %v", v, err)
 	}
@@ -99,11 +100,11 @@ func TestPairing(t *testing.T) {
 	if err := c.RefusePeer(ctx, testKey('C')); err != nil {
 		t.Error(err)
 	}
-	if j, err := c.Join(ctx, client.Join{Line: "a line", Weight: 1}); err != nil || j.State != "joined" {
+	if j, err := c.Join(ctx, admin.Join{Line: "a line", Weight: 1}); err != nil || j.State != "joined" {
 		t.Errorf("%+v, %v", j, err)
 	}
 	var problem *client.Problem
-	if _, err := c.Join(ctx, client.Join{Line: "another"}); !errors.As(err, &problem) || problem.Status != 502 ||
+	if _, err := c.Join(ctx, admin.Join{Line: "another"}); !errors.As(err, &problem) || problem.Status != 502 ||
 		problem.Detail != "no hub" {
 		t.Errorf("%v", err)
 	}
@@ -117,7 +118,7 @@ func TestPairing(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	digits := strings.Repeat("0a", 16)
-	if s, err := c.ChangeSecret(ctx, client.NewSecret{Seconds: 7, Secret: digits}); err != nil || s.To != digits ||
+	if s, err := c.ChangeSecret(ctx, admin.NewSecret{Seconds: 7, Secret: digits}); err != nil || s.To != digits ||
 		s.At.Unix() != 7 || len(s.Untold) != 1 || s.Done {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -125,15 +126,15 @@ func TestPairing(t *testing.T) {
 		t.Error(err)
 	}
 	for what, err := range map[string]error{
-		"in the past":   second(c.ChangeSecret(ctx, client.NewSecret{Seconds: -1})),
-		"in a year":     second(c.ChangeSecret(ctx, client.NewSecret{Seconds: 365 * 86400})),
-		"short secret":  second(c.ChangeSecret(ctx, client.NewSecret{Secret: digits[1:]})),
-		"no secret":     second(c.ChangeSecret(ctx, client.NewSecret{Secret: "x" + digits[1:]})),
-		"weight 2":      second(c.Invite(ctx, client.NewInvitation{Weight: 2})),
-		"2000 uses":     second(c.Invite(ctx, client.NewInvitation{Uses: 2000})),
-		"nine hubs":     second(c.Invite(ctx, client.NewInvitation{Hubs: make([]string, 9)})),
-		"for ever":      second(c.Invite(ctx, client.NewInvitation{Seconds: 1e9})),
-		"join with 1.5": second(c.Join(ctx, client.Join{Line: "a line", Weight: 1.5})),
+		"in the past":   second(c.ChangeSecret(ctx, admin.NewSecret{Seconds: -1})),
+		"in a year":     second(c.ChangeSecret(ctx, admin.NewSecret{Seconds: 365 * 86400})),
+		"short secret":  second(c.ChangeSecret(ctx, admin.NewSecret{Secret: digits[1:]})),
+		"no secret":     second(c.ChangeSecret(ctx, admin.NewSecret{Secret: "x" + digits[1:]})),
+		"weight 2":      second(c.Invite(ctx, admin.NewInvitation{Weight: 2})),
+		"2000 uses":     second(c.Invite(ctx, admin.NewInvitation{Uses: 2000})),
+		"nine hubs":     second(c.Invite(ctx, admin.NewInvitation{Hubs: make([]string, 9)})),
+		"for ever":      second(c.Invite(ctx, admin.NewInvitation{Seconds: 1e9})),
+		"join with 1.5": second(c.Join(ctx, admin.Join{Line: "a line", Weight: 1.5})),
 	} {
 		if !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("%s: %v", what, err)
@@ -141,18 +142,18 @@ func TestPairing(t *testing.T) {
 	}
 	other := with("token-bob")
 	for what, err := range map[string]error{
-		"invite": second(other.Invite(ctx, client.NewInvitation{})), "list": second(other.Invitations(ctx)),
+		"invite": second(other.Invite(ctx, admin.NewInvitation{})), "list": second(other.Invitations(ctx)),
 		"withdraw": other.Withdraw(ctx, "0"),
 		"accept":   second(other.AcceptPeer(ctx, testKey('B'))), "refuse": other.RefusePeer(ctx, testKey('B')),
-		"join": second(other.Join(ctx, client.Join{Line: "a line"})), "leave": second(other.Leave(ctx)),
-		"change the secret": second(other.ChangeSecret(ctx, client.NewSecret{})), "keep it": second(other.KeepSecret(ctx)),
+		"join": second(other.Join(ctx, admin.Join{Line: "a line"})), "leave": second(other.Leave(ctx)),
+		"change the secret": second(other.ChangeSecret(ctx, admin.NewSecret{})), "keep it": second(other.KeepSecret(ctx)),
 	} {
 		if !errors.Is(err, bulkhead.ErrForbidden) {
 			t.Errorf("%s by no administrator: %v", what, err)
 		}
 	}
 	f.off = true
-	if _, err := c.Invite(ctx, client.NewInvitation{}); !errors.As(err, &problem) || problem.Status != 404 {
+	if _, err := c.Invite(ctx, admin.NewInvitation{}); !errors.As(err, &problem) || problem.Status != 404 {
 		t.Errorf("a node that shares with nobody invites: %v", err)
 	}
 	alone := serve(func(*Options) {})("token-alice")

@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // Peers manages the nodes with which this node shares. Errors wrap the sentinels of package
@@ -18,9 +18,9 @@ import (
 type Peers interface {
 	// Network returns the state of sharing, and the peers. It returns an error that wraps [ErrNoMesh]
 	// if the node shares nothing.
-	Network(ctx context.Context) (client.Network, error)
+	Network(ctx context.Context) (admin.Network, error)
 	// AddPeer accepts the messages of the holder of a key.
-	AddPeer(ctx context.Context, p client.NewPeer) error
+	AddPeer(ctx context.Context, p admin.NewPeer) error
 	// WeighPeer gives a peer another weight, and ends its quarantine.
 	WeighPeer(ctx context.Context, key string, weight float64) error
 	// EvictPeer drops a peer and all that it counted.
@@ -32,26 +32,26 @@ type Peers interface {
 	ForgetPeer(ctx context.Context, key string) error
 	// PeerLoss returns what RollbackPeer with the same time would drop now, or with the zero time what
 	// EvictPeer would drop. It changes nothing.
-	PeerLoss(ctx context.Context, key string, since time.Time) (client.PeerLoss, error)
+	PeerLoss(ctx context.Context, key string, since time.Time) (admin.PeerLoss, error)
 }
 
 // ErrNoMesh is the error of a node that does not share.
 var ErrNoMesh = errors.New(
 	"this node shares with no peer: set mesh.mode in its configuration, or have it join a network")
 
-func (s *Server) network(r *request) (client.Network, error) {
+func (s *Server) network(r *request) (admin.Network, error) {
 	if s.opts.Peers == nil {
-		return client.Network{}, newProblem(http.StatusNotFound, ErrNoMesh.Error())
+		return admin.Network{}, newProblem(http.StatusNotFound, ErrNoMesh.Error())
 	}
 	n, err := s.opts.Peers.Network(r.Context())
 	if errors.Is(err, ErrNoMesh) {
-		return client.Network{}, newProblem(http.StatusNotFound, ErrNoMesh.Error())
+		return admin.Network{}, newProblem(http.StatusNotFound, ErrNoMesh.Error())
 	}
 	if n.Peers == nil {
-		n.Peers = []client.Peer{}
+		n.Peers = []admin.Peer{}
 	}
 	if n.Brokers == nil {
-		n.Brokers = []client.Broker{}
+		n.Brokers = []admin.Broker{}
 	}
 	if n.Strangers == nil {
 		n.Strangers = map[string]uint64{}
@@ -91,7 +91,7 @@ func (s *Server) peer(r *request, key string) (any, error) {
 func (s *Server) showPeer(r *request) (any, error) { return s.peer(r, r.PathValue("key")) }
 
 func (s *Server) addPeer(r *request) (any, error) {
-	p, err := one[client.NewPeer](r)
+	p, err := one[admin.NewPeer](r)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (s *Server) addPeer(r *request) (any, error) {
 }
 
 func (s *Server) weighPeer(r *request) (any, error) {
-	c, err := one[client.PeerChange](r)
+	c, err := one[admin.PeerChange](r)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (s *Server) forgetPeer(r *request) (any, error) {
 }
 
 func (s *Server) rollbackPeer(r *request) (any, error) {
-	back, err := one[client.Rollback](r)
+	back, err := one[admin.Rollback](r)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -19,24 +20,24 @@ import (
 type fakePeers struct {
 	mu    sync.Mutex
 	off   bool
-	peers []client.Peer
+	peers []admin.Peer
 	back  time.Time // time of the last rollback
 }
 
-func (f *fakePeers) Network(context.Context) (client.Network, error) {
+func (f *fakePeers) Network(context.Context) (admin.Network, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.off {
-		return client.Network{}, ErrNoMesh
+		return admin.Network{}, ErrNoMesh
 	}
-	return client.Network{
+	return admin.Network{
 		Key: testKey('A'), Mode: "hub", Role: "both", Published: 7, Strangers: map[string]uint64{"unknown key": 3},
-		Brokers: []client.Broker{{Server: "one:8421", Connected: true}, {Server: "two:8421", Error: "refused"}},
-		Peers:   append([]client.Peer(nil), f.peers...),
+		Brokers: []admin.Broker{{Server: "one:8421", Connected: true}, {Server: "two:8421", Error: "refused"}},
+		Peers:   append([]admin.Peer(nil), f.peers...),
 	}, nil
 }
 
-func (f *fakePeers) find(key string) *client.Peer {
+func (f *fakePeers) find(key string) *admin.Peer {
 	for i := range f.peers {
 		if f.peers[i].Key == key {
 			return &f.peers[i]
@@ -45,13 +46,13 @@ func (f *fakePeers) find(key string) *client.Peer {
 	return nil
 }
 
-func (f *fakePeers) AddPeer(_ context.Context, p client.NewPeer) error {
+func (f *fakePeers) AddPeer(_ context.Context, p admin.NewPeer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !strings.HasPrefix(p.Key, "U") {
 		return fmt.Errorf("%w: %.80q is not the key of a node", bulkhead.ErrMalformed, p.Key)
 	}
-	f.peers = append(f.peers, client.Peer{
+	f.peers = append(f.peers, admin.Peer{
 		Key: p.Key, Name: p.Name, Weight: p.Weight, Quarantine: "counts without measure", Missing: 5, Behind: 2.5,
 		Refused: map[string]uint64{"forged": 2}, Error: "forged", Keys: 12, Bytes: 345,
 	})
@@ -90,13 +91,13 @@ func (f *fakePeers) RollbackPeer(_ context.Context, _ string, since time.Time) e
 	return nil
 }
 
-func (f *fakePeers) PeerLoss(_ context.Context, key string, since time.Time) (client.PeerLoss, error) {
+func (f *fakePeers) PeerLoss(_ context.Context, key string, since time.Time) (admin.PeerLoss, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if since.IsZero() {
-		return client.PeerLoss{Counted: 12, Listed: 3, Arrays: 4}, nil
+		return admin.PeerLoss{Counted: 12, Listed: 3, Arrays: 4}, nil
 	}
-	return client.PeerLoss{Counted: 5, Listed: 1, Arrays: 2, From: since}, nil
+	return admin.PeerLoss{Counted: 5, Listed: 1, Arrays: 2, From: since}, nil
 }
 
 func testKey(c byte) string { return "U" + strings.Repeat(string(c), 55) }
@@ -109,14 +110,14 @@ func TestPeers(t *testing.T) {
 		o.Accounts, o.Users, o.Peers = users, users, peers
 	}))
 	defer srv.Close()
-	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}}
 	ctx := t.Context()
 	bob := testKey('B')
 
 	if list, err := c.Peers(ctx); err != nil || list == nil || len(list) != 0 {
 		t.Errorf("Peers of nobody = %#v, %v; want an empty list", list, err)
 	}
-	p, err := c.AddPeer(ctx, client.NewPeer{Key: bob, Name: "bob", Weight: 0.5})
+	p, err := c.AddPeer(ctx, admin.NewPeer{Key: bob, Name: "bob", Weight: 0.5})
 	if err != nil || p.Key != bob || p.Name != "bob" || p.Weight != 0.5 {
 		t.Fatalf("AddPeer = %+v, %v", p, err)
 	}
@@ -133,7 +134,7 @@ func TestPeers(t *testing.T) {
 		t.Errorf("RollbackPeer = %+v, %v; rolled back to %v", p, err, peers.back)
 	}
 
-	if l, err := c.PreviewEvict(ctx, bob); err != nil || *l != (client.PeerLoss{Counted: 12, Listed: 3, Arrays: 4}) ||
+	if l, err := c.PreviewEvict(ctx, bob); err != nil || *l != (admin.PeerLoss{Counted: 12, Listed: 3, Arrays: 4}) ||
 		len(peers.peers) != 1 {
 		t.Errorf("PreviewEvict = %+v, %v, left %+v", l, err, peers.peers)
 	}
@@ -148,9 +149,9 @@ func TestPeers(t *testing.T) {
 	}{
 		"preview unknown":  {second(c.PreviewEvict(ctx, testKey('C'))), 404},
 		"preview no time":  {second(c.PreviewRollback(ctx, bob, time.Time{})), 400},
-		"add again":        {second(c.AddPeer(ctx, client.NewPeer{Key: bob, Weight: 1})), 409},
-		"add no key":       {second(c.AddPeer(ctx, client.NewPeer{Key: "bob", Weight: 1})), 400},
-		"add another kind": {second(c.AddPeer(ctx, client.NewPeer{Key: "S" + bob[1:], Weight: 1})), 400},
+		"add again":        {second(c.AddPeer(ctx, admin.NewPeer{Key: bob, Weight: 1})), 409},
+		"add no key":       {second(c.AddPeer(ctx, admin.NewPeer{Key: "bob", Weight: 1})), 400},
+		"add another kind": {second(c.AddPeer(ctx, admin.NewPeer{Key: "S" + bob[1:], Weight: 1})), 400},
 		"weigh too much":   {second(c.WeighPeer(ctx, bob, 1.5)), 400},
 		"weigh unknown":    {second(c.WeighPeer(ctx, testKey('C'), 1)), 404},
 		"weigh nonsense":   {second(c.WeighPeer(ctx, "../users/x y?", 1)), 404},
@@ -167,10 +168,10 @@ func TestPeers(t *testing.T) {
 	}
 
 	for token, want := range map[string]error{"": bulkhead.ErrUnauthorised, "token-bob": bulkhead.ErrForbidden} {
-		other := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}
+		other := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: token}}
 		for what, err := range map[string]error{
 			"Network": second(other.Network(ctx)), "Peers": second(other.Peers(ctx)),
-			"AddPeer":   second(other.AddPeer(ctx, client.NewPeer{Key: testKey('D')})),
+			"AddPeer":   second(other.AddPeer(ctx, admin.NewPeer{Key: testKey('D')})),
 			"WeighPeer": second(other.WeighPeer(ctx, bob, 1)), "EvictPeer": other.EvictPeer(ctx, bob),
 			"PreviewEvict":    second(other.PreviewEvict(ctx, bob)),
 			"PreviewRollback": second(other.PreviewRollback(ctx, bob, since)),
@@ -196,7 +197,7 @@ func second[T any](_ T, err error) error { return err }
 // TestPeerMetrics: the metrics of a peer, and of a node without peers.
 func TestPeerMetrics(t *testing.T) {
 	peers := &fakePeers{}
-	if err := peers.AddPeer(t.Context(), client.NewPeer{Key: testKey('B'), Weight: 0.5}); err != nil {
+	if err := peers.AddPeer(t.Context(), admin.NewPeer{Key: testKey('B'), Weight: 0.5}); err != nil {
 		t.Fatal(err)
 	}
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Peers = peers })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -20,7 +21,7 @@ func TestRecipientsTravel(t *testing.T) {
 	house := &prototest.House{}
 	front := httptest.NewServer(newServer(t, house, nil))
 	defer front.Close()
-	c := &client.Client{Server: front.URL}
+	c := admin.New(front.URL, "")
 	sigs := []bulkhead.Signature{sign(t, "dcc/body:77")}
 	people, mailboxes := []string{"Ann@example.com", "bob+shops@example.com"},
 		[]string{"ann@example.com", "bob@example.com"}

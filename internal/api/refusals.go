@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // refusals records attempts of accounts at operations that only administrators may use. It records
@@ -28,7 +28,7 @@ func (f *refusals) note(s *Server, who bulkhead.Reporter, r *http.Request, err e
 	if who.Account == "" || !errors.Is(err, bulkhead.ErrForbidden) || !f.first(who.Account, time.Now()) {
 		return
 	}
-	s.record(client.AuditEntry{Account: who.Account, From: who.Addr.String(), Action: "refused"},
+	s.record(admin.AuditEntry{Account: who.Account, From: who.Addr.String(), Action: "refused"},
 		[]any{"method", r.Method, "path", r.URL.Path}, err)
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
@@ -57,16 +57,16 @@ type Options struct {
 	Node Node
 	// Sizes calculates the node's size for another load. Its error explains a mistake in the question.
 	// nil: /v1/size answers 404.
-	Sizes func(client.SizeQuestion) (client.Sizes, error)
+	Sizes func(admin.SizeQuestion) (admin.Sizes, error)
 	// Verdicts returns the numbers of verdicts in slots of one length: 10 minutes, an hour or a day.
 	// The slots begin at or after since and before until. A zero until stands for now, and a zero
 	// since for a day before until. nil: /v1/verdicts answers 404.
-	Verdicts func(since, until time.Time, slot time.Duration) client.Verdicts
+	Verdicts func(since, until time.Time, slot time.Duration) admin.Verdicts
 	// Ready returns an error while the node does not accept requests. nil: the node is always ready.
 	Ready func() error
 	// Examine reads the node's files and returns the damage it finds. Calls do not overlap. nil:
 	// /v1/examination answers 404.
-	Examine func(context.Context) (*client.Examination, error)
+	Examine func(context.Context) (*admin.Examination, error)
 	// Page serves all paths without an operation of the API, to clients that may check, and /login to
 	// every client. nil: there are no pages.
 	Page http.Handler
@@ -248,10 +248,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 	req.params = rt.op.Parameters
 	body, err := rt.serve(req)
 	if rt.recorded() {
-		s.record(client.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: rt.op.OperationID},
+		s.record(admin.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: rt.op.OperationID},
 			req.did, err)
 	}
-	if rt.need == admin && rt.op.Method != http.MethodGet {
+	if rt.need == manage && rt.op.Method != http.MethodGet {
 		line := append([]any{"operation", rt.op.OperationID, "by", req.who.Account, "from", req.who.Addr}, req.did...)
 		if err != nil {
 			line = append(line, "err", err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
@@ -53,16 +54,16 @@ type fakeNode struct{}
 
 func (fakeNode) ConfirmClock(context.Context) error { return nil }
 
-func (fakeNode) Rules() []client.Rule { return []client.Rule{{Name: "exact-text", Verdict: "spam"}} }
+func (fakeNode) Rules() []admin.Rule { return []admin.Rule{{Name: "exact-text", Verdict: "spam"}} }
 
-func (fakeNode) State(context.Context) client.NodeState {
-	return client.NodeState{
+func (fakeNode) State(context.Context) admin.NodeState {
+	return admin.NodeState{
 		Name: "test", Version: "v0", Started: time.Unix(1, 0).UTC(), Durability: "always", Threshold: 20,
-		Counters: client.Counters{Checks: 9, Recoveries: 2},
-		Doors:    []client.Door{{Name: "http", Address: "127.0.0.1:8420"}},
-		Books: []client.Book{{Name: "tally", Bytes: 64, Generations: []client.Generation{{
+		Counters: admin.Counters{Checks: 9, Recoveries: 2},
+		Doors:    []admin.Door{{Name: "http", Address: "127.0.0.1:8420"}},
+		Books: []admin.Book{{Name: "tally", Bytes: 64, Generations: []admin.Generation{{
 			Start: time.Unix(0, 0).UTC(), End: time.Unix(86400, 0).UTC(), Capacity: 10,
-			Arrays: []client.Array{{Name: "counts", Bytes: 64, Keys: 3, Fill: 0.5, Ghost: 0.01}},
+			Arrays: []admin.Array{{Name: "counts", Bytes: 64, Keys: 3, Fill: 0.5, Ghost: 0.01}},
 		}}}},
 	}
 }
@@ -109,7 +110,7 @@ func TestCheckReportRevoke(t *testing.T) {
 	house := &prototest.House{}
 	srv := httptest.NewServer(newServer(t, house, nil))
 	defer srv.Close()
-	c := &client.Client{Server: srv.URL + "/", HTTP: srv.Client()}
+	c := &admin.Client{Client: client.Client{Server: srv.URL + "/", HTTP: srv.Client()}}
 	ctx := t.Context()
 
 	verdict := func(want bool) {
@@ -209,7 +210,7 @@ func TestBatch(t *testing.T) {
 	house := &prototest.House{}
 	srv := httptest.NewServer(newServer(t, house, nil))
 	defer srv.Close()
-	c := &client.Client{Server: srv.URL, HTTP: srv.Client()}
+	c := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client()}}
 	var reports []bulkhead.Report
 	var checks []bulkhead.Query
 	for i := range 200 {
@@ -393,7 +394,7 @@ func TestClientSeesSentinels(t *testing.T) {
 	for _, want := range []error{bulkhead.ErrMalformed, bulkhead.ErrForbidden, bulkhead.ErrOverLimit, bulkhead.ErrReadOnly,
 		bulkhead.ErrUnauthorised} {
 		srv := httptest.NewServer(newServer(t, &prototest.House{Err: want}, nil))
-		_, err := (&client.Client{Server: srv.URL, HTTP: srv.Client()}).Check(t.Context(),
+		_, err := (&admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client()}}).Check(t.Context(),
 			bulkhead.Query{Signatures: []bulkhead.Signature{sign(t, "dcc/body:00")}})
 		srv.Close()
 		if !errors.Is(err, want) {

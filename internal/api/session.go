@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // A browser logs in with a link that is valid once, with a token, or with a name and password. It
@@ -139,12 +139,12 @@ func (s *Server) newLink(r *request) (any, error) {
 		return nil, fmt.Errorf("%w: a token says whom to log in", bulkhead.ErrUnauthorised)
 	}
 	secret, until := s.sessions.link(r.who.Account, time.Now())
-	return &client.LoginLink{Path: "/login?link=" + secret, Expires: until}, nil
+	return &admin.LoginLink{Path: "/login?link=" + secret, Expires: until}, nil
 }
 
 // whoami returns the requesting account and its rights.
 func (s *Server) whoami(r *request) (any, error) {
-	return &client.Viewer{
+	return &admin.Viewer{
 		Account: r.who.Account, Local: r.local,
 		Check:  allowed(r.set.AnonymousCheck, r.who, r.local, "") == nil,
 		Report: allowed(r.set.AnonymousReport, r.who, r.local, "") == nil,
@@ -172,7 +172,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/login?refused", http.StatusSeeOther)
 		return
 	}
-	s.record(client.AuditEntry{Account: account, From: req.who.Addr.String(), Action: "login"}, nil, nil)
+	s.record(admin.AuditEntry{Account: account, From: req.who.Addr.String(), Action: "login"}, nil, nil)
 	s.opts.Log.Info("logged in", "account", account, "from", r.RemoteAddr)
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: s.sessions.begin(account, time.Now()), Path: "/", MaxAge: int(sessionLife / time.Second),
@@ -216,7 +216,7 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problem(err))
 		return
 	}
-	s.record(client.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: "logout"}, nil, nil)
+	s.record(admin.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: "logout"}, nil, nil)
 	if c, err := r.Cookie(cookieName); err == nil {
 		s.sessions.end(c.Value)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // maxKeep is the largest number of generations in a question about sizes. The configuration has a
@@ -66,7 +66,7 @@ func (s *Server) size(r *request) (any, error) {
 }
 
 // sizeQuestion builds the question from parameters that were validated.
-func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
+func sizeQuestion(q url.Values) (of admin.SizeQuestion, err error) {
 	var n [4]uint32
 	for i, name := range []string{"signatures", "listed", "tally_keep", "blocklist_keep"} {
 		if n[i], err = number(q, name); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // Users manages the accounts of a node. Errors wrap the sentinels of package
@@ -20,15 +20,15 @@ type Users interface {
 	// count sightings of others, and name the user for whom it reports.
 	IsTrusted(ctx context.Context, account string) bool
 	// Users returns every account in the order of names.
-	Users(ctx context.Context) ([]client.User, error)
+	Users(ctx context.Context) ([]admin.User, error)
 	// Weights returns the weights of accounts' votes over time.
-	Weights(ctx context.Context) []client.Weights
+	Weights(ctx context.Context) []admin.Weights
 	// User returns the account called name; ok is false if there is none.
-	User(ctx context.Context, name string) (u client.User, ok bool, err error)
+	User(ctx context.Context, name string) (u admin.User, ok bool, err error)
 	// AddUser creates an account, and returns its bearer token.
-	AddUser(ctx context.Context, u client.NewUser) (token string, err error)
+	AddUser(ctx context.Context, u admin.NewUser) (token string, err error)
 	// ChangeUser applies the change.
-	ChangeUser(ctx context.Context, name string, c client.UserChange) error
+	ChangeUser(ctx context.Context, name string, c admin.UserChange) error
 	// RemoveUser removes an account.
 	RemoveUser(ctx context.Context, name string) error
 	// NewToken replaces the bearer token of an account.
@@ -37,12 +37,12 @@ type Users interface {
 	// name, or the user of that name for whom a service reports; account:NAME, user:NAME and
 	// user:SERVICE=NAME select one of these. If the name matches several voters with votes, the error
 	// is a conflict.
-	UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error)
+	UndoVotes(ctx context.Context, name string, since time.Time) (admin.Undone, error)
 	// PreviewUndo returns what UndoVotes would do now, and changes nothing.
-	PreviewUndo(ctx context.Context, name string, since time.Time) (client.Undone, error)
+	PreviewUndo(ctx context.Context, name string, since time.Time) (admin.Undone, error)
 	// PreviewClose returns what closing an account would do now, except to its sessions, and changes
 	// nothing. It returns the same error as the change would.
-	PreviewClose(ctx context.Context, name string) (client.Closing, error)
+	PreviewClose(ctx context.Context, name string) (admin.Closing, error)
 	// SetSecret sets the secret that an account shares with the clients of a
 	// protocol ("razor2", "pyzor", "dcc"); "" removes it.
 	SetSecret(ctx context.Context, name, protocol, secret string) error
@@ -55,7 +55,7 @@ func unknownUser(name string) error {
 func (s *Server) listUsers(r *request) (any, error) {
 	users, err := s.opts.Users.Users(r.Context())
 	if users == nil {
-		users = []client.User{}
+		users = []admin.User{}
 	}
 	return users, err
 }
@@ -74,7 +74,7 @@ func (s *Server) user(r *request, name string) (any, error) {
 }
 
 func (s *Server) addUser(r *request) (any, error) {
-	u, err := one[client.NewUser](r)
+	u, err := one[admin.NewUser](r)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +93,11 @@ func (s *Server) addUser(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client.Token{Name: u.Name, Token: token}, nil
+	return &admin.Token{Name: u.Name, Token: token}, nil
 }
 
 func (s *Server) changeUser(r *request) (any, error) {
-	c, err := one[client.UserChange](r)
+	c, err := one[admin.UserChange](r)
 	if err != nil {
 		return nil, err
 	}
@@ -151,11 +151,11 @@ func (s *Server) newToken(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client.Token{Name: name, Token: token}, nil
+	return &admin.Token{Name: name, Token: token}, nil
 }
 
 func (s *Server) undoVotes(r *request) (any, error) {
-	undo, err := one[client.Undo](r)
+	undo, err := one[admin.Undo](r)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (s *Server) previewClose(r *request) (any, error) {
 }
 
 func (s *Server) setSecret(r *request) (any, error) {
-	secret, err := one[client.Secret](r)
+	secret, err := one[admin.Secret](r)
 	if err != nil {
 		return nil, err
 	}

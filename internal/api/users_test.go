@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -20,7 +21,7 @@ import (
 // number of renewals, and without N at first.
 type fakeUsers struct {
 	mu      sync.Mutex
-	users   map[string]*client.User
+	users   map[string]*admin.User
 	tokens  map[string]string // by token
 	secrets map[string]string
 	renewed int
@@ -28,7 +29,7 @@ type fakeUsers struct {
 
 func newFakeUsers() *fakeUsers {
 	return &fakeUsers{
-		users: map[string]*client.User{
+		users: map[string]*admin.User{
 			"alice": {Name: "alice", Role: "admin", Weight: 1, Worth: 1},
 			"bob":   {Name: "bob", Role: "reporter", Weight: 0.5, Worth: 0.5},
 		},
@@ -59,41 +60,41 @@ func (f *fakeUsers) IsTrusted(_ context.Context, name string) bool {
 	return f.users[name] != nil && (f.users[name].Role == "admin" || f.users[name].Role == "trusted")
 }
 
-func (f *fakeUsers) Weights(context.Context) []client.Weights { return nil }
+func (f *fakeUsers) Weights(context.Context) []admin.Weights { return nil }
 
-func (f *fakeUsers) Users(context.Context) ([]client.User, error) {
+func (f *fakeUsers) Users(context.Context) ([]admin.User, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []client.User
+	var all []admin.User
 	for _, u := range f.users {
 		all = append(all, *u)
 	}
-	slices.SortFunc(all, func(a, b client.User) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b admin.User) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
 }
 
-func (f *fakeUsers) User(_ context.Context, name string) (client.User, bool, error) {
+func (f *fakeUsers) User(_ context.Context, name string) (admin.User, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	u := f.users[name]
 	if u == nil {
-		return client.User{}, false, nil
+		return admin.User{}, false, nil
 	}
 	return *u, true, nil
 }
 
-func (f *fakeUsers) AddUser(_ context.Context, u client.NewUser) (string, error) {
+func (f *fakeUsers) AddUser(_ context.Context, u admin.NewUser) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if u.Name == "" {
 		return "", fmt.Errorf("%w: empty name", bulkhead.ErrMalformed)
 	}
-	f.users[u.Name] = &client.User{Name: u.Name, Role: u.Role, Protocols: []string{}}
+	f.users[u.Name] = &admin.User{Name: u.Name, Role: u.Role, Protocols: []string{}}
 	f.tokens["token-"+u.Name] = u.Name
 	return "token-" + u.Name, nil
 }
 
-func (f *fakeUsers) ChangeUser(_ context.Context, name string, c client.UserChange) error {
+func (f *fakeUsers) ChangeUser(_ context.Context, name string, c admin.UserChange) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	u := f.users[name]
@@ -133,24 +134,24 @@ func (f *fakeUsers) NewToken(_ context.Context, name string) (string, error) {
 	return token, nil
 }
 
-func (f *fakeUsers) UndoVotes(_ context.Context, name string, since time.Time) (client.Undone, error) {
+func (f *fakeUsers) UndoVotes(_ context.Context, name string, since time.Time) (admin.Undone, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.users[name] == nil {
-		return client.Undone{}, nil
+		return admin.Undone{}, nil
 	}
-	return client.Undone{Votes: 7, Off: 2, On: 1, Oldest: since.Add(time.Hour)}, nil
+	return admin.Undone{Votes: 7, Off: 2, On: 1, Oldest: since.Add(time.Hour)}, nil
 }
 
-func (f *fakeUsers) PreviewUndo(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+func (f *fakeUsers) PreviewUndo(ctx context.Context, name string, since time.Time) (admin.Undone, error) {
 	return f.UndoVotes(ctx, name, since)
 }
 
-func (f *fakeUsers) PreviewClose(_ context.Context, name string) (client.Closing, error) {
+func (f *fakeUsers) PreviewClose(_ context.Context, name string) (admin.Closing, error) {
 	if name == "alice" {
-		return client.Closing{}, fmt.Errorf("%w: last administrator", bulkhead.ErrForbidden)
+		return admin.Closing{}, fmt.Errorf("%w: last administrator", bulkhead.ErrForbidden)
 	}
-	return client.Closing{Votes: 7}, nil
+	return admin.Closing{Votes: 7}, nil
 }
 
 func (f *fakeUsers) SetSecret(_ context.Context, name, protocol, secret string) error {
@@ -164,20 +165,20 @@ func TestUsers(t *testing.T) {
 	users := newFakeUsers()
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))
 	defer srv.Close()
-	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}}
 	ctx := t.Context()
 
 	// A name with all characters that are special in a path.
 	const name = "carol/../x y%2Fé?#"
-	token, err := c.AddUser(ctx, client.NewUser{Name: name, Role: "reporter"})
+	token, err := c.AddUser(ctx, admin.NewUser{Name: name, Role: "reporter"})
 	if err != nil || token.Name != name || token.Token != "token-"+name {
 		t.Fatalf("AddUser = %+v, %v", token, err)
 	}
-	if _, err := c.AddUser(ctx, client.NewUser{Name: name}); statusOf(err) != 409 {
+	if _, err := c.AddUser(ctx, admin.NewUser{Name: name}); statusOf(err) != 409 {
 		t.Errorf("AddUser again = %v, want status 409", err)
 	}
 	weight, closed := 0.25, true
-	u, err := c.ChangeUser(ctx, name, client.UserChange{Weight: &weight})
+	u, err := c.ChangeUser(ctx, name, admin.UserChange{Weight: &weight})
 	if err != nil || u.Weight != 0.25 || u.Role != "reporter" {
 		t.Errorf("ChangeUser = %+v, %v", u, err)
 	}
@@ -185,7 +186,7 @@ func TestUsers(t *testing.T) {
 		t.Errorf("User = %+v, %v", u, err)
 	}
 	tooMuch := 1.5
-	if _, err := c.ChangeUser(ctx, name, client.UserChange{Weight: &tooMuch}); !errors.Is(err, bulkhead.ErrMalformed) {
+	if _, err := c.ChangeUser(ctx, name, admin.UserChange{Weight: &tooMuch}); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("ChangeUser(weight 1.5) = %v, want ErrMalformed", err)
 	}
 	if err := c.SetSecret(ctx, name, "pyzor", "s3cret"); err != nil || users.secrets[name+"/pyzor"] != "s3cret" {
@@ -195,11 +196,11 @@ func TestUsers(t *testing.T) {
 	if err != nil || renewed.Token == token.Token {
 		t.Errorf("NewToken = %+v, %v; want another token", renewed, err)
 	}
-	own := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: renewed.Token}
+	own := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: renewed.Token}}
 	if _, err := own.Node(ctx); err != nil {
 		t.Errorf("Node with the new token: %v", err)
 	}
-	if _, err := c.ChangeUser(ctx, name, client.UserChange{Closed: &closed}); err != nil {
+	if _, err := c.ChangeUser(ctx, name, admin.UserChange{Closed: &closed}); err != nil {
 		t.Error(err)
 	}
 	if _, err := own.Node(ctx); !errors.Is(err, bulkhead.ErrUnauthorised) {
@@ -227,14 +228,14 @@ func TestUndoVotes(t *testing.T) {
 	users := newFakeUsers()
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))
 	defer srv.Close()
-	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}}
 	since := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	got, err := c.UndoVotes(t.Context(), "bob", since)
-	if want := (client.Undone{Votes: 7, Off: 2, On: 1, Oldest: since.Add(time.Hour)}); err != nil || *got != want {
+	if want := (admin.Undone{Votes: 7, Off: 2, On: 1, Oldest: since.Add(time.Hour)}); err != nil || *got != want {
 		t.Errorf("undone %+v, %v, want %+v", got, err, want)
 	}
 	// A user need not have an account.
-	if got, err := c.UndoVotes(t.Context(), "service=ann", since); err != nil || *got != (client.Undone{}) {
+	if got, err := c.UndoVotes(t.Context(), "service=ann", since); err != nil || *got != (admin.Undone{}) {
 		t.Errorf("of a person without votes: %+v, %v", got, err)
 	}
 	if _, err := c.UndoVotes(t.Context(), "bob", time.Time{}); statusOf(err) != 400 && statusOf(err) != 422 {
@@ -253,7 +254,7 @@ func TestPreviews(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users })
 	srv := httptest.NewServer(s)
 	defer srv.Close()
-	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}}
 	ctx := t.Context()
 	since := time.Date(2026, 3, 1, 10, 0, 0, 500, time.FixedZone("", 3600))
 	undone, err := c.PreviewUndo(ctx, "bob", since)
@@ -307,13 +308,13 @@ func TestUsersNamedLikeFolders(t *testing.T) {
 	users := newFakeUsers()
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users = users, users }))
 	defer srv.Close()
-	c := &client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}
+	c := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}}
 	ctx, closed := t.Context(), true
 	for _, name := range []string{".", "..", "...", "%2E%2E"} {
-		if _, err := c.AddUser(ctx, client.NewUser{Name: name}); err != nil {
+		if _, err := c.AddUser(ctx, admin.NewUser{Name: name}); err != nil {
 			t.Fatal(err)
 		}
-		if u, err := c.ChangeUser(ctx, name, client.UserChange{Closed: &closed}); err != nil || u.Name != name || !u.Closed {
+		if u, err := c.ChangeUser(ctx, name, admin.UserChange{Closed: &closed}); err != nil || u.Name != name || !u.Closed {
 			t.Errorf("ChangeUser(%q) = %+v, %v", name, u, err)
 		}
 		if _, err := c.NewToken(ctx, name); err != nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // Whitelist holds the signatures that administrators put on the whitelist while the node runs. Its
 // methods may be called concurrently.
 type Whitelist interface {
 	// Cleared returns the whitelisted signatures, the latest last.
-	Cleared() []client.Cleared
+	Cleared() []admin.Cleared
 	// Clear adds the text signatures among sigs and returns the ones it added. Its error wraps
 	// bulkhead.ErrMalformed if none of sigs identifies a whole text, and bulkhead.ErrOverLimit if the
 	// list is full.
-	Clear(sigs []bulkhead.Signature, by, note string) ([]client.Cleared, error)
+	Clear(sigs []bulkhead.Signature, by, note string) ([]admin.Cleared, error)
 	// Unclear removes a signature. It returns false if the signature was not on the list.
 	Unclear(sig bulkhead.Signature) (bool, error)
 }
@@ -36,10 +36,10 @@ func (s *Server) wavePage(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := h.Waves(r.Context(), client.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"),
+	page, err := h.Waves(r.Context(), admin.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"),
 		Limit: int(limit)})
 	if page.Waves == nil {
-		page.Waves = []client.Wave{}
+		page.Waves = []admin.Wave{}
 	}
 	return &page, err
 }
@@ -60,12 +60,12 @@ func (s *Server) showWhitelist(*request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append([]client.Cleared{}, white.Cleared()...), nil
+	return append([]admin.Cleared{}, white.Cleared()...), nil
 }
 
 // clear puts the text of an entry on the whitelist.
 func (s *Server) clear(r *request) (any, error) {
-	c, err := one[client.Clear](r)
+	c, err := one[admin.Clear](r)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s *Server) clear(r *request) (any, error) {
 	for i := range added {
 		r.did = append(r.did, fmt.Sprintf("signature %d", i+1), added[i].Signature)
 	}
-	return append([]client.Cleared{}, added...), err
+	return append([]admin.Cleared{}, added...), err
 }
 
 func (s *Server) unclear(r *request) (any, error) {

@@ -3,8 +3,8 @@
 // replaces the older of two files, and a new one begins.
 //
 //	log, err := audit.Open(folder, 8<<20, nil)
-//	log.Append(client.AuditEntry{Account: "admin", Action: "evictPeer"})
-//	page, err := log.Read(client.AuditQuery{Account: "admin"})
+//	log.Append(admin.AuditEntry{Account: "admin", Action: "evictPeer"})
+//	page, err := log.Read(admin.AuditQuery{Account: "admin"})
 package audit
 
 import (
@@ -20,7 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // Names of the files, in the data folder.
@@ -65,7 +65,7 @@ func Open(dir string, maxBytes int64, now func() time.Time) (*Log, error) {
 
 // Append writes an entry, whose ID and Time it sets, and syncs it. An entry that cannot
 // be written is counted as lost.
-func (l *Log) Append(e client.AuditEntry) error {
+func (l *Log) Append(e admin.AuditEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = max(l.last+1, l.now().UnixMicro())
@@ -78,7 +78,7 @@ func (l *Log) Append(e client.AuditEntry) error {
 	return nil
 }
 
-func (l *Log) write(e *client.AuditEntry) error {
+func (l *Log) write(e *admin.AuditEntry) error {
 	e.Error, e.Account, e.Action = short(e.Error), short(e.Account), short(e.Action)
 	about := make(map[string]string, len(e.About))
 	for k, v := range e.About {
@@ -136,12 +136,12 @@ const (
 )
 
 // Read returns entries, the latest first. Invalid lines are skipped.
-func (l *Log) Read(q client.AuditQuery) (client.AuditPage, error) {
+func (l *Log) Read(q admin.AuditQuery) (admin.AuditPage, error) {
 	if q.Limit <= 0 {
 		q.Limit = DefaultPage
 	}
 	q.Limit = min(q.Limit, MaxPage)
-	page := client.AuditPage{Entries: []client.AuditEntry{}}
+	page := admin.AuditPage{Entries: []admin.AuditEntry{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range []string{File, OlderFile} {
@@ -174,13 +174,13 @@ func (l *Log) read(name string) ([]byte, error) {
 }
 
 // collect adds the entries of a file that match the query. It returns false when the page is full.
-func collect(page *client.AuditPage, text []byte, q *client.AuditQuery) bool {
+func collect(page *admin.AuditPage, text []byte, q *admin.AuditQuery) bool {
 	for len(text) > 0 {
 		text = bytes.TrimRight(text, "\n")
 		at := bytes.LastIndexByte(text, '\n')
 		line := text[at+1:]
 		text = text[:at+1]
-		var e client.AuditEntry
+		var e admin.AuditEntry
 		if json.Unmarshal(line, &e) != nil || e.ID == 0 || !wanted(&e, q) {
 			continue
 		}
@@ -193,7 +193,7 @@ func collect(page *client.AuditPage, text []byte, q *client.AuditQuery) bool {
 	return true
 }
 
-func wanted(e *client.AuditEntry, q *client.AuditQuery) bool {
+func wanted(e *admin.AuditEntry, q *admin.AuditQuery) bool {
 	return (q.Before == 0 || e.ID < q.Before) &&
 		(q.Since.IsZero() || !e.Time.Before(q.Since)) && (q.Until.IsZero() || e.Time.Before(q.Until)) &&
 		(q.Account == "" || e.Account == q.Account) && (q.Action == "" || e.Action == q.Action)

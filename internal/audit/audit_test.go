@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 func open(t *testing.T, dir string) *Log {
@@ -21,7 +21,7 @@ func open(t *testing.T, dir string) *Log {
 	return l
 }
 
-func read(t *testing.T, l *Log, q client.AuditQuery) (all []client.AuditEntry) {
+func read(t *testing.T, l *Log, q admin.AuditQuery) (all []admin.AuditEntry) {
 	t.Helper()
 	for {
 		page, err := l.Read(q)
@@ -42,7 +42,7 @@ func TestRecord(t *testing.T) {
 	l := open(t, dir)
 	const n = 1500
 	for i := range n {
-		if err := l.Append(client.AuditEntry{Account: fmt.Sprintf("admin%d", i%3), Action: "weighPeer", Door: "http",
+		if err := l.Append(admin.AuditEntry{Account: fmt.Sprintf("admin%d", i%3), Action: "weighPeer", Door: "http",
 			About: map[string]string{"i": fmt.Sprint(i)}}); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestRecord(t *testing.T) {
 		t.Errorf("%d bytes, want at most %d", size, MinBytes)
 	}
 	l = open(t, dir)
-	got := read(t, l, client.AuditQuery{Limit: 7})
+	got := read(t, l, admin.AuditQuery{Limit: 7})
 	if len(got) < 200 || len(got) == n {
 		t.Fatalf("%d entries are left of %d", len(got), n)
 	}
@@ -70,12 +70,12 @@ func TestRecord(t *testing.T) {
 			t.Fatalf("entry %d is %+v, want that of %s", i, e, want)
 		}
 	}
-	for _, e := range read(t, l, client.AuditQuery{Account: "admin1"}) {
+	for _, e := range read(t, l, admin.AuditQuery{Account: "admin1"}) {
 		if e.Account != "admin1" {
 			t.Fatalf("%+v is not of admin1", e)
 		}
 	}
-	if got := read(t, l, client.AuditQuery{Action: "evictPeer"}); len(got) != 0 {
+	if got := read(t, l, admin.AuditQuery{Action: "evictPeer"}); len(got) != 0 {
 		t.Errorf("%d entries of what nobody did", len(got))
 	}
 }
@@ -84,7 +84,7 @@ func TestRecord(t *testing.T) {
 func TestCutShort(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
-	if err := l.Append(client.AuditEntry{Action: "one"}); err != nil {
+	if err := l.Append(admin.AuditEntry{Action: "one"}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, File), os.O_APPEND|os.O_WRONLY, 0)
@@ -95,10 +95,10 @@ func TestCutShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if err := l.Append(client.AuditEntry{Action: "two"}); err != nil {
+	if err := l.Append(admin.AuditEntry{Action: "two"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, l, client.AuditQuery{}); len(got) != 2 || got[0].Action != "two" || got[1].Action != "one" {
+	if got := read(t, l, admin.AuditQuery{}); len(got) != 2 || got[0].Action != "two" || got[1].Action != "one" {
 		t.Errorf("%+v, want two and one", got)
 	}
 }
@@ -106,14 +106,14 @@ func TestCutShort(t *testing.T) {
 // TestLost: an entry that cannot be written is counted; long texts are cut.
 func TestLost(t *testing.T) {
 	l := open(t, filepath.Join(t.TempDir(), "absent"))
-	if err := l.Append(client.AuditEntry{Action: "one"}); err == nil || l.Lost.Load() != 1 {
+	if err := l.Append(admin.AuditEntry{Action: "one"}); err == nil || l.Lost.Load() != 1 {
 		t.Errorf("error %v, %d lost", err, l.Lost.Load())
 	}
 	l = open(t, t.TempDir())
-	if err := l.Append(client.AuditEntry{Action: "one", Error: strings.Repeat("é", 5000)}); err != nil {
+	if err := l.Append(admin.AuditEntry{Action: "one", Error: strings.Repeat("é", 5000)}); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(t, l, client.AuditQuery{}); len(got) != 1 || len(got[0].Error) > maxText+3 ||
+	if got := read(t, l, admin.AuditQuery{}); len(got) != 1 || len(got[0].Error) > maxText+3 ||
 		!strings.HasPrefix(got[0].Error, "éé") {
 		t.Errorf("entries %+v", got)
 	}
@@ -126,7 +126,7 @@ func TestConcurrent(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 20 {
-				if err := l.Append(client.AuditEntry{Action: "one"}); err != nil {
+				if err := l.Append(admin.AuditEntry{Action: "one"}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -134,7 +134,7 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	ids := make(map[int64]bool)
-	for _, e := range read(t, l, client.AuditQuery{}) {
+	for _, e := range read(t, l, admin.AuditQuery{}) {
 		ids[e.ID] = true
 	}
 	if len(ids) != 160 {
@@ -147,8 +147,8 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("{\"id\":1,\"action\":\"one\"}\n"))
 	f.Add([]byte("\n\n{"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		page := client.AuditPage{}
-		collect(&page, text, &client.AuditQuery{Limit: 3})
+		page := admin.AuditPage{}
+		collect(&page, text, &admin.AuditQuery{Limit: 3})
 		if len(page.Entries) > 3 {
 			t.Fatalf("%d entries on a page of 3", len(page.Entries))
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // A Question asks whether to make a change.
@@ -19,7 +19,7 @@ type Question struct {
 }
 
 // Undo asks whether to take back the votes that name gave at or after a time.
-func Undo(name string, since time.Time, u *client.Undone) Question {
+func Undo(name string, since time.Time, u *admin.Undone) Question {
 	q := Question{Title: "Undo the votes of " + name + "?", Verb: "Undo votes"}
 	if u.Votes == 0 {
 		q.add("No vote of %s since %s is remembered, so nothing changes.", name, minute(since))
@@ -37,7 +37,7 @@ func Undo(name string, since time.Time, u *client.Undone) Question {
 }
 
 // Evict asks whether to drop a peer.
-func Evict(name string, l *client.PeerLoss) Question {
+func Evict(name string, l *admin.PeerLoss) Question {
 	q := Question{Title: "Evict " + name + "?", Verb: "Evict"}
 	q.add("Evict drops what %s counted: %s.", name, counts(l))
 	q.add("Messages of %s are refused from then on.", name)
@@ -46,7 +46,7 @@ func Evict(name string, l *client.PeerLoss) Question {
 }
 
 // Rollback asks whether to drop the generations of a peer since a time.
-func Rollback(name string, since time.Time, l *client.PeerLoss) Question {
+func Rollback(name string, since time.Time, l *admin.PeerLoss) Question {
 	q := Question{Title: "Roll back " + name + "?", Verb: "Roll back"}
 	q.add("Roll back drops what %s counted in generations that began since %s: %s.", name, minute(since), counts(l))
 	q.add("These generations are not fetched again.")
@@ -55,7 +55,7 @@ func Rollback(name string, since time.Time, l *client.PeerLoss) Question {
 }
 
 // Close asks whether to close an account.
-func Close(name string, c *client.Closing) Question {
+func Close(name string, c *admin.Closing) Question {
 	q := Question{Title: "Close the account " + name + "?", Verb: "Close account"}
 	q.add("%s can no longer check, report or log in; %s now.", name, ended(c.Sessions))
 	if len(c.AnswersFor) > 0 {
@@ -71,7 +71,7 @@ func (q *Question) add(format string, args ...any) {
 }
 
 // counts lists the counts of a peer that would be dropped.
-func counts(l *client.PeerLoss) string {
+func counts(l *admin.PeerLoss) string {
 	if l.Arrays == 0 {
 		return "nothing, since this node holds none of it"
 	}

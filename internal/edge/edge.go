@@ -10,14 +10,15 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
-// An Upstream is a remote node; [client.Client] implements it.
+// An Upstream is a remote node; [admin.Client] implements it.
 type Upstream interface {
 	bulkhead.Counter
 	CheckBatch(context.Context, []bulkhead.Query) ([]client.Checked, error)
 	ReportBatch(context.Context, []bulkhead.Report) ([]client.Reported, error)
-	Node(context.Context) (*client.NodeState, error)
+	Node(context.Context) (*admin.NodeState, error)
 }
 
 // Options are the settings of an edge.

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/bulkheadtest"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
@@ -47,10 +48,10 @@ func node(t testing.TB, house bulkhead.Clearinghouse, address string) *httptest.
 	return srv
 }
 
-func upstream(t testing.TB, url string) *client.Client {
+func upstream(t testing.TB, url string) *admin.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &client.Client{Server: url, HTTP: &http.Client{Transport: transport}}
+	return &admin.Client{Client: client.Client{Server: url, HTTP: &http.Client{Transport: transport}}}
 }
 
 // clock is a time that only moves on request.
@@ -274,11 +275,11 @@ type elsewhere struct {
 	err     error
 }
 
-func (u *elsewhere) Node(context.Context) (*client.NodeState, error) {
+func (u *elsewhere) Node(context.Context) (*admin.NodeState, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.asked++
-	return &client.NodeState{Network: u.network}, u.err
+	return &admin.NodeState{Network: u.network}, u.err
 }
 
 func (u *elsewhere) CheckBatch(ctx context.Context, q []bulkhead.Query) ([]client.Checked, error) {

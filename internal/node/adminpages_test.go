@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
@@ -35,11 +36,11 @@ func TestConfigPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := address(t, n, "http")
-	admin := &client.Client{Server: base, Token: token, HTTP: &http.Client{Timeout: time.Minute}}
+	root := &admin.Client{Client: client.Client{Server: base, Token: token, HTTP: &http.Client{Timeout: time.Minute}}}
 	b := newBrowser(t, base)
 	status, page := b.get("/config")
 	wants(t, "a stranger's", status, page, 401, "for administrators")
-	logIn(t, b, admin)
+	logIn(t, b, root)
 	status, page = b.get("/config")
 	wants(t, "configuration", status, page, 200, "threshold", ">33<", "(hidden)", "Read the file again", "[mesh]")
 	if strings.Contains(page, "hush") {
@@ -60,7 +61,7 @@ func TestConfigPage(t *testing.T) {
 	wants(t, "reloaded", status, page, 200, "was read again", "tally.threshold", "fuzzy.hash_key", ">44<")
 	status, page = do("drop", "")
 	wants(t, "an unknown button", status, page, 400, "unknown action")
-	audit, err := admin.Audit(t.Context(), client.AuditQuery{Action: "reloadConfig"})
+	audit, err := root.Audit(t.Context(), admin.AuditQuery{Action: "reloadConfig"})
 	if err != nil || len(audit.Entries) != 2 || !strings.Contains(audit.Entries[0].About["changed"], "tally.threshold") {
 		t.Errorf("recorded %+v, %v", audit, err)
 	}
@@ -68,11 +69,11 @@ func TestConfigPage(t *testing.T) {
 
 // TestWithoutFile checks that a node without a configuration file reports that.
 func TestWithoutFile(t *testing.T) {
-	_, admin, _ := pagesOf(t)
-	if c, err := admin.Config(t.Context()); err != nil || c.Reloadable || len(c.Settings) < 100 {
+	_, root, _ := pagesOf(t)
+	if c, err := root.Config(t.Context()); err != nil || c.Reloadable || len(c.Settings) < 100 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := admin.ReloadConfig(t.Context()); statusOf(err) != http.StatusConflict {
+	if _, err := root.ReloadConfig(t.Context()); statusOf(err) != http.StatusConflict {
 		t.Errorf("a reload: %v", err)
 	}
 }
@@ -80,26 +81,26 @@ func TestWithoutFile(t *testing.T) {
 // TestPeoplePage checks that the page has the weights of each account over time, and the actions of
 // administrators. An attempt at an action reserved to them is recorded once.
 func TestPeoplePage(t *testing.T) {
-	base, admin, _ := pagesOf(t)
-	bob, err := admin.AddUser(t.Context(), client.NewUser{Name: "bob", Role: "reporter"})
+	base, root, _ := pagesOf(t)
+	bob, err := root.AddUser(t.Context(), admin.NewUser{Name: "bob", Role: "reporter"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if _, err := (&client.Client{Server: base,
-			Token: bob.Token}).Users(t.Context()); statusOf(err) != http.StatusForbidden {
+		if _, err := (&admin.Client{Client: client.Client{Server: base,
+			Token: bob.Token}}).Users(t.Context()); statusOf(err) != http.StatusForbidden {
 			t.Fatal(err)
 		}
 	}
-	got, err := admin.Audit(t.Context(), client.AuditQuery{Action: "refused"})
+	got, err := root.Audit(t.Context(), admin.AuditQuery{Action: "refused"})
 	if err != nil || len(got.Entries) != 1 || got.Entries[0].Account != "bob" ||
 		got.Entries[0].About["path"] != "/v1/users" || got.Entries[0].Error == "" {
 		t.Fatalf("recorded %+v, %v", got, err)
 	}
 	b := newBrowser(t, base)
-	logIn(t, b, admin)
+	logIn(t, b, root)
 	await.True(t, "weights are recorded after the start", func() bool {
-		w, err := admin.Weights(t.Context())
+		w, err := root.Weights(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,23 +117,23 @@ func TestPeoplePage(t *testing.T) {
 
 // TestTopKeysPage checks that only administrators see the keys with the highest rates.
 func TestTopKeysPage(t *testing.T) {
-	admin, _ := historyNode(t, t.TempDir(),
+	root, _ := historyNode(t, t.TempDir(),
 		"[[ratelimit]]\nname = \"sent\"\nkey = \"{sasl_username}\"\nlimit = 4\nperiod = \"1h\"\naction = \"reject\"\n")
 	for i := range 6 {
 		for _, who := range []string{"ann", "bob"}[:1+i%2] {
-			if _, err := admin.ApplyRateLimits(t.Context(),
+			if _, err := root.ApplyRateLimits(t.Context(),
 				map[string]string{"protocol_state": "RCPT", "sasl_username": who + "@example.com"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	b := newBrowser(t, admin.Server)
+	b := newBrowser(t, root.Server)
 	status, page := b.get("/rules")
 	wants(t, "a stranger's", status, page, 200, "sent")
 	if strings.Contains(page, "ann@example.com") {
 		t.Error("a stranger sees a key")
 	}
-	logIn(t, b, admin)
+	logIn(t, b, root)
 	status, page = b.get("/rules")
 	wants(t, "the administrator's", status, page, 200, "Top keys of sent", "ann@example.com", "bob@example.com")
 	if strings.Index(page, "ann@example.com") > strings.Index(page, "bob@example.com") {
@@ -149,17 +150,17 @@ func TestTopKeysPage(t *testing.T) {
 // for administrators alone. Users on whose behalf others report are among them, and their votes can
 // be undone there, including those for a service that is another person's account.
 func TestWhoVoted(t *testing.T) {
-	base, admin, _ := pagesOf(t)
-	service, err := admin.AddUser(t.Context(), client.NewUser{Name: "imap", Role: "trusted"})
+	base, root, _ := pagesOf(t)
+	service, err := root.AddUser(t.Context(), admin.NewUser{Name: "imap", Role: "trusted"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	person := "local"
-	if _, err := admin.ChangeUser(t.Context(), "imap", client.UserChange{Person: &person}); err != nil {
+	if _, err := root.ChangeUser(t.Context(), "imap", admin.UserChange{Person: &person}); err != nil {
 		t.Fatal(err)
 	}
 	b := newBrowser(t, base)
-	logIn(t, b, admin)
+	logIn(t, b, root)
 	status, page := b.get("/people")
 	wants(t, "people", status, page, 200, "Who voted lately", "No votes yet", "not known yet")
 	status, page = b.get("/history")
@@ -168,8 +169,8 @@ func TestWhoVoted(t *testing.T) {
 		t.Errorf("before any report: %d %s", status, page)
 	}
 	for _, by := range []struct{ token, user string }{{service.Token, "ann@example.com"}, {"", "carl"},
-		{admin.Token, ""}} {
-		if _, err := (&client.Client{Server: base, Token: by.token}).ReportMessage(t.Context(), []byte(advert),
+		{root.Token, ""}} {
+		if _, err := (admin.New(base, by.token)).ReportMessage(t.Context(), []byte(advert),
 			client.MessageOptions{Vote: bulkhead.Spam, User: by.user}); err != nil {
 			t.Fatal(by, err)
 		}
@@ -196,7 +197,7 @@ func TestWhoVoted(t *testing.T) {
 	wants(t, "carl undone", status, page, 200, "are taken back")
 	status, page = b.agree("/people", url.Values{"name": {"admin"}, "do": {"undo"}, "days": {"1"}})
 	wants(t, "admin undone", status, page, 200, "are taken back")
-	if v, err := admin.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || v.Spam {
+	if v, err := root.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || v.Spam {
 		t.Errorf("without a vote it is %+v, %v", v, err)
 	}
 	status, page = b.form("/people", url.Values{"name": {"imap=../x"}, "do": {"undo"}, "days": {"1"}})
@@ -207,10 +208,10 @@ func TestWhoVoted(t *testing.T) {
 // of them have voted. The error lists unambiguous names, and each of these undoes the votes of that
 // voter alone.
 func TestUndoWhom(t *testing.T) {
-	base, admin, _ := pagesOf(t)
+	base, root, _ := pagesOf(t)
 	tokens := map[string]string{"": ""}
 	for _, name := range []string{"ann", "imap", "web"} {
-		made, err := admin.AddUser(t.Context(), client.NewUser{Name: name, Role: "trusted"})
+		made, err := root.AddUser(t.Context(), admin.NewUser{Name: name, Role: "trusted"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +219,7 @@ func TestUndoWhom(t *testing.T) {
 	}
 	since := time.Now().Add(-time.Hour)
 	undo := func(name string) (votes int, err error) {
-		undone, err := admin.UndoVotes(t.Context(), name, since)
+		undone, err := root.UndoVotes(t.Context(), name, since)
 		if err != nil {
 			return 0, err
 		}
@@ -234,7 +235,7 @@ func TestUndoWhom(t *testing.T) {
 			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers "+
 				"of list %[1]d.\r\n",
 			i)
-		c := &client.Client{Server: base, Token: tokens[voters[i].by]}
+		c := admin.New(base, tokens[voters[i].by])
 		if _, err := c.ReportMessage(t.Context(), []byte(text),
 			client.MessageOptions{Vote: bulkhead.Spam, User: voters[i].user}); err != nil {
 			t.Fatal(err)
@@ -274,7 +275,7 @@ func TestUndoWhom(t *testing.T) {
 			"From: a@example.com\r\nSubject: %d\r\n\r\nThe offer of number %[1]d, which nobody else has, for readers "+
 				"of list %[1]d.\r\n",
 			i)
-		if v, err := admin.CheckMessage(t.Context(), []byte(text), client.MessageOptions{}); err != nil || v.Spam {
+		if v, err := root.CheckMessage(t.Context(), []byte(text), client.MessageOptions{}); err != nil || v.Spam {
 			t.Errorf("what %s has voted on is %+v, %v", voters[i].name, v, err)
 		}
 	}
@@ -296,7 +297,7 @@ func TestAccuracy(t *testing.T) {
 		share               float64
 		of                  uint64
 	}{{0, 0, 0, 0}, {3, 1, 0.75, 4}, {0, 2, 0, 2}, {1<<32 - 1, 1<<32 - 1, 0.5, 1<<33 - 2}} {
-		if share, of := (&client.User{Confirmed: tt.confirmed, Reverted: tt.reverted}).Accuracy(); share != tt.share ||
+		if share, of := (&admin.User{Confirmed: tt.confirmed, Reverted: tt.reverted}).Accuracy(); share != tt.share ||
 			of != tt.of {
 			t.Errorf("%d confirmed, %d reverted: %v of %d, want %v of %d", tt.confirmed, tt.reverted, share, of, tt.share, tt.of)
 		}
@@ -306,18 +307,18 @@ func TestAccuracy(t *testing.T) {
 // TestPassword checks that a browser logs in only with the name and password of an account. A new
 // password ends the session, and removing the password ends such log-ins.
 func TestPassword(t *testing.T) {
-	base, admin, _ := pagesOf(t)
+	base, root, _ := pagesOf(t)
 	for _, name := range []string{"ann", "bob"} {
-		if _, err := admin.AddUser(t.Context(), client.NewUser{Name: name}); err != nil {
+		if _, err := root.AddUser(t.Context(), admin.NewUser{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	set := func(password string) error { return admin.SetSecret(t.Context(), "ann", "pages", password) }
+	set := func(password string) error { return root.SetSecret(t.Context(), "ann", "pages", password) }
 	const password = "correct horse battery"
 	if err := set("elevenchars"); statusOf(err) != http.StatusBadRequest {
 		t.Errorf("eleven characters: %v", err)
 	}
-	token, err := admin.NewToken(t.Context(), "bob")
+	token, err := root.NewToken(t.Context(), "bob")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,14 +360,14 @@ func TestPassword(t *testing.T) {
 		t.Error("the old password still holds")
 	}
 	closed := true
-	if _, err := admin.ChangeUser(t.Context(), "ann", client.UserChange{Closed: &closed}); err != nil {
+	if _, err := root.ChangeUser(t.Context(), "ann", admin.UserChange{Closed: &closed}); err != nil {
 		t.Fatal(err)
 	}
 	if logsIn(newBrowser(t, base), "ann", "another correct horse") {
 		t.Error("a closed account logs in")
 	}
 	closed = false
-	if _, err := admin.ChangeUser(t.Context(), "ann", client.UserChange{Closed: &closed}); err != nil {
+	if _, err := root.ChangeUser(t.Context(), "ann", admin.UserChange{Closed: &closed}); err != nil {
 		t.Fatal(err)
 	}
 	if err := set(""); err != nil {

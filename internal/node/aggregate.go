@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/aggregate"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
@@ -92,10 +92,10 @@ func (s *sum) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-func (s *sum) status() *client.Aggregate {
+func (s *sum) status() *admin.Aggregate {
 	st := s.Status()
 	_, all, left := s.of.Load().Choose(s.named)
-	out := &client.Aggregate{Key: s.id.ID(), Members: st.Members, Organisations: len(all), Arrays: len(st.Arrays),
+	out := &admin.Aggregate{Key: s.id.ID(), Members: st.Members, Organisations: len(all), Arrays: len(st.Arrays),
 		Sums: st.Sums, Fault: st.Fault}
 	for _, a := range st.Arrays {
 		out.Memory += a.Bytes

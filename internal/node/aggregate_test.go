@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -18,7 +18,7 @@ func TestAggregate(t *testing.T) {
 	reader, _ := startIn(t, t.TempDir(), fmt.Sprintf("mode = \"hub\"\nlisten = %q\n", above))
 	invite := func(hub *Node) string {
 		t.Helper()
-		v, err := hub.peers.Invite(ctx, client.NewInvitation{Accept: true, Weight: 1, Uses: 2})
+		v, err := hub.peers.Invite(ctx, admin.NewInvitation{Accept: true, Weight: 1, Uses: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func TestAggregate(t *testing.T) {
 	}
 	join := func(n *Node, hub *Node) {
 		t.Helper()
-		if j, err := n.peers.Join(ctx, client.Join{Line: invite(hub), Weight: 1}); err != nil || j.State != "joined" {
+		if j, err := n.peers.Join(ctx, admin.Join{Line: invite(hub), Weight: 1}); err != nil || j.State != "joined" {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestAggregate(t *testing.T) {
 	}
 	member, _ := startIn(t, t.TempDir(), "")
 	join(member, hub)
-	total := func() *client.Aggregate {
+	total := func() *admin.Aggregate {
 		s, err := hub.peers.Network(ctx)
 		if err != nil || s.Aggregate == nil {
 			t.Fatalf("%+v, %v", s, err)
@@ -56,14 +56,14 @@ func TestAggregate(t *testing.T) {
 	if id, err := ReadNetwork(dir); err != nil || id.Aggregate != total().Key || id.Aggregate == id.Key {
 		t.Errorf("%+v, %v; want the key %s of the sum", id, err, total().Key)
 	}
-	if err := reader.peers.AddPeer(ctx, client.NewPeer{Key: total().Key, Name: "group", Weight: 1}); err != nil {
+	if err := reader.peers.AddPeer(ctx, admin.NewPeer{Key: total().Key, Name: "group", Weight: 1}); err != nil {
 		t.Fatal(err)
 	}
 	a, b := bulkhead.MustSignature(bulkhead.Exact, []byte("a")), bulkhead.MustSignature(bulkhead.Exact, []byte("b"))
 	counts(t, member, a, 3)
 	counts(t, hub, a, 4)
 	counts(t, hub, b, 5)
-	group := func() client.Peer {
+	group := func() admin.Peer {
 		s, err := reader.peers.Network(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +74,7 @@ func TestAggregate(t *testing.T) {
 			}
 		}
 		t.Fatal("the sum is no peer")
-		return client.Peer{}
+		return admin.Peer{}
 	}
 	nodetest.Await(t, "the reader counts the sum", func() bool {
 		return sees(t, reader, a) == 7 && sees(t, reader, b) == 5 && group().Organisations >= 1 && sees(t, hub, a) == 7

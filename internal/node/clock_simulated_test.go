@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
@@ -38,7 +38,7 @@ func asItWas(t *testing.T) {
 func TestClockMoves(t *testing.T) {
 	asItWas(t)
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
-	c := &client.Client{Server: address(t, n, "http")}
+	c := admin.New(address(t, n, "http"), "")
 	sig, err := bulkhead.ParseSignature("pyzor/digest:0123456789abcdef0123456789abcdef01234567")
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestClockMoves(t *testing.T) {
 	if got := f.Last.Sub(f.First); got != days*24*time.Hour {
 		t.Errorf("counted in generations %v apart, want %d days", got, days)
 	}
-	var state client.NodeState
+	var state admin.NodeState
 	if code, body := get(t, c.Server+"/v1/node"); code != http.StatusOK || json.Unmarshal([]byte(body), &state) != nil {
 		t.Fatalf("/v1/node = %d %s", code, body)
 	}
@@ -142,7 +142,7 @@ func TestClockBothWays(t *testing.T) {
 			"name = \"r\"\nkey = \"{sender}\"\nlimit = 5\nperiod = \"1h\"\n")
 	dir := filepath.Join(t.TempDir(), "data")
 	n, stop := start(t, Options{Config: cfg, Dir: dir})
-	c := &client.Client{Server: address(t, n, "http")}
+	c := admin.New(address(t, n, "http"), "")
 	rng := rand.New(rand.NewPCG(16, 4))
 	sigs, want := make([]bulkhead.Signature, signatures), make([]uint32, signatures)
 	for i := range sigs {
@@ -239,7 +239,7 @@ func TestClockBothWays(t *testing.T) {
 func TestClockRow(t *testing.T) {
 	asItWas(t)
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data")})
-	c := &client.Client{Server: address(t, n, "http")}
+	c := admin.New(address(t, n, "http"), "")
 	for _, moved := range []bool{false, true} {
 		if moved {
 			advance(t, c.Server, "24h")

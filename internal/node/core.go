@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
@@ -25,7 +26,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A core is an open data folder: the engine with its store and secrets, and what stands in front of
@@ -250,12 +250,14 @@ func (m messages) ReadVerified(ctx context.Context, raw []byte, sender string, d
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	sigs, err := signature.Of(ctx, message, m.core.hashing)
+	opts := m.core.hashing
+	opts.AboveFloor = true
+	sigs, err := signature.Compute(mail.WithMessage(ctx, message), message.Raw, opts)
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
 	source := message.SourceVerified(m.core.cfg.Load().Whitelist.AuthResults, sender, dkim, spf)
-	return signature.AboveFloor(message, sigs), source, nil
+	return sigs, source, nil
 }
 
 // Cleared implements [doors.Messages]. An unreadable message is not on the whitelist. The error is
@@ -270,7 +272,7 @@ func (m messages) Cleared(ctx context.Context, raw []byte, sender string, client
 	source.Client = client
 	var sigs []bulkhead.Signature
 	if signatures {
-		if sigs, err = signature.Of(ctx, message, m.core.hashing); err != nil {
+		if sigs, err = signature.Compute(mail.WithMessage(ctx, message), message.Raw, m.core.hashing); err != nil {
 			return false, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
@@ -56,7 +57,7 @@ func TestDoorMetrics(t *testing.T) {
 			t.Errorf("%s is %v before anybody asked", name, v)
 		}
 	}
-	c := &client.Client{Server: address(t, n, "http")}
+	c := admin.New(address(t, n, "http"), "")
 	rows, err := (&trial.Prober{Node: c}).Doors(t.Context())
 	if err != nil {
 		t.Fatal(err)

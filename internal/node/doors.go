@@ -3,8 +3,9 @@ package node
 import (
 	"context"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
@@ -39,7 +40,7 @@ func (n *Node) api() api.Options {
 		Read: messages{n.core}.Read, Senders: signature.Senders, Accounts: n.accounts, Users: n.accounts,
 		RateLimits: mta, Lists: mta, Peers: n.peers, Pairing: n.peers, Whitelist: n.whitelist, Config: n.configuration(),
 		Audit: n.records.audit, Node: n.state, Verdicts: n.records.sums.Verdicts, Ready: n.ready, Advance: n.advancer(),
-		Sizes:   func(of client.SizeQuestion) (client.Sizes, error) { return Sizes(n.cfg.Load(), of) },
+		Sizes:   func(of admin.SizeQuestion) (admin.Sizes, error) { return Sizes(n.cfg.Load(), of) },
 		Examine: n.examine, Memory: n.messages, Version: n.version, Failures: n.failures, Registry: n.registry, Log: n.log,
 	}
 	if n.records.book != nil {

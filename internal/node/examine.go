@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
@@ -30,9 +30,9 @@ import (
 // Examine reads every file of a data folder, and the files of lists that the configuration names,
 // and returns all their faults. It changes nothing, and the node may be running. An error means
 // that the folder could not be read.
-func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Examination, error) {
+func Examine(ctx context.Context, cfg *config.Config, dir string) (*admin.Examination, error) {
 	x := &examination{cfg: cfg, dir: dir,
-		out: &client.Examination{Folder: dir, Faults: []client.Fault{}, Doubts: []client.Doubt{}}}
+		out: &admin.Examination{Folder: dir, Faults: []admin.Fault{}, Doubts: []admin.Doubt{}}}
 	if err := x.folder(); err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*client.Exami
 }
 
 // examine is Examine for the running node.
-func (n *core) examine(ctx context.Context) (*client.Examination, error) {
+func (n *core) examine(ctx context.Context) (*admin.Examination, error) {
 	x, err := Examine(ctx, n.cfg.Load(), n.dir)
 	if err == nil && n.engine != nil {
 		// The files are as of the last snapshot.
@@ -64,12 +64,12 @@ func (n *core) examine(ctx context.Context) (*client.Examination, error) {
 type examination struct {
 	cfg *config.Config
 	dir string
-	out *client.Examination
+	out *admin.Examination
 }
 
 func (x *examination) fault(part, file string, offset int64, problem, advice string) {
 	x.out.Faults = append(x.out.Faults,
-		client.Fault{Part: part, File: file, Offset: offset, Problem: problem, Advice: advice})
+		admin.Fault{Part: part, File: file, Offset: offset, Problem: problem, Advice: advice})
 }
 
 // folder checks what other users could do in the data folder.
@@ -235,7 +235,7 @@ func (x *examination) inventory() {
 	}
 	for _, p := range missing {
 		path := filepath.Join(x.dir, p.path)
-		if !slices.ContainsFunc(x.out.Faults, func(f client.Fault) bool { return f.File == path }) {
+		if !slices.ContainsFunc(x.out.Faults, func(f admin.Fault) bool { return f.File == path }) {
 			x.fault(p.name, path, 0, "it is missing, and the node had it", p.advice)
 		}
 	}

@@ -7,21 +7,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // TestExamineRunning checks that a running node finds damage in its own files, and reports it to
 // administrators alone.
 func TestExamineRunning(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	admin, stop := historyNode(t, dir, "")
+	root, stop := historyNode(t, dir, "")
 	if err := stop(); err != nil { // it writes a snapshot
 		t.Fatal(err)
 	}
-	admin, _ = historyNode(t, dir, "")
-	examine := func() *client.Examination {
+	root, _ = historyNode(t, dir, "")
+	examine := func() *admin.Examination {
 		t.Helper()
-		x, err := admin.Examine(t.Context())
+		x, err := root.Examine(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestExamineRunning(t *testing.T) {
 	if x := examine(); !x.Sound() {
 		t.Errorf("when the file is as it was: %+v", x)
 	}
-	stranger := &client.Client{Server: admin.Server}
+	stranger := admin.New(root.Server, "")
 	if x, err := stranger.Examine(t.Context()); statusOf(err) != 403 && statusOf(err) != 401 {
 		t.Errorf("a client without a token is told %+v, %v", x, err)
 	}

@@ -45,7 +45,7 @@ func TestFuz1OfBothRules(t *testing.T) {
 		cfg := config.Default()
 		cfg.Dccifd.Verify, cfg.Dccifd.Rules = false, rules
 		s, address := startWith(t, cfg, "dcc", "dccifd")
-		client, err := dcc.Dial(ctx, address["dcc"], dcc.AnonymousID, "")
+		client, err := dcc.Dial(ctx, address["dcc"], nil)
 		if err != nil {
 			t.Fatal(err)
 		}

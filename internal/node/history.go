@@ -16,8 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
@@ -163,12 +164,12 @@ func (n *core) unjoined(r *bulkhead.Report) {
 }
 
 // joins returns the number of votes by how they were joined, nil if the node joins none.
-func (f *front) joins() *client.Joined {
+func (f *front) joins() *admin.Joined {
 	if f.joining == nil {
 		return nil
 	}
 	of := func(j bulkhead.Join) uint64 { return uint64(f.joining.Stats.Joins[j].Load()) }
-	return &client.Joined{MessageID: of(bulkhead.JoinedByID), Text: of(bulkhead.JoinedByText),
+	return &admin.Joined{MessageID: of(bulkhead.JoinedByID), Text: of(bulkhead.JoinedByText),
 		Near: of(bulkhead.JoinedByNear), Unknown: of(bulkhead.NotJoined)}
 }
 
@@ -236,13 +237,13 @@ func (n *core) showsTo(who bulkhead.Reporter) (recent.Space, bool) {
 
 // loginFailed records failed log-ins, as often as the log has a line about them.
 func (n *Node) loginFailed(door string, network netip.Addr, failures int) {
-	n.record(client.AuditEntry{Door: door, From: network.String(), Action: "loginFailed", Error: "wrong token or password",
+	n.record(admin.AuditEntry{Door: door, From: network.String(), Action: "loginFailed", Error: "wrong token or password",
 		About: map[string]string{"failures": strconv.Itoa(failures)}})
 }
 
 // Reloaded records a reload of the configuration by a signal, and its outcome.
 func (n *Node) Reloaded(changed, restart []string, err error) {
-	e := client.AuditEntry{Door: "signal", Action: "reload", About: map[string]string{}}
+	e := admin.AuditEntry{Door: "signal", Action: "reload", About: map[string]string{}}
 	if len(changed) > 0 {
 		e.About["changed"] = strings.Join(changed, " ")
 	}
@@ -255,7 +256,7 @@ func (n *Node) Reloaded(changed, restart []string, err error) {
 	n.record(e)
 }
 
-func (n *Node) record(e client.AuditEntry) {
+func (n *Node) record(e admin.AuditEntry) {
 	if err := n.records.audit.Append(e); err != nil {
 		n.log.Error("record of administration cannot be written", "err", err,
 			"consequence", "this action is not in it", "action", e.Action)
@@ -264,7 +265,7 @@ func (n *Node) record(e client.AuditEntry) {
 
 // RecordCommand records a command's action on the data folder of a node that does not run. An error
 // is not worth a failure of the command.
-func RecordCommand(dir string, e client.AuditEntry) error {
+func RecordCommand(dir string, e admin.AuditEntry) error {
 	if err := ownFolder(dir); err != nil {
 		return err
 	}

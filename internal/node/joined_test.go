@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // TestVoteIsJoinedWithItsDelivery checks that a report of the mail alone, as Dovecot's script sends
@@ -51,7 +52,7 @@ func TestVoteIsJoinedWithItsDelivery(t *testing.T) {
 }
 
 // deliver checks a message and counts its delivery to a mailbox.
-func deliver(t *testing.T, c *client.Client, message, from, to string) {
+func deliver(t *testing.T, c *admin.Client, message, from, to string) {
 	t.Helper()
 	o := client.MessageOptions{Source: bulkhead.Source{Client: netip.MustParseAddr(from)}}
 	if _, err := c.CheckMessage(t.Context(), []byte(message), o); err != nil {
@@ -63,7 +64,7 @@ func deliver(t *testing.T, c *client.Client, message, from, to string) {
 	}
 }
 
-func votesOn(t *testing.T, c *client.Client, s bulkhead.Signature) uint32 {
+func votesOn(t *testing.T, c *admin.Client, s bulkhead.Signature) uint32 {
 	t.Helper()
 	v, err := c.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{s}})
 	if err != nil {

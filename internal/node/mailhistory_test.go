@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 const remembered = "From: Shop <news@shop.example.com>\r\nTo: ann@example.com\r\n" +
@@ -18,14 +19,14 @@ const remembered = "From: Shop <news@shop.example.com>\r\nTo: ann@example.com\r\
 	"Visit https://watches.example.net/sale today, choose among hundreds of models and pay when the parcel arrives.\r\n"
 
 // historyNode starts a node, and returns a client of its administrator.
-func historyNode(t *testing.T, dir, sections string) (*client.Client, func() error) {
+func historyNode(t *testing.T, dir, sections string) (*admin.Client, func() error) {
 	t.Helper()
 	n, stop := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"+sections), Dir: dir})
 	token, err := ReadSecret(n.AdminTokenFile())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &client.Client{Server: address(t, n, "http"), Token: token}, stop
+	return admin.New(address(t, n, "http"), token), stop
 }
 
 func statusOf(err error) int {
@@ -48,7 +49,7 @@ func TestVoteByMessageID(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, _ = historyNode(t, dir, "")
-	page, err := c.History(t.Context(), client.HistoryQuery{MessageID: "<17@shop.example.com>"})
+	page, err := c.History(t.Context(), admin.HistoryQuery{MessageID: "<17@shop.example.com>"})
 	if err != nil || len(page.Entries) != 1 {
 		t.Fatalf("history %+v, %v", page, err)
 	}
@@ -74,13 +75,13 @@ func TestVoteByMessageID(t *testing.T) {
 	if v, err := c.CheckMessage(t.Context(), []byte(remembered), client.MessageOptions{}); err != nil || !v.Spam {
 		t.Errorf("after the vote: %+v, %v", v, err)
 	}
-	if _, err := c.ReportEntry(t.Context(), e.ID, client.RememberedVote{Vote: "revoke"}); err != nil {
+	if _, err := c.ReportEntry(t.Context(), e.ID, admin.RememberedVote{Vote: "revoke"}); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := c.CheckMessage(t.Context(), []byte(remembered), client.MessageOptions{}); err != nil || v.Spam {
 		t.Errorf("after the revocation: %+v, %v", v, err)
 	}
-	page, err = c.History(t.Context(), client.HistoryQuery{Kind: "revoke"})
+	page, err = c.History(t.Context(), admin.HistoryQuery{Kind: "revoke"})
 	if err != nil || len(page.Entries) != 1 || page.Entries[0].Revoked == 0 {
 		t.Errorf("revocations %+v, %v", page, err)
 	}
@@ -164,13 +165,13 @@ func TestNoHistory(t *testing.T) {
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("the file is still there: %v", err)
 	}
-	if _, err := c.History(t.Context(), client.HistoryQuery{}); statusOf(err) != http.StatusNotFound {
+	if _, err := c.History(t.Context(), admin.HistoryQuery{}); statusOf(err) != http.StatusNotFound {
 		t.Errorf("history: %v", err)
 	}
-	if _, err := c.AddUser(t.Context(), client.NewUser{Name: "ann"}); err != nil {
+	if _, err := c.AddUser(t.Context(), admin.NewUser{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	page, err := c.Audit(t.Context(), client.AuditQuery{Action: "addUser"})
+	page, err := c.Audit(t.Context(), admin.AuditQuery{Action: "addUser"})
 	if err != nil || len(page.Entries) != 1 || page.Entries[0].About["account"] != "ann" ||
 		page.Entries[0].Account != "admin" {
 		t.Errorf("record %+v, %v", page, err)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
@@ -81,12 +81,12 @@ func TestPagesOfManyRows(t *testing.T) {
 	}
 	base := address(t, n, "http")
 	b := newBrowser(t, base)
-	logIn(t, b, &client.Client{Server: base, Token: token})
+	logIn(t, b, admin.New(base, token))
 	// A signature with a vote and no other entry: the look-up asks the history for it.
 	voted := bulkhead.MustSignature(bulkhead.Exact, []byte("voted on and rare"[:16]))
 	rare := voted.String()
 	report := bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{voted}}
-	if _, err := (&client.Client{Server: base, Token: token}).Report(t.Context(), report); err != nil {
+	if _, err := (admin.New(base, token)).Report(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
 	middle := clock.Now().Add(-time.Duration(*pageRows/2) * 100 * time.Millisecond).UnixMicro()

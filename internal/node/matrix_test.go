@@ -20,25 +20,25 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/matrix"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // matrixDoors are the doors of a node whose clients report and check.
 func matrixDoors(t *testing.T, n *Node) []matrix.Door {
 	base := address(t, n, "http")
-	razorClient, err := razor2.Dial(t.Context(), address(t, n, "razor2"))
+	razorClient, err := razor2.Dial(t.Context(), address(t, n, "razor2"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { razorClient.Close() })
-	if _, _, err := razorClient.Register("ana", "secret"); err != nil {
+	ana := razor2.Credentials{User: "ana", Password: "secret"}
+	if _, err := razorClient.Register(t.Context(), ana); err != nil {
 		t.Fatal(err)
 	}
-	if err := razorClient.Login("ana", "secret"); err != nil {
+	if err := razorClient.Login(t.Context(), ana); err != nil {
 		t.Fatal(err)
 	}
 	// A server's ID: such a client may also DELETE.
-	dccClient, err := dcc.Dial(t.Context(), address(t, n, "dcc"), 1000, "secret")
+	dccClient, err := dcc.Dial(t.Context(), address(t, n, "dcc"), &dcc.Options{ID: 1000, Password: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +48,14 @@ func matrixDoors(t *testing.T, n *Node) []matrix.Door {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { fuzzyClient.Close() })
+	pyzorClient, err := pyzor.Dial(t.Context(), address(t, n, "pyzor"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pyzorClient.Close() })
 	return []matrix.Door{
 		matrixHTTP(t.Context(), base), matrixRazor(t.Context(), razorClient),
-		matrixPyzor(t.Context(), &pyzor.Client{Address: address(t, n, "pyzor")}),
+		matrixPyzor(t.Context(), pyzorClient),
 		matrixDCC(t.Context(), dccClient), matrixFuzzy(t.Context(), fuzzyClient),
 	}
 }
@@ -101,13 +106,13 @@ func matrixRazor(ctx context.Context, c *razor2.Client) matrix.Door {
 	}
 	return matrix.Door{Name: "Razor", Report: func(raw []byte) error {
 		header, parts := razorParts(raw)
-		return c.Report(header, parts)
+		return c.Report(ctx, header, parts)
 	}, Unlearn: func(raw []byte) error {
 		sigs, err := sums(raw)
 		if err != nil {
 			return err
 		}
-		return c.Revoke(sigs...)
+		return c.Revoke(ctx, sigs...)
 	}, Known: func(raw []byte) (matrix.Word, error) {
 		best := matrix.Unknown
 		parts, err := razor.Parts(ctx, raw)
@@ -117,7 +122,7 @@ func matrixRazor(ctx context.Context, c *razor2.Client) matrix.Door {
 		// logic_method 4 of the client: one spam part is enough. SpamAssassin has a rule for
 		// confidences from 51 on.
 		for i := range parts {
-			answers, err := c.Check(append([]bulkhead.Signature{parts[i].E4}, parts[i].E8...)...)
+			answers, err := c.Check(ctx, append([]bulkhead.Signature{parts[i].E4}, parts[i].E8...)...)
 			if err != nil {
 				return best, err
 			}
@@ -184,7 +189,7 @@ func matrixPyzor(ctx context.Context, c *pyzor.Client) matrix.Door {
 		}}
 }
 
-func matrixDCC(ctx context.Context, c *dcc.Conn) matrix.Door {
+func matrixDCC(ctx context.Context, c *dcc.Client) matrix.Door {
 	sums := func(raw []byte) (all []dcc.Checksum, err error) {
 		for _, rules := range []dccsum.Rules{dccsum.Rules2} {
 			got, err := dccsum.Sums(ctx, raw, dccsum.Options{Rules: rules})
@@ -231,11 +236,7 @@ func matrixDCC(ctx context.Context, c *dcc.Conn) matrix.Door {
 func matrixFuzzy(ctx context.Context, c *fuzzy.Client) matrix.Door {
 	h := rspamd.NewHasher("", "", rspamd.MumHash)
 	each := func(raw []byte, do func(digest [64]byte, shingles *[32]uint64) error) error {
-		m, err := mail.Read(ctx, raw)
-		if err != nil {
-			return err
-		}
-		hashes, err := h.Hashes(ctx, m, rspamd.Policy{AllTypes: true})
+		hashes, err := h.Hashes(ctx, raw, rspamd.Policy{AllTypes: true})
 		for i := range hashes {
 			if err == nil {
 				sig := hashes[i].Signature()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -32,21 +33,21 @@ func (m member) Listen() string { return m.node.cfg.Load().Mesh.Listen }
 func (m member) CanRekey(secret filter.Secret) error { return m.node.engine.CanRekey(secret) }
 
 // Join implements [admin.Member].
-func (m member) Join(ctx context.Context, v *mesh.Invitation, weight float64, dry bool) (client.Joining, error) {
+func (m member) Join(ctx context.Context, v *mesh.Invitation, weight float64, dry bool) (admin.Joining, error) {
 	return m.node.join(ctx, v, weight, dry)
 }
 
 // Leave implements [admin.Member].
-func (m member) Leave(ctx context.Context) (client.Left, error) { return m.node.leave(ctx) }
+func (m member) Leave(ctx context.Context) (admin.Left, error) { return m.node.leave(ctx) }
 
 // errStopping is the error of requests to join or leave while the node stops.
 var errStopping = fmt.Errorf("%w: the node is stopping", bulkhead.ErrReadOnly)
 
 // join joins the network of an invitation.
-func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry bool) (client.Joining, error) {
+func (n *Node) join(ctx context.Context, v *mesh.Invitation, weight float64, dry bool) (admin.Joining, error) {
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
-	out := client.Joining{
+	out := admin.Joining{
 		State: "possible", Network: v.NetworkName(), Inviter: v.Inviter, Name: v.Name, Group: v.Group, Hubs: v.Hubs,
 		Expires: v.Expires,
 		From:    fingerprint(n.secret()), Rekey: v.Network != n.secret().ID(),
@@ -175,42 +176,42 @@ func (n *Node) restart(ctx context.Context, by *joined) error {
 }
 
 // leave leaves the network: the node drops its peers, and counts under a secret of its own.
-func (n *Node) leave(ctx context.Context) (client.Left, error) {
+func (n *Node) leave(ctx context.Context) (admin.Left, error) {
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
 	m := n.sharing.mesh
 	switch {
 	case n.sharing.over:
-		return client.Left{}, errStopping
+		return admin.Left{}, errStopping
 	case m == nil:
 		_, err := n.peers.Mesh()
-		return client.Left{}, err
+		return admin.Left{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
 	var secret filter.Secret
 	rand.Read(secret[:])
 	if err := n.engine.CanRekey(secret); err != nil {
-		return client.Left{}, err
+		return admin.Left{}, err
 	}
 	list := m.Status().Peers
 	for i := range list {
 		if err := m.EvictPeer(ctx, list[i].ID); err != nil {
-			return client.Left{}, err
+			return admin.Left{}, err
 		}
 	}
 	if err := n.changeSecret(ctx, secret); err != nil {
-		return client.Left{}, err
+		return admin.Left{}, err
 	}
 	if err := n.restart(ctx, &joined{}); err != nil {
-		return client.Left{}, err
+		return admin.Left{}, err
 	}
 	if n.sharing.mesh == nil {
 		if err := n.engine.Record(ctx, false); err != nil {
-			return client.Left{}, err
+			return admin.Left{}, err
 		}
 	}
 	n.log.Warn("left the network", "peers", len(list), "network", fingerprint(secret))
-	return client.Left{Network: fingerprint(secret), Peers: len(list)}, nil
+	return admin.Left{Network: fingerprint(secret), Peers: len(list)}, nil
 }
 
 // switchRest is the pause between two attempts to share anew under another secret.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
 )
@@ -59,15 +59,15 @@ func everyMetric(t *testing.T) exposed {
 				"name = \"bad\"\npath = %q\n",
 			list)), Dir: t.TempDir(), Version: "1.2.3"})
 	peer, _ := startIn(t, t.TempDir(), "")
-	invitation, err := hub.peers.Invite(t.Context(), client.NewInvitation{Name: "peer", Weight: 1, Accept: true})
+	invitation, err := hub.peers.Invite(t.Context(), admin.NewInvitation{Name: "peer", Weight: 1, Accept: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	nodetest.Await(t, "the peer joins", func() bool {
-		j, err := peer.peers.Join(t.Context(), client.Join{Line: invitation.Line, Weight: 1})
+		j, err := peer.peers.Join(t.Context(), admin.Join{Line: invitation.Line, Weight: 1})
 		return err == nil && j.State == "joined"
 	})
-	if _, err := (&trial.Prober{Node: &client.Client{Server: address(t, hub, "http")}}).Doors(t.Context()); err != nil {
+	if _, err := (&trial.Prober{Node: admin.New(address(t, hub, "http"), "")}).Doors(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	upstream := fmt.Sprintf("[upstream]\nurl = %q\ntoken_file = %q\n", address(t, hub, "http"), hub.AdminTokenFile())

@@ -27,7 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
@@ -45,7 +45,7 @@ type Options struct {
 	// Spare leaves a door closed if another program uses its port. The HTTP door must open.
 	Spare bool
 	// Salvage starts a node with a damaged store from the readable part of the store. Damaged files
-	// are kept in the folder "set-aside" of Dir. [client.NodeState] lists the counts that may be
+	// are kept in the folder "set-aside" of Dir. [admin.NodeState] lists the counts that may be
 	// low since.
 	Salvage bool
 	// Reread reads the configuration file again and calls [Node.Reload], when an administrator
@@ -205,7 +205,7 @@ func (n *Node) ready() error {
 
 // Doors returns the open doors, with the addresses that clients use, in the order of the
 // configuration reference.
-func (n *Node) Doors() []client.Door { return n.doors.Addresses() }
+func (n *Node) Doors() []admin.Door { return n.doors.Addresses() }
 
 // Clearinghouse returns the clearinghouse behind all doors.
 func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.front.house }

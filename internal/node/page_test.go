@@ -18,6 +18,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
@@ -129,20 +130,22 @@ const advert = "From: Ann <ann@shop.example>\r\nSubject: cheap watches\r\nMessag
 	"Nobody else offers such quality at such a price, as our customers confirm.\r\n"
 
 // pagesOf opens a node, and makes a client of its administrator.
-func pagesOf(t *testing.T) (base string, admin *client.Client, stop func() error) {
+func pagesOf(t *testing.T) (base string, root *admin.Client, stop func() error) {
 	n, stop := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data"), Version: "v1"})
 	token, err := ReadSecret(n.AdminTokenFile())
 	if err != nil {
 		t.Fatal(err)
 	}
 	base = address(t, n, "http")
-	return base, &client.Client{Server: base, Token: token, HTTP: &http.Client{Timeout: time.Minute}}, stop
+	root = admin.New(base, token)
+	root.HTTP = &http.Client{Timeout: time.Minute}
+	return base, root, stop
 }
 
 // logIn logs a browser in by a link, as a person does.
-func logIn(t *testing.T, b *browser, admin *client.Client) (link string) {
+func logIn(t *testing.T, b *browser, root *admin.Client) (link string) {
 	t.Helper()
-	l, err := admin.NewLoginLink(t.Context())
+	l, err := root.NewLoginLink(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,9 +192,9 @@ func TestPagesWithoutLogin(t *testing.T) {
 
 // TestHistoryPage checks that an administrator finds checked messages, and votes on one.
 func TestHistoryPage(t *testing.T) {
-	base, admin, _ := pagesOf(t)
+	base, root, _ := pagesOf(t)
 	b := newBrowser(t, base)
-	logIn(t, b, admin)
+	logIn(t, b, root)
 	status, page := b.get("/history")
 	wants(t, "empty", status, page, 200, "No check and no report yet")
 	status, page = b.get("/history?kind=spam")
@@ -212,7 +215,7 @@ func TestHistoryPage(t *testing.T) {
 	wants(t, "one entry", status, page, 200, "bulkhead/exact:", "check through http")
 	status, page = b.form("/history", url.Values{"id": {id}, "vote": {"spam"}})
 	wants(t, "a vote", status, page, 200, "Voted spam")
-	if v, err := admin.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || !v.Spam {
+	if v, err := root.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil || !v.Spam {
 		t.Errorf("after a vote on the entry: %+v, %v", v, err)
 	}
 	for _, path := range []string{"/history?id=x", "/history?id=-1", "/history?before=x"} {
@@ -228,20 +231,20 @@ func TestHistoryPage(t *testing.T) {
 // TestPagesOfAdministrator checks that a link logs in once, that votes are visible and can be
 // undone, that accounts are weighed and closed, and that the session ends with the log-out.
 func TestPagesOfAdministrator(t *testing.T) {
-	base, admin, _ := pagesOf(t)
+	base, root, _ := pagesOf(t)
 	b := newBrowser(t, base)
-	link := logIn(t, b, admin)
+	link := logIn(t, b, root)
 	status, page := newBrowser(t, base).form("/login", url.Values{"link": {link}})
 	wants(t, "a link for the second time", status, page, 200, "That did not work")
 
-	if _, err := admin.AddUser(t.Context(), client.NewUser{Name: "<ann>", Role: "trusted"}); err == nil {
+	if _, err := root.AddUser(t.Context(), admin.NewUser{Name: "<ann>", Role: "trusted"}); err == nil {
 		t.Error("a name like <ann> was taken")
 	}
-	token, err := admin.AddUser(t.Context(), client.NewUser{Name: "ann", Role: "trusted"})
+	token, err := root.AddUser(t.Context(), admin.NewUser{Name: "ann", Role: "trusted"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ann := &client.Client{Server: base, Token: token.Token, HTTP: admin.HTTP}
+	ann := &admin.Client{Client: client.Client{Server: base, Token: token.Token, HTTP: root.HTTP}}
 	if _, err := ann.ReportMessage(t.Context(), []byte(advert), client.MessageOptions{Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +268,7 @@ func TestPagesOfAdministrator(t *testing.T) {
 	}
 	status, page = b.form("/people", url.Values{"name": {"nobody"}, "do": {"close"}})
 	wants(t, "an account that is none", status, page, 404, "no account is called")
-	if u, err := admin.User(t.Context(), "ann"); err != nil || u.Weight != 0.25 || u.Closed {
+	if u, err := root.User(t.Context(), "ann"); err != nil || u.Weight != 0.25 || u.Closed {
 		t.Errorf("ann is %+v, %v", u, err)
 	}
 	status, page = b.get("/peers")
@@ -280,11 +283,11 @@ func TestPagesOfAdministrator(t *testing.T) {
 // TestLoginByToken checks that a token of any role logs in. Removing the account, or a new token,
 // ends the session.
 func TestLoginByToken(t *testing.T) {
-	base, admin, _ := pagesOf(t)
+	base, root, _ := pagesOf(t)
 	b := newBrowser(t, base)
 	status, page := b.form("/login", url.Values{"token": {"wrong"}})
 	wants(t, "a wrong token", status, page, 200, "That did not work")
-	token, err := admin.AddUser(t.Context(), client.NewUser{Name: "ann", Role: "trusted"})
+	token, err := root.AddUser(t.Context(), admin.NewUser{Name: "ann", Role: "trusted"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +295,7 @@ func TestLoginByToken(t *testing.T) {
 	wants(t, "a token", status, page, 200, "Log out", "ann")
 	status, page = b.get("/people")
 	wants(t, "no administrator", status, page, 403, "ann is none")
-	if _, err := admin.NewToken(t.Context(), "ann"); err != nil {
+	if _, err := root.NewToken(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
 	status, page = b.get("/")
@@ -302,9 +305,9 @@ func TestLoginByToken(t *testing.T) {
 // TestPagesOfOthers checks that a form of another site has no effect, and that a browser from
 // elsewhere gets the log-in page, and a program an error about the missing rights.
 func TestPagesOfOthers(t *testing.T) {
-	base, admin, _ := pagesOf(t)
+	base, root, _ := pagesOf(t)
 	b := newBrowser(t, base)
-	logIn(t, b, admin)
+	logIn(t, b, root)
 	b.site = "cross-site"
 	for _, path := range []string{"/people", "/history", "/logout", "/vote", "/lookup", "/login", "/peers", "/v1/login"} {
 		status, page := b.form(path, url.Values{"name": {"admin"}, "do": {"close"}})
@@ -358,7 +361,8 @@ func TestFailedLogins(t *testing.T) {
 	log := &journal{}
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(log)})
 	base := address(t, n, "http")
-	wrong := &client.Client{Server: base, Token: "nobody-has-this-token", HTTP: &http.Client{Timeout: time.Minute}}
+	wrong := admin.New(base, "nobody-has-this-token")
+	wrong.HTTP = &http.Client{Timeout: time.Minute}
 	for range 3 {
 		if _, err := wrong.Node(t.Context()); err == nil {
 			t.Fatal("a wrong token was taken")
@@ -376,21 +380,21 @@ func TestFailedLogins(t *testing.T) {
 // TestPagesAsk checks that closing an account and undoing votes change nothing before the second
 // form, whose token is valid only for that change of that account.
 func TestPagesAsk(t *testing.T) {
-	base, admin, _ := pagesOf(t)
+	base, root, _ := pagesOf(t)
 	b := newBrowser(t, base)
-	logIn(t, b, admin)
+	logIn(t, b, root)
 	for _, name := range []string{"ann", "bob"} {
-		if _, err := admin.AddUser(t.Context(), client.NewUser{Name: name, Role: "trusted"}); err != nil {
+		if _, err := root.AddUser(t.Context(), admin.NewUser{Name: name, Role: "trusted"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	parent := "ann"
-	if _, err := admin.ChangeUser(t.Context(), "bob", client.UserChange{Parent: &parent}); err != nil {
+	if _, err := root.ChangeUser(t.Context(), "bob", admin.UserChange{Parent: &parent}); err != nil {
 		t.Fatal(err)
 	}
 	closed := func(name string) bool {
 		t.Helper()
-		u, err := admin.User(t.Context(), name)
+		u, err := root.User(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -417,7 +421,7 @@ func TestPagesAsk(t *testing.T) {
 		t.Error("an account is closed without a question")
 	}
 	// Another administrator's browser cannot use the token either.
-	second, err := admin.AddUser(t.Context(), client.NewUser{Name: "carol", Role: "admin"})
+	second, err := root.AddUser(t.Context(), admin.NewUser{Name: "carol", Role: "admin"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
@@ -54,20 +55,20 @@ func TestJoin(t *testing.T) {
 	counts(t, bob, old, 3)
 	ctx := t.Context()
 
-	if _, err := bob.peers.Invite(ctx, client.NewInvitation{}); !errors.Is(err, api.ErrNoMesh) {
+	if _, err := bob.peers.Invite(ctx, admin.NewInvitation{}); !errors.Is(err, api.ErrNoMesh) {
 		t.Errorf("who shares with nobody invites: %v", err)
 	}
-	v, err := alice.peers.Invite(ctx, client.NewInvitation{Name: "bob", Weight: 1})
+	v, err := alice.peers.Invite(ctx, admin.NewInvitation{Name: "bob", Weight: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	was := bob.secret()
-	dry, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1, Dry: true})
+	dry, err := bob.peers.Join(ctx, admin.Join{Line: v.Line, Weight: 1, Dry: true})
 	if err != nil || dry.State != "possible" || !dry.Rekey || dry.Network != fingerprint(alice.secret()) ||
 		dry.From != fingerprint(was) {
 		t.Errorf("%+v, %v", dry, err)
 	}
-	if j, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "waiting" ||
+	if j, err := bob.peers.Join(ctx, admin.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "waiting" ||
 		bob.secret() != was {
 		t.Errorf("%+v, %v", j, err)
 	}
@@ -80,7 +81,7 @@ func TestJoin(t *testing.T) {
 	}
 	joined := func() {
 		t.Helper()
-		if j, err := bob.peers.Join(ctx, client.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "joined" {
+		if j, err := bob.peers.Join(ctx, admin.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "joined" {
 			t.Fatalf("%+v, %v", j, err)
 		}
 		if bob.secret() != alice.secret() || bob.state.State(ctx).Network != fingerprint(alice.secret()) {
@@ -109,11 +110,11 @@ func TestJoin(t *testing.T) {
 	})
 
 	other, _ := startIn(t, t.TempDir(), hubMesh(t))
-	astray, err := other.peers.Invite(ctx, client.NewInvitation{Accept: true})
+	astray, err := other.peers.Invite(ctx, admin.NewInvitation{Accept: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bob.peers.Join(ctx, client.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrForbidden) ||
+	if _, err := bob.peers.Join(ctx, admin.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrForbidden) ||
 		!strings.Contains(err.Error(), "leave that first") {
 		t.Errorf("a second network: %v", err)
 	}
@@ -129,7 +130,7 @@ func TestJoin(t *testing.T) {
 	if _, err := bob.peers.Leave(ctx); !errors.Is(err, api.ErrNoMesh) {
 		t.Errorf("left twice: %v", err)
 	}
-	if _, err := bob.peers.Join(ctx, client.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrOverLimit) {
+	if _, err := bob.peers.Join(ctx, admin.Join{Line: astray.Line}); !errors.Is(err, bulkhead.ErrOverLimit) {
 		t.Errorf("a fourth secret: %v", err)
 	}
 	joined() // back in the former network, under a known secret
@@ -140,12 +141,12 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone.Close()
-	dead, err := alice.peers.Invite(ctx, client.NewInvitation{Hubs: []string{gone.Addr().String()}})
+	dead, err := alice.peers.Invite(ctx, admin.NewInvitation{Hubs: []string{gone.Addr().String()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var problem *client.Problem
-	if _, err := bob.peers.Join(ctx, client.Join{Line: dead.Line}); !errors.As(err, &problem) || problem.Status != 502 {
+	if _, err := bob.peers.Join(ctx, admin.Join{Line: dead.Line}); !errors.As(err, &problem) || problem.Status != 502 {
 		t.Errorf("a hub that is away: %v", err)
 	}
 	if err := alice.peers.Withdraw(ctx, dead.ID); err != nil {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/razor2"
@@ -16,22 +16,23 @@ func TestRazorUsersChangeTheirMinds(t *testing.T) {
 	ctx := t.Context()
 	s, address := startWith(t, config.Default(), "razor2")
 	login := func(name string) *razor2.Client {
-		c, err := razor2.Dial(ctx, address["razor2"])
+		c, err := razor2.Dial(ctx, address["razor2"], nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		if _, _, err := c.Register(name, "secret"); err != nil {
+		account := razor2.Credentials{User: name, Password: "secret"}
+		if _, err := c.Register(ctx, account); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Login(name, "secret"); err != nil {
+		if err := c.Login(ctx, account); err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
 	ana, bob := login("ana"), login("bob")
 	for _, name := range []string{"ana", "bob"} { // two persons, not the node itself
-		if err := s.accounts.ChangeUser(ctx, name, client.UserChange{Person: &name}); err != nil {
+		if err := s.accounts.ChangeUser(ctx, name, admin.UserChange{Person: &name}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,15 +56,15 @@ func TestRazorUsersChangeTheirMinds(t *testing.T) {
 		if !ok || !prepared.Listable() {
 			t.Fatal("the mail has no signature")
 		}
-		vote := func() error { return step.user.Revoke(prepared.E4) }
+		vote := func() error { return step.user.Revoke(ctx, prepared.E4) }
 		if step.vote == '+' {
-			vote = func() error { return step.user.Report([]byte("Subject: "+step.mail+"\n"), [][]byte{part}) }
+			vote = func() error { return step.user.Report(ctx, []byte("Subject: "+step.mail+"\n"), [][]byte{part}) }
 		}
 		err := vote()
 		if err != nil {
 			t.Fatalf("step %d: %v", n, err)
 		}
-		if got, err := bob.Check(prepared.E4); err != nil || got[0].Spam != step.spam {
+		if got, err := bob.Check(ctx, prepared.E4); err != nil || got[0].Spam != step.spam {
 			t.Errorf("step %d: %+v, %v, want spam %v", n, got, err, step.spam)
 		}
 	}

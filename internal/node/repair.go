@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -48,13 +48,13 @@ type RepairOptions struct {
 // damaged one, and from a backup of the rest. It sets aside damaged files that the node makes anew.
 // It never removes anything unreadable, and leaves keys alone. The error wraps [store.ErrInUse] if
 // the node runs.
-func Repair(ctx context.Context, o RepairOptions) (*client.Repair, error) {
+func Repair(ctx context.Context, o RepairOptions) (*admin.Repair, error) {
 	before, err := Examine(ctx, o.Config, o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	r := &repair{RepairOptions: o, aside: asideFolder(o.Dir),
-		out: &client.Repair{Before: before, Done: []string{}, Lost: []client.Doubt{}}}
+		out: &admin.Repair{Before: before, Done: []string{}, Lost: []admin.Doubt{}}}
 	if before.Sound() {
 		r.out.After = before
 		return r.out, nil
@@ -78,7 +78,7 @@ func Repair(ctx context.Context, o RepairOptions) (*client.Repair, error) {
 type repair struct {
 	RepairOptions
 	aside string
-	out   *client.Repair
+	out   *admin.Repair
 }
 
 func (r *repair) done(format string, args ...any) {
@@ -189,7 +189,7 @@ func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), e
 }
 
 // file repairs the cause of a fault outside of the store, if a program can.
-func (r *repair) file(f client.Fault) error {
+func (r *repair) file(f admin.Fault) error {
 	switch f.Part {
 	case "folder":
 		info, err := os.Lstat(f.File)
@@ -243,7 +243,7 @@ func setAside(dir, aside, file string) (moved bool, err error) {
 // setAsideDamaged moves away damaged files that would keep a node from starting and that it can do
 // without. It is for a node that is started to salvage.
 func (n *core) setAsideDamaged(cfg *config.Config) error {
-	x := &examination{cfg: cfg, dir: n.dir, out: &client.Examination{}}
+	x := &examination{cfg: cfg, dir: n.dir, out: &admin.Examination{}}
 	x.whitelist()
 	x.rates()
 	x.mesh()

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -22,17 +22,17 @@ import (
 func joinAll(t *testing.T, hub *Node, nodes ...*Node) {
 	t.Helper()
 	for _, n := range nodes {
-		v, err := hub.peers.Invite(t.Context(), client.NewInvitation{Weight: 1, Accept: true, Group: "all"})
+		v, err := hub.peers.Invite(t.Context(), admin.NewInvitation{Weight: 1, Accept: true, Group: "all"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j, err := n.peers.Join(t.Context(), client.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "joined" {
+		if j, err := n.peers.Join(t.Context(), admin.Join{Line: v.Line, Weight: 1}); err != nil || j.State != "joined" {
 			t.Fatalf("%+v, %v", j, err)
 		}
 	}
 }
 
-func network(t *testing.T, n *Node) client.Network {
+func network(t *testing.T, n *Node) admin.Network {
 	t.Helper()
 	s, err := n.peers.Network(t.Context())
 	if err != nil && !errors.Is(err, api.ErrNoMesh) { // briefly, while it begins anew
@@ -103,11 +103,11 @@ func TestRotateUnderTraffic(t *testing.T) {
 		return func() { close(done); wg.Wait() }
 	}
 	stop := traffic()
-	s, err := hub.peers.ChangeSecret(ctx, client.NewSecret{Seconds: 3600})
+	s, err := hub.peers.ChangeSecret(ctx, admin.NewSecret{Seconds: 3600})
 	if err != nil || s.Done || s.From != fingerprint(before) {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if _, err := hub.peers.ChangeSecret(ctx, client.NewSecret{}); !errors.Is(err, bulkhead.ErrForbidden) {
+	if _, err := hub.peers.ChangeSecret(ctx, admin.NewSecret{}); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("announced twice: %v", err)
 	}
 	nodetest.Await(t, "both have fetched the secret", func() bool {
@@ -126,7 +126,7 @@ func TestRotateUnderTraffic(t *testing.T) {
 	if _, err := hub.peers.KeepSecret(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = hub.peers.ChangeSecret(ctx, client.NewSecret{}); err != nil {
+	if s, err = hub.peers.ChangeSecret(ctx, admin.NewSecret{}); err != nil {
 		t.Fatal(err)
 	}
 	changed := func(n *Node) bool {
@@ -181,7 +181,7 @@ func TestExpelledBeforeRotation(t *testing.T) {
 		[]byte("fresh"))
 	counts(t, bob, old, 3)
 	nodetest.Await(t, "all know", func() bool { return sees(t, hub, old) == 3 && sees(t, eve, old) == 3 })
-	if _, err := hub.peers.ChangeSecret(ctx, client.NewSecret{Seconds: 3600}); err != nil {
+	if _, err := hub.peers.ChangeSecret(ctx, admin.NewSecret{Seconds: 3600}); err != nil {
 		t.Fatal(err)
 	}
 	nodetest.Await(t, "she has fetched it", func() bool { return network(t, eve).Secret != nil })
@@ -200,7 +200,7 @@ func TestExpelledBeforeRotation(t *testing.T) {
 	if _, err := hub.peers.KeepSecret(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s, err := hub.peers.ChangeSecret(ctx, client.NewSecret{})
+	s, err := hub.peers.ChangeSecret(ctx, admin.NewSecret{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,18 +221,18 @@ func TestSwitchRefused(t *testing.T) {
 	ctx := context.Background()
 	hub, _ := startIn(t, t.TempDir(), hubMesh(t))
 	bob, _ := startIn(t, t.TempDir(), "")
-	if _, err := bob.peers.ChangeSecret(ctx, client.NewSecret{}); !errors.Is(err, api.ErrNoMesh) {
+	if _, err := bob.peers.ChangeSecret(ctx, admin.NewSecret{}); !errors.Is(err, api.ErrNoMesh) {
 		t.Errorf("who shares with nobody: %v", err)
 	}
 	if _, err := bob.peers.KeepSecret(ctx); !errors.Is(err, api.ErrNoMesh) {
 		t.Errorf("who shares with nobody: %v", err)
 	}
 	joinAll(t, hub, bob)
-	if _, err := bob.peers.ChangeSecret(ctx, client.NewSecret{}); !errors.Is(err, bulkhead.ErrForbidden) {
+	if _, err := bob.peers.ChangeSecret(ctx, admin.NewSecret{}); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("on no hub: %v", err)
 	}
 	for _, bad := range []string{"0a", strings.Repeat("x", 32), strings.Repeat("0a", 17)} {
-		if _, err := hub.peers.ChangeSecret(ctx, client.NewSecret{Secret: bad}); !errors.Is(err, bulkhead.ErrMalformed) {
+		if _, err := hub.peers.ChangeSecret(ctx, admin.NewSecret{Secret: bad}); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("secret %q: %v", bad, err)
 		}
 	}
@@ -245,7 +245,7 @@ func TestSwitchRefused(t *testing.T) {
 	if _, err := bob.peers.Mesh(); err != nil || bob.secret() != was {
 		t.Error("the node has left its network, or shares no more")
 	}
-	if _, err := bob.peers.ChangeSecret(ctx, client.NewSecret{Secret: strings.Repeat("0a", 16)}); !errors.Is(err,
+	if _, err := bob.peers.ChangeSecret(ctx, admin.NewSecret{Secret: strings.Repeat("0a", 16)}); !errors.Is(err,
 		bulkhead.ErrOverLimit) {
 		t.Errorf("a fourth secret: %v", err)
 	}

@@ -6,7 +6,8 @@ import (
 	"os"
 	"runtime/debug"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
@@ -104,7 +105,7 @@ func LimitMemory() int64 {
 
 // Sizes returns the sizes that a node with this configuration needs for steady use. Books that are
 // bounded by the machine's memory are planned without a bound.
-func Sizes(cfg *config.Config, of client.SizeQuestion) (client.Sizes, error) {
+func Sizes(cfg *config.Config, of admin.SizeQuestion) (admin.Sizes, error) {
 	tally, block := tallyOf(cfg), blocklistOf(cfg)
 	tally.Memory, block.Memory = uint64(max(0, cfg.Tally.Memory)), uint64(max(0, cfg.Blocklist.Memory))
 	if of.CountError != 0 {
@@ -125,19 +126,19 @@ func Sizes(cfg *config.Config, of client.SizeQuestion) (client.Sizes, error) {
 	}
 	p, err := engine.PlanFor(engine.Options{Tally: tally, Block: block, Threshold: cfg.Tally.Threshold}, use)
 	if err != nil {
-		return client.Sizes{}, err
+		return admin.Sizes{}, err
 	}
-	sizes := client.Sizes{
+	sizes := admin.Sizes{
 		Tally: bookSizes(p.Tally), Blocklist: bookSizes(p.Blocklist),
-		Memory: p.Memory, Disk: p.Disk, Peer: client.PeerSizes{Least: p.PeerLow, Most: p.PeerHigh},
+		Memory: p.Memory, Disk: p.Disk, Peer: admin.PeerSizes{Least: p.PeerLow, Most: p.PeerHigh},
 	}
 	sizes.Tally.CountsWrong, sizes.Tally.BulkWrong, sizes.Blocklist.Hidden = p.Tally.Wrong, p.Tally.Bulk,
 		p.Blocklist.Hidden
 	return sizes, nil
 }
 
-func bookSizes(b engine.BookPlan) client.BookSizes {
-	return client.BookSizes{
+func bookSizes(b engine.BookPlan) admin.BookSizes {
+	return admin.BookSizes{
 		Generation: config.Duration(b.Generation).String(), Keep: b.Keep, Signatures: b.Signatures, Capacity: b.Capacity,
 		Array: b.Array, All: b.All, Unseen: b.Unseen,
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/edge"
@@ -118,14 +119,14 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // upstreamOf returns the client of an upstream. It keeps its connections open.
-func upstreamOf(u *config.Upstream, token *bearer) *client.Client {
+func upstreamOf(u *config.Upstream, token *bearer) *admin.Client {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8,
 		IdleConnTimeout: time.Minute}
-	return &client.Client{Server: u.URL, HTTP: &http.Client{
+	return &admin.Client{Client: client.Client{Server: u.URL, HTTP: &http.Client{
 		Transport: &carrier{transport, token},
 		// A redirect does not come from a node, and must not get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}}}
 }
 
 // An upstreamCollector collects the metrics of an edge.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
@@ -30,7 +30,7 @@ func TestEdge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &client.Client{Server: address(t, n, "http")}
+	client := admin.New(address(t, n, "http"), "")
 	query := bulkhead.Query{Signatures: []bulkhead.Signature{sig}}
 	spam := bulkhead.Report{Signatures: query.Signatures, Vote: bulkhead.Spam}
 	if v, err := client.Check(t.Context(), query); err != nil || v.Spam() {
@@ -45,7 +45,11 @@ func TestEdge(t *testing.T) {
 	if v, err := n.engine.Check(t.Context(), query); err != nil || v.Findings[0].Known() {
 		t.Errorf("the edge has counts of its own: %+v, %v", v, err)
 	}
-	door := &pyzor.Client{Address: address(t, n, "pyzor")}
+	door, err := pyzor.Dial(t.Context(), address(t, n, "pyzor"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer door.Close()
 	if r, err := door.Do(t.Context(), pyzor.OpCheck, sig); err != nil || r.Values["Count"] == "0" {
 		t.Errorf("at the door for Pyzor: %+v, %v; want what was reported", r, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 )
 
@@ -38,9 +39,9 @@ func TestWavesOfMail(t *testing.T) {
 	if _, err := c.CheckMessage(t.Context(), []byte(advert), client.MessageOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	only := func() client.Wave {
+	only := func() admin.Wave {
 		t.Helper()
-		page, err := c.Waves(t.Context(), client.WaveQuery{})
+		page, err := c.Waves(t.Context(), admin.WaveQuery{})
 		if err != nil || len(page.Waves) != 1 || page.Of != 1 || !page.Whole {
 			t.Fatalf("waves %+v, %v", page, err)
 		}
@@ -58,7 +59,7 @@ func TestWavesOfMail(t *testing.T) {
 			t.Fatalf("detail %+v, %v", d, err)
 		}
 	}
-	if _, err := c.ReportEntry(t.Context(), w.Entry, client.RememberedVote{Vote: "spam"}); err != nil {
+	if _, err := c.ReportEntry(t.Context(), w.Entry, admin.RememberedVote{Vote: "spam"}); err != nil {
 		t.Fatal(err)
 	}
 	if w = only(); w.Spam != 1 || len(w.Reporters) != 1 || w.Reporters[0].Name != "admin" || w.Messages != 5 {
@@ -67,14 +68,14 @@ func TestWavesOfMail(t *testing.T) {
 	if d, err := c.Wave(t.Context(), w.ID); err != nil || d.Verdict.Class != "spam" {
 		t.Errorf("after a vote: %+v, %v", d, err)
 	}
-	if page, err := c.Waves(t.Context(), client.WaveQuery{Class: "spam"}); err != nil || len(page.Waves) != 0 {
+	if page, err := c.Waves(t.Context(), admin.WaveQuery{Class: "spam"}); err != nil || len(page.Waves) != 0 {
 		t.Errorf("no check was answered with spam: %+v, %v", page, err)
 	}
-	added, err := c.Clear(t.Context(), client.Clear{Entry: w.Entry, Note: "our own newsletter"})
+	added, err := c.Clear(t.Context(), admin.Clear{Entry: w.Entry, Note: "our own newsletter"})
 	if err != nil || len(added) != 1 || added[0].By != "admin" {
 		t.Fatalf("put on the whitelist: %+v, %v", added, err)
 	}
-	if again, err := c.Clear(t.Context(), client.Clear{Entry: w.Entry}); err != nil || len(again) != 0 {
+	if again, err := c.Clear(t.Context(), admin.Clear{Entry: w.Entry}); err != nil || len(again) != 0 {
 		t.Errorf("put there again: %+v, %v", again, err)
 	}
 	if err := stop(); err != nil {
@@ -106,11 +107,11 @@ func TestWavesOfMail(t *testing.T) {
 	if _, err := c.Wave(t.Context(), w.ID+1); statusOf(err) != http.StatusNotFound {
 		t.Errorf("an unknown wave: %v", err)
 	}
-	if _, err := c.Clear(t.Context(), client.Clear{Entry: 1}); statusOf(err) != http.StatusNotFound {
+	if _, err := c.Clear(t.Context(), admin.Clear{Entry: 1}); statusOf(err) != http.StatusNotFound {
 		t.Errorf("an unknown entry: %v", err)
 	}
 	if _, err := c.Waves(t.Context(),
-		client.WaveQuery{Sort: "colour"}); statusOf(err) != http.StatusUnprocessableEntity &&
+		admin.WaveQuery{Sort: "colour"}); statusOf(err) != http.StatusUnprocessableEntity &&
 		statusOf(err) != http.StatusBadRequest {
 		t.Errorf("an unknown order: %v", err)
 	}
@@ -131,21 +132,21 @@ func TestWavesOfMail(t *testing.T) {
 // TestWavesPage checks that the page lists waves and explains one, and that its buttons list,
 // revoke and whitelist.
 func TestWavesPage(t *testing.T) {
-	base, admin, _ := pagesOf(t)
+	base, root, _ := pagesOf(t)
 	b := newBrowser(t, base)
 	status, page := b.get("/waves")
 	wants(t, "a stranger's", status, page, 401, "for administrators")
-	logIn(t, b, admin)
+	logIn(t, b, root)
 	status, page = b.get("/waves")
 	wants(t, "empty", status, page, 200, "No text has come twice yet")
 	for i := range 3 {
-		if _, err := admin.CheckMessage(t.Context(), campaign(i), client.MessageOptions{}); err != nil {
+		if _, err := root.CheckMessage(t.Context(), campaign(i), client.MessageOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	status, page = b.get("/waves")
 	wants(t, "waves", status, page, 200, "3 messages", "unknown", "no reports", "shop.example.com 3", "http 3", "<svg")
-	got, err := admin.Waves(t.Context(), client.WaveQuery{})
+	got, err := root.Waves(t.Context(), admin.WaveQuery{})
 	if err != nil || len(got.Waves) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -165,7 +166,7 @@ func TestWavesPage(t *testing.T) {
 	wants(t, "white-listed", status, page, 200, "1 signature put on the whitelist", "good")
 	status, page = b.get("/rules")
 	wants(t, "the whitelist", status, page, 200, "White-listed texts", "ours", "bulkhead/exact:")
-	white, err := admin.Whitelist(t.Context())
+	white, err := root.Whitelist(t.Context())
 	if err != nil || len(white) != 1 {
 		t.Fatalf("%+v, %v", white, err)
 	}

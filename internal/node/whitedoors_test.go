@@ -73,17 +73,21 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fuzzyClient.Close()
-	dccClient, err := dcc.Dial(ctx, address["dcc"], dcc.AnonymousID, "")
+	dccClient, err := dcc.Dial(ctx, address["dcc"], nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer dccClient.Close()
-	razorClient, err := razor2.Dial(ctx, address["razor2"])
+	razorClient, err := razor2.Dial(ctx, address["razor2"], nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer razorClient.Close()
-	pyzorClient := &pyzor.Client{Address: address["pyzor"]}
+	pyzorClient, err := pyzor.Dial(ctx, address["pyzor"], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pyzorClient.Close()
 
 	body := of[bulkhead.DCCBody]
 	checksums := []dcc.Checksum{{Type: dccsum.TypeBody, Sum: [16]byte(body.Sum())}}
@@ -115,7 +119,7 @@ func TestEveryDoorObeysTheWhitelist(t *testing.T) {
 			return fmt.Sprint(v.Reasons, err), v.Unwanted()
 		}},
 		{"razor2", bulkhead.RazorE4, false, func() (string, bool) {
-			a, err := razorClient.Check(of[bulkhead.RazorE4])
+			a, err := razorClient.Check(ctx, of[bulkhead.RazorE4])
 			return fmt.Sprint(a, err), err != nil || a[0].Spam
 		}},
 		{"pyzor", bulkhead.PyzorDigest, false, func() (string, bool) {

@@ -87,13 +87,12 @@ func (p *Prober) http(ctx context.Context, _ string) (string, error) {
 }
 
 func (p *Prober) razor2(ctx context.Context, address string) (string, error) {
-	c, err := razor2.Dial(ctx, address)
+	c, err := razor2.Dial(ctx, address, &razor2.Options{Timeout: p.Timeout})
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	c.Timeout = p.Timeout
-	answers, err := c.Check(p.of(bulkhead.RazorE4)...)
+	answers, err := c.Check(ctx, p.of(bulkhead.RazorE4)...)
 	if err != nil {
 		return "", err
 	}
@@ -112,7 +111,11 @@ func (p *Prober) razorHelper(ctx context.Context, address string) (string, error
 }
 
 func (p *Prober) pyzor(ctx context.Context, address string) (string, error) {
-	c := &pyzor.Client{Address: address, Timeout: p.Timeout}
+	c, err := pyzor.Dial(ctx, address, &pyzor.Options{Timeout: p.Timeout})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
 	r, err := c.Do(ctx, pyzor.OpCheck, p.of(bulkhead.PyzorDigest)...)
 	if errors.Is(err, bulkhead.ErrForbidden) || errors.Is(err, bulkhead.ErrUnauthorised) {
 		return "answers, to accounts alone", nil
@@ -149,7 +152,7 @@ func (p *Prober) pyzorHelper(ctx context.Context, address string) (string, error
 }
 
 func (p *Prober) dcc(ctx context.Context, address string) (string, error) {
-	c, err := dcc.Dial(ctx, address, dcc.AnonymousID, "")
+	c, err := dcc.Dial(ctx, address, nil)
 	if err != nil {
 		return "", err
 	}
@@ -185,12 +188,11 @@ func (p *Prober) dccifd(ctx context.Context, address string) (string, error) {
 }
 
 func (p *Prober) fuzzy(ctx context.Context, address string) (string, error) {
-	c, err := fuzzy.Dial(ctx, address, nil)
+	c, err := fuzzy.Dial(ctx, address, &fuzzy.Options{Timeout: p.Timeout / 3, Retransmits: 1})
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	c.Timeout, c.Retransmits = p.Timeout/3, 1
 	all := p.of(bulkhead.RspamdText)
 	if len(all) == 0 {
 		return "", &fault{"the node makes no digest of the test message",

@@ -11,8 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
@@ -27,7 +28,7 @@ type Row struct {
 
 // A Prober asks a node. All fields except Node may be zero. Only one goroutine may use it.
 type Prober struct {
-	Node    *client.Client
+	Node    *admin.Client
 	Timeout time.Duration // for each door; 0 means 5 s
 
 	sigs []bulkhead.Signature // of the test message
@@ -89,7 +90,7 @@ func (p *Prober) asks() map[string]func(context.Context, string) (string, error)
 	}
 }
 
-func (p *Prober) door(ctx context.Context, d client.Door) Row {
+func (p *Prober) door(ctx context.Context, d admin.Door) Row {
 	row := Row{Name: d.Name, Address: d.Address}
 	ask, ok := p.asks()[d.Name]
 	if !ok {
@@ -153,7 +154,7 @@ func unrecognised(got string) error {
 }
 
 // store reports whether the node accepts reports and its state is complete.
-func store(s *client.NodeState) Row {
+func store(s *admin.NodeState) Row {
 	row := Row{Name: "store", OK: true, Found: "reports are taken"}
 	switch {
 	case s.ReadOnly != "":
@@ -167,7 +168,7 @@ func store(s *client.NodeState) Row {
 }
 
 // missing reports the parts of the data folder that were missing when the node started.
-func missing(s *client.NodeState) (rows []Row) {
+func missing(s *admin.NodeState) (rows []Row) {
 	for _, part := range s.Missing {
 		rows = append(rows, Row{Name: "data folder", Found: part + " was missing when the node started, and began anew",
 			Mend: "find out who removed it; to have it back, stop the node, put it back from a copy and start again"})
@@ -176,7 +177,7 @@ func missing(s *client.NodeState) (rows []Row) {
 }
 
 // held reports that the clock is implausible, so that nothing ages; nil if it is plausible.
-func held(s *client.NodeState) *Row {
+func held(s *admin.NodeState) *Row {
 	a := s.Ageing
 	if a == nil {
 		return nil
@@ -195,7 +196,7 @@ const fewVotes = 20
 
 // joined reports the share of votes whose deliveries the node found; nil if it does not look for
 // them, or saw no vote.
-func joined(j *client.Joined) *Row {
+func joined(j *admin.Joined) *Row {
 	if j == nil {
 		return nil
 	}
@@ -213,7 +214,7 @@ func joined(j *client.Joined) *Row {
 }
 
 // relay reports a proxy that forwards requests without identifying itself; nil if there is none.
-func relay(s *client.NodeState) *Row {
+func relay(s *admin.NodeState) *Row {
 	if s.Relayed == nil {
 		return nil
 	}
@@ -229,7 +230,7 @@ func relay(s *client.NodeState) *Row {
 const leastRoom = 64 << 20
 
 // disk reports whether there is space for the next snapshot; nil if the node does not know.
-func disk(s *client.NodeState) *Row {
+func disk(s *admin.NodeState) *Row {
 	if s.Disk == nil {
 		return nil
 	}
@@ -244,7 +245,7 @@ func disk(s *client.NodeState) *Row {
 
 // clock compares the node's clock with this machine's clock, and with the times at which the node
 // has begun generations. It returns nil if the node does not report its time.
-func clock(s *client.NodeState, now time.Time) *Row {
+func clock(s *admin.NodeState, now time.Time) *Row {
 	if s.Now.IsZero() {
 		return nil
 	}
@@ -345,7 +346,7 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 }
 
 // sum reports whether the aggregate that the node publishes is received, and has members.
-func sum(a *client.Aggregate) Row {
+func sum(a *admin.Aggregate) Row {
 	row := Row{Name: "sum", OK: true, Found: fmt.Sprintf("of %s, published",
 		units.Plural(a.Organisations, "organisation"))}
 	switch {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -59,13 +59,13 @@ func TestLies(t *testing.T) {
 		"1\t(200, 'OK')\t0\t0\n", strings.Repeat("x", 3*maxReply)} {
 		address := serve(t, lie)
 		for _, name := range []string{"razor2", "razor_helper", "pyzor_helper", "dccifd", "milter", "policy"} {
-			row := p.door(t.Context(), client.Door{Name: name, Address: address})
+			row := p.door(t.Context(), admin.Door{Name: name, Address: address})
 			if row.OK || row.Found == "" || row.Mend == "" {
 				t.Errorf("%s that says %.30q: %+v", name, lie, row)
 			}
 		}
 	}
-	if row := p.door(t.Context(), client.Door{Name: "telex", Address: "127.0.0.1:1"}); row.OK || row.Mend == "" {
+	if row := p.door(t.Context(), admin.Door{Name: "telex", Address: "127.0.0.1:1"}); row.OK || row.Mend == "" {
 		t.Errorf("an unknown door: %+v", row)
 	}
 }
@@ -102,12 +102,12 @@ func TestNear(t *testing.T) {
 // TestStore checks that the state that a node reports becomes a row.
 func TestStore(t *testing.T) {
 	for _, tt := range []struct {
-		state client.NodeState
+		state admin.NodeState
 		ok    bool
 		found string
 	}{
-		{client.NodeState{}, true, "taken"}, {client.NodeState{ReadOnly: "disk full"}, false, "disk full"},
-		{client.NodeState{Doubts: make([]client.Doubt, 2)}, false, "2 parts"},
+		{admin.NodeState{}, true, "taken"}, {admin.NodeState{ReadOnly: "disk full"}, false, "disk full"},
+		{admin.NodeState{Doubts: make([]admin.Doubt, 2)}, false, "2 parts"},
 	} {
 		if row := store(&tt.state); row.OK != tt.ok || !strings.Contains(row.Found, tt.found) || row.OK != (row.Mend == "") {
 			t.Errorf("%+v", row)
@@ -122,32 +122,32 @@ func TestDiskAndClock(t *testing.T) {
 		free, needed uint64
 		ok           bool
 	}{{1000 * mb, 100 * mb, true}, {264 * mb, 100 * mb, true}, {263 * mb, 100 * mb, false}, {0, 0, false}} {
-		row := disk(&client.NodeState{Disk: &client.Disk{Free: tt.free, Needed: tt.needed}})
+		row := disk(&admin.NodeState{Disk: &admin.Disk{Free: tt.free, Needed: tt.needed}})
 		if row.OK != tt.ok || row.OK != (row.Mend == "") || !strings.Contains(row.Found, "free") {
 			t.Errorf("%d free, %d needed: %+v", tt.free, tt.needed, row)
 		}
 	}
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	books := func(start time.Time) []client.Book {
-		return []client.Book{{Generations: []client.Generation{{Start: start}, {Start: now.Add(-48 * time.Hour)}}}}
+	books := func(start time.Time) []admin.Book {
+		return []admin.Book{{Generations: []admin.Generation{{Start: start}, {Start: now.Add(-48 * time.Hour)}}}}
 	}
 	for _, tt := range []struct {
-		state client.NodeState
+		state admin.NodeState
 		ok    bool
 		found string
 	}{
-		{client.NodeState{Now: now.Add(59 * time.Second), Books: books(now)}, true, "as this"},
-		{client.NodeState{Now: now.Add(61 * time.Second)}, false, "1m1s ahead of"},
-		{client.NodeState{Now: now.Add(-time.Hour)}, false, "1h0m0s behind"},
-		{client.NodeState{Now: now, Books: books(now.Add(10 * time.Minute))}, true, "as this"},
-		{client.NodeState{Now: now, Books: books(now.Add(24 * time.Hour))}, false, "counted until 2026-11-24 12:00:00"},
+		{admin.NodeState{Now: now.Add(59 * time.Second), Books: books(now)}, true, "as this"},
+		{admin.NodeState{Now: now.Add(61 * time.Second)}, false, "1m1s ahead of"},
+		{admin.NodeState{Now: now.Add(-time.Hour)}, false, "1h0m0s behind"},
+		{admin.NodeState{Now: now, Books: books(now.Add(10 * time.Minute))}, true, "as this"},
+		{admin.NodeState{Now: now, Books: books(now.Add(24 * time.Hour))}, false, "counted until 2026-11-24 12:00:00"},
 	} {
 		if row := clock(&tt.state, now); row.OK != tt.ok || row.OK != (row.Mend == "") ||
 			!strings.Contains(row.Found, tt.found) {
 			t.Errorf("%v: %+v", tt.state.Now, row)
 		}
 	}
-	if disk(&client.NodeState{}) != nil || clock(&client.NodeState{}, now) != nil {
+	if disk(&admin.NodeState{}) != nil || clock(&admin.NodeState{}, now) != nil {
 		t.Error("an older node, which does not say, has rows")
 	}
 }
@@ -171,11 +171,11 @@ func FuzzMilter(f *testing.F) {
 
 // TestRelayRow: there is a red row once a proxy has forwarded a request without identifying itself.
 func TestRelayRow(t *testing.T) {
-	if row := relay(&client.NodeState{}); row != nil {
+	if row := relay(&admin.NodeState{}); row != nil {
 		t.Errorf("without such a request: %+v", row)
 	}
 	host := "mail.example.org\n\x1b[2J"
-	row := relay(&client.NodeState{Relayed: &host})
+	row := relay(&admin.NodeState{Relayed: &host})
 	if row == nil || row.OK || row.Mend == "" || !strings.Contains(row.Found, "mail.example.org") ||
 		strings.ContainsAny(row.Found, "\n\x1b") {
 		t.Errorf("after one: %+v", row)
@@ -184,10 +184,10 @@ func TestRelayRow(t *testing.T) {
 
 // TestMissingRow: each missing part has a red row.
 func TestMissingRow(t *testing.T) {
-	if rows := missing(&client.NodeState{}); len(rows) > 0 {
+	if rows := missing(&admin.NodeState{}); len(rows) > 0 {
 		t.Errorf("of a whole folder: %+v", rows)
 	}
-	rows := missing(&client.NodeState{Missing: []string{"ratelimits", "mesh/peers.json"}})
+	rows := missing(&admin.NodeState{Missing: []string{"ratelimits", "mesh/peers.json"}})
 	if len(rows) != 2 || rows[0].OK || rows[1].OK || !strings.Contains(rows[0].Found, "ratelimits") ||
 		!strings.Contains(rows[1].Found, "mesh/peers.json") || rows[0].Mend == "" {
 		t.Errorf("rows %+v", rows)
@@ -198,15 +198,15 @@ func TestMissingRow(t *testing.T) {
 func TestSumRow(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		of   client.Aggregate
+		of   admin.Aggregate
 		ok   bool
 		want string
 	}{
-		{"published", client.Aggregate{Members: 2, Organisations: 3}, true, "3 organisations"},
-		{"unheard", client.Aggregate{Members: 2, Organisations: 3, Fault: "not connected to hub.example.com:8421: refused"},
+		{"published", admin.Aggregate{Members: 2, Organisations: 3}, true, "3 organisations"},
+		{"unheard", admin.Aggregate{Members: 2, Organisations: 3, Fault: "not connected to hub.example.com:8421: refused"},
 			false, "not connected to hub"},
-		{"not made", client.Aggregate{Fault: "no room"}, false, "no room"},
-		{"without members", client.Aggregate{Organisations: 1}, false, "no other node is in it"},
+		{"not made", admin.Aggregate{Fault: "no room"}, false, "no room"},
+		{"without members", admin.Aggregate{Organisations: 1}, false, "no other node is in it"},
 	} {
 		row := sum(&tt.of)
 		if row.OK != tt.ok || !strings.Contains(row.Found, tt.want) || (row.Mend == "") != tt.ok {
@@ -253,8 +253,8 @@ func TestEveryDoorAndCause(t *testing.T) {
 				keep = l
 			}
 			ask := func(address string) Row {
-				own := &Prober{Timeout: p.Timeout, sigs: p.sigs, Node: &client.Client{Server: "http://" + address}}
-				return own.door(t.Context(), client.Door{Name: name, Address: address})
+				own := &Prober{Timeout: p.Timeout, sigs: p.sigs, Node: admin.New("http://"+address, "")}
+				return own.door(t.Context(), admin.Door{Name: name, Address: address})
 			}
 			if row := ask(address); row.OK || row.Name != name || !strings.Contains(row.Mend, "firewall") {
 				t.Errorf("silent: %+v", row)
@@ -278,7 +278,7 @@ func TestEveryDoorAndCause(t *testing.T) {
 // cause has its own advice.
 func TestListAndPeerRows(t *testing.T) {
 	now := time.Now()
-	lists := []client.List{
+	lists := []admin.List{
 		{Name: "good", Entries: 7, Updated: now},
 		{Name: "old", Entries: 7, Updated: now.Add(-31 * 24 * time.Hour)},
 		{Name: "unread", Unknown: true, Fault: "no such file", Updated: now},
@@ -286,7 +286,7 @@ func TestListAndPeerRows(t *testing.T) {
 		{Name: "empty", Updated: now},
 		{Name: "allowing", Allowed: 1, Updated: now},
 	}
-	peers := []client.Peer{
+	peers := []admin.Peer{
 		{Name: "heard", Weight: 1, Heard: now},
 		{Name: "hub", Weight: 0},
 		{Name: "unheard", Weight: 1},
@@ -309,7 +309,7 @@ func TestListAndPeerRows(t *testing.T) {
 		}
 	}))
 	defer node.Close()
-	p := &Prober{Node: &client.Client{Server: node.URL}}
+	p := &Prober{Node: admin.New(node.URL, "")}
 	for _, tt := range []struct {
 		kind string
 		rows []Row
@@ -331,7 +331,7 @@ func TestListAndPeerRows(t *testing.T) {
 			}
 		}
 	}
-	denied := &Prober{Node: &client.Client{Server: node.URL + "/nowhere"}}
+	denied := &Prober{Node: admin.New(node.URL+"/nowhere", "")}
 	if rows := append(denied.lists(t.Context()), denied.peers(t.Context())...); len(rows) > 0 {
 		t.Errorf("without the right to see them: %+v", rows)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
@@ -39,7 +40,7 @@ func (s *Site) people(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := make(map[string][]client.Weight)
+	of := make(map[string][]admin.Weight)
 	for _, w := range weights {
 		of[w.Account] = w.Samples
 	}
@@ -47,7 +48,7 @@ func (s *Site) people(v *view) (g.Node, error) {
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), h.Th(h.Text("Over time")),
 				h.Th(h.Text("Accuracy")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
-			h.TBody(g.Map(users, func(u client.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
+			h.TBody(g.Map(users, func(u admin.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
 		)), h.P(h.Class("dim"),
 			h.Text(
 				"“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. "+
@@ -56,7 +57,7 @@ func (s *Site) people(v *view) (g.Node, error) {
 		latest, record}, nil
 }
 
-func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
+func userRow(u admin.User, weights []admin.Weight, now time.Time) g.Node {
 	closing, verb := "close", "Close"
 	if u.Closed {
 		closing, verb = "open", "Open"
@@ -76,7 +77,7 @@ func userRow(u client.User, weights []client.Weight, now time.Time) g.Node {
 }
 
 // accuracy shows how many of an account's reports were right.
-func accuracy(u *client.User) g.Node {
+func accuracy(u *admin.User) g.Node {
 	share, of := u.Accuracy()
 	if of == 0 {
 		return dim("not known yet")
@@ -108,7 +109,7 @@ func votersOf(v *view) (g.Node, error) {
 	known := make(map[string]*voter)
 	older := false
 	for _, kind := range []string{"spam", "ham", "revoke"} {
-		page, err := v.node.History(v.Context(), client.HistoryQuery{Kind: kind, Limit: latestVotes})
+		page, err := v.node.History(v.Context(), admin.HistoryQuery{Kind: kind, Limit: latestVotes})
 		if absent(err) {
 			return nil, nil
 		}
@@ -140,7 +141,7 @@ func votersOf(v *view) (g.Node, error) {
 			h.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
 }
 
-func voterOf(e *client.HistoryEntry) voter {
+func voterOf(e *admin.HistoryEntry) voter {
 	one := voter{name: e.Reporter(), reporter: cmp.Or(e.User, e.Account, e.Network)}
 	switch {
 	case e.User != "" && e.Account != "":
@@ -154,7 +155,7 @@ func voterOf(e *client.HistoryEntry) voter {
 	return one
 }
 
-func (x *voter) add(e *client.HistoryEntry) {
+func (x *voter) add(e *admin.HistoryEntry) {
 	switch e.Kind {
 	case "spam":
 		x.spam++
@@ -182,7 +183,7 @@ func voterRow(x *voter) g.Node {
 }
 
 // weightLine draws the weight of an account's votes, from the first recorded change to now.
-func weightLine(name string, samples []client.Weight, now time.Time) g.Node {
+func weightLine(name string, samples []admin.Weight, now time.Time) g.Node {
 	if len(samples) == 0 {
 		return dim("–")
 	}
@@ -216,7 +217,7 @@ func audited(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := v.node.Audit(v.Context(), client.AuditQuery{Before: before, Limit: 50})
+	page, err := v.node.Audit(v.Context(), admin.AuditQuery{Before: before, Limit: 50})
 	if absent(err) {
 		return nil, nil
 	}
@@ -229,7 +230,7 @@ func audited(v *view) (g.Node, error) {
 		h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Did")),
 				h.Th(h.Text("What")))),
-			h.TBody(g.Map(page.Entries, func(e client.AuditEntry) g.Node {
+			h.TBody(g.Map(page.Entries, func(e admin.AuditEntry) g.Node {
 				var about []string
 				for _, k := range slices.Sorted(maps.Keys(e.About)) {
 					about = append(about, k+" "+e.About[k])
@@ -302,7 +303,7 @@ func (s *Site) changePeople(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := v.node.ChangeUser(v.Context(), name, client.UserChange{Weight: &w}); err != nil {
+		if _, err := v.node.ChangeUser(v.Context(), name, admin.UserChange{Weight: &w}); err != nil {
 			return nil, err
 		}
 		v.notice = fmt.Sprintf("The votes of %s weigh %.2f from now on.", name, w)
@@ -315,7 +316,7 @@ func (s *Site) changePeople(v *view) (g.Node, error) {
 			}
 			return s.ask(v, d, consequence.Close(name, preview)), nil
 		}
-		if _, err := v.node.ChangeUser(v.Context(), name, client.UserChange{Closed: &closed}); err != nil {
+		if _, err := v.node.ChangeUser(v.Context(), name, admin.UserChange{Closed: &closed}); err != nil {
 			return nil, err
 		}
 		v.notice = fmt.Sprintf("Account %s is %sed.", name, strings.TrimSuffix(what, "e")) // closed, opened
@@ -366,13 +367,13 @@ func (s *Site) peers(v *view) (g.Node, error) {
 			h.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"),
 					num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
-				h.TBody(g.Map(n.Peers, func(p client.Peer) g.Node { return peerRow(&p, v.status.Now) })),
+				h.TBody(g.Map(n.Peers, func(p admin.Peer) g.Node { return peerRow(&p, v.status.Now) })),
 			))), secretRow(n.Secret)),
 		aggregateRow(n.Aggregate),
 		invite(invitations),
 		h.Section(h.H2(h.Text("Brokers")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Server")), h.Th(h.Text("State")), num("In"), num("Out"))),
-			h.TBody(g.Map(n.Brokers, func(b client.Broker) g.Node {
+			h.TBody(g.Map(n.Brokers, func(b admin.Broker) g.Node {
 				state := "connected"
 				if !b.Connected {
 					state = "not connected"
@@ -385,7 +386,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 }
 
 // secretRow announces a change of the network's secret; it returns nothing if there is none.
-func secretRow(s *client.SecretChange) g.Node {
+func secretRow(s *admin.SecretChange) g.Node {
 	if s == nil || s.Done {
 		return nil
 	}
@@ -397,7 +398,7 @@ func secretRow(s *client.SecretChange) g.Node {
 
 // aggregateRow describes the aggregate that the node publishes; it returns nothing if there is
 // none.
-func aggregateRow(a *client.Aggregate) g.Node {
+func aggregateRow(a *admin.Aggregate) g.Node {
 	if a == nil {
 		return nil
 	}
@@ -406,7 +407,7 @@ func aggregateRow(a *client.Aggregate) g.Node {
 }
 
 // behind returns the lag of a peer, once a message from it has arrived.
-func behind(p *client.Peer) string {
+func behind(p *admin.Peer) string {
 	if p.Heard.IsZero() {
 		return "–"
 	}
@@ -414,7 +415,7 @@ func behind(p *client.Peer) string {
 }
 
 // stateOf describes the state of a peer in words.
-func stateOf(p *client.Peer, now time.Time) (text, class string) {
+func stateOf(p *admin.Peer, now time.Time) (text, class string) {
 	switch {
 	case p.Network != "":
 		return "in another network", "bad"
@@ -428,7 +429,7 @@ func stateOf(p *client.Peer, now time.Time) (text, class string) {
 	return "heard " + age(p.Heard, now) + " ago", "good"
 }
 
-func peerRow(p *client.Peer, now time.Time) g.Node {
+func peerRow(p *admin.Peer, now time.Time) g.Node {
 	state, class := stateOf(p, now)
 	refused := uint64(0)
 	for _, n := range p.Refused {
@@ -452,7 +453,7 @@ func peerRow(p *client.Peer, now time.Time) g.Node {
 }
 
 // peerMap draws the node with its peers around it. The width of a line shows the peer's weight.
-func peerMap(n *client.Network, self string, now time.Time) g.Node {
+func peerMap(n *admin.Network, self string, now time.Time) g.Node {
 	if len(n.Peers) == 0 {
 		return nil
 	}
@@ -497,7 +498,7 @@ func mapLabel(x, y float64, text string) g.Node {
 }
 
 // nameOf returns the name of a peer to show.
-func nameOf(p *client.Peer) string {
+func nameOf(p *admin.Peer) string {
 	if p.Name != "" {
 		return p.Name
 	}
@@ -505,7 +506,7 @@ func nameOf(p *client.Peer) string {
 }
 
 // invite returns a form that makes an invitation, and the nodes that wait to be accepted.
-func invite(all []client.Invitation) g.Node {
+func invite(all []admin.Invitation) g.Node {
 	var waiting g.Group
 	for i := range all {
 		for _, j := range all[i].Joiners {
@@ -566,7 +567,7 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		made, err := v.node.Invite(v.Context(), client.NewInvitation{Name: key, Weight: w})
+		made, err := v.node.Invite(v.Context(), admin.NewInvitation{Name: key, Weight: w})
 		if err != nil {
 			return nil, err
 		}
@@ -642,7 +643,7 @@ func (s *Site) rules(v *view) (g.Node, error) {
 			h.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("List")), h.Th(h.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"),
 					h.Th(h.Text("Updated")))),
-				h.TBody(g.Map(lists, func(l client.List) g.Node {
+				h.TBody(g.Map(lists, func(l admin.List) g.Node {
 					if l.Unknown {
 						return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)),
 							h.Td(h.Attr("colspan", "5"), h.Text("not known: "+l.Fault)))
@@ -657,7 +658,7 @@ func (s *Site) rules(v *view) (g.Node, error) {
 			h.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("Rule")), h.Th(h.Text("Counts")), num("Limit"), h.Th(h.Text("Action")), num("Keys"),
 					num("Memory"), num("Given up"))),
-				h.TBody(g.Map(limits, func(l client.RateLimit) g.Node {
+				h.TBody(g.Map(limits, func(l admin.RateLimit) g.Node {
 					counts := l.Key
 					if l.Unique != "" {
 						counts = "different " + l.Unique + " for each " + l.Key
@@ -671,7 +672,7 @@ func (s *Site) rules(v *view) (g.Node, error) {
 }
 
 // topKeys shows the keys of a rule with the highest rates.
-func topKeys(t client.TopKeys) g.Node {
+func topKeys(t admin.TopKeys) g.Node {
 	if len(t.Keys) == 0 {
 		return nil
 	}
@@ -679,7 +680,7 @@ func topKeys(t client.TopKeys) g.Node {
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Class("fill"), h.Text("Of the limit")), num("Rate"), num("Limit"),
 				h.Th(h.Text("Actions")))),
-			h.TBody(g.Map(t.Keys, func(k client.TopKey) g.Node {
+			h.TBody(g.Map(t.Keys, func(k admin.TopKey) g.Node {
 				share := 0.0
 				if k.Limit > 0 {
 					share = k.Rate / k.Limit
@@ -729,7 +730,7 @@ func (s *Site) find(v *view) (g.Node, error) {
 	if len(found) == 0 {
 		return h.P(h.Class("card"), h.Role("status"), h.Text(entry+" is in no list.")), nil
 	}
-	return h.Ul(h.Class("card"), h.Role("status"), g.Map(found, func(m client.ListMatch) g.Node {
+	return h.Ul(h.Class("card"), h.Role("status"), g.Map(found, func(m admin.ListMatch) g.Node {
 		return h.Li(h.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List,
 			m.Element, chance(m.Error), m.Reason)))
 	})), nil

@@ -6,14 +6,16 @@ import (
 	"maps"
 	"net/http"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // client returns a client of the node's own API that acts for the browser that sent r, with its
 // address, its session and the header fields of proxies. So the API alone decides what a page may
 // show and do.
-func (s *Site) client(r *http.Request) *client.Client {
-	return &client.Client{Server: "http://" + r.Host, HTTP: &http.Client{Transport: inside{s.api, r}}}
+func (s *Site) client(r *http.Request) *admin.Client {
+	c := admin.New("http://"+r.Host, "")
+	c.HTTP = &http.Client{Transport: inside{s.api, r}}
+	return c
 }
 
 // inside is a transport without a network: it passes requests to a handler as if they came from the

@@ -7,7 +7,7 @@ import (
 
 	g "maragu.dev/gomponents"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
@@ -47,7 +47,7 @@ func configOf(v *view, text string, checked g.Node) (g.Node, error) {
 
 // section shows one section of the configuration. It is expanded if a value differs from its
 // default.
-func section(name string, settings []client.Setting, changed int) g.Node {
+func section(name string, settings []admin.Setting, changed int) g.Node {
 	what := "as by default"
 	if changed > 0 {
 		what = fmt.Sprintf("%d of %d not as by default", changed, len(settings))
@@ -55,7 +55,7 @@ func section(name string, settings []client.Setting, changed int) g.Node {
 	return h.Details(h.If(changed > 0, h.Attr("open")), h.Summary(h.Strong(h.Text("["+name+"]")), h.Text(" "), dim(what)),
 		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(h.Class("settings"),
 			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Text("Value")), h.Th(h.Text("Meaning")))),
-			h.TBody(g.Map(settings, func(s client.Setting) g.Node {
+			h.TBody(g.Map(settings, func(s admin.Setting) g.Node {
 				value := h.Code(h.Text(s.Value))
 				if !s.Default {
 					value = h.Strong(value)
@@ -89,7 +89,7 @@ func (s *Site) changeConfig(v *view) (g.Node, error) {
 }
 
 // verdictOnConfig shows the result of checking a text or reloading the file.
-func verdictOnConfig(c *client.ConfigCheck, well string) g.Node {
+func verdictOnConfig(c *admin.ConfigCheck, well string) g.Node {
 	keys := func(all []string) string {
 		if len(all) == 0 {
 			return "none"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
@@ -36,7 +37,7 @@ func entriesOf(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := v.node.History(v.Context(), client.HistoryQuery{
+	page, err := v.node.History(v.Context(), admin.HistoryQuery{
 		Door: q.Get("door"), Kind: q.Get("kind"), Class: q.Get("class"), Reporter: q.Get("reporter"),
 		Domain: q.Get("domain"), MessageID: q.Get("message_id"), Signature: q.Get("signature"), Before: before,
 	})
@@ -60,14 +61,14 @@ func entriesOf(v *view) (g.Node, error) {
 			h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 				h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")),
 					h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Links")), h.Th(h.Text("Actions")))),
-				h.TBody(g.Map(page.Entries, func(e client.HistoryEntry) g.Node { return entryRow(&e) })),
+				h.TBody(g.Map(page.Entries, func(e admin.HistoryEntry) g.Node { return entryRow(&e) })),
 			))),
 			h.If(page.Next != 0, h.P(link(nextPage(q, page.Next), "Earlier ones")))),
 	}, nil
 }
 
 // nothingIn explains why a page has no entries, and what to do about it.
-func nothingIn(q url.Values, page *client.HistoryPage) g.Node {
+func nothingIn(q url.Values, page *admin.HistoryPage) g.Node {
 	switch {
 	case page.Next != 0:
 		return h.P(h.Text(fmt.Sprintf("None among %s entries. The search goes on with earlier ones.",
@@ -100,7 +101,7 @@ func choice(name, label string, q url.Values, values ...string) g.Node {
 			})))
 }
 
-func entryRow(e *client.HistoryEntry) g.Node {
+func entryRow(e *admin.HistoryEntry) g.Node {
 	id := strconv.FormatInt(e.ID, 10)
 	return h.Tr(
 		h.Th(h.Attr("scope", "row"), link("/history?id="+id, e.Time.Format("2 Jan 15:04:05"))),
@@ -161,7 +162,7 @@ func (s *Site) changeHistory(v *view) (g.Node, error) {
 		return nil, err
 	}
 	vote := v.PostForm.Get("vote")
-	got, err := v.node.ReportEntry(v.Context(), id, client.RememberedVote{Vote: vote})
+	got, err := v.node.ReportEntry(v.Context(), id, admin.RememberedVote{Vote: vote})
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
@@ -73,7 +74,7 @@ const (
 // signatures of the whole text. It returns nothing if the browser may not read the history, or if
 // the node keeps none.
 func reportersOf(v *view, all []client.Finding) (g.Node, error) {
-	var votes []client.HistoryEntry
+	var votes []admin.HistoryEntry
 	asked, seen := 0, make(map[int64]bool)
 	for _, whole := range []bool{true, false} {
 		for i := range all {
@@ -85,7 +86,7 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 			asked++
 			for _, kind := range []string{"spam", "ham", "revoke"} {
 				page, err := v.node.History(v.Context(),
-					client.HistoryQuery{Kind: kind, Signature: f.Signature.String(), Limit: maxReported})
+					admin.HistoryQuery{Kind: kind, Signature: f.Signature.String(), Limit: maxReported})
 				if absent(err) || forbidden(err) {
 					return nil, nil
 				}
@@ -104,7 +105,7 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 	if asked == 0 {
 		return nil, nil
 	}
-	slices.SortFunc(votes, func(a, b client.HistoryEntry) int { return cmp.Compare(b.ID, a.ID) })
+	slices.SortFunc(votes, func(a, b admin.HistoryEntry) int { return cmp.Compare(b.ID, a.ID) })
 	votes = votes[:min(len(votes), maxReported)]
 	return h.Section(h.H2(h.Text("Who reported it"), dim("as far as this node remembers, the latest first")),
 		h.If(len(votes) == 0,
@@ -112,7 +113,7 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 		h.If(len(votes) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")),
 				h.Th(h.Text("By")))),
-			h.TBody(g.Map(votes, func(e client.HistoryEntry) g.Node {
+			h.TBody(g.Map(votes, func(e admin.HistoryEntry) g.Node {
 				return h.Tr(h.Th(h.Attr("scope", "row"),
 					link("/history?id="+strconv.FormatInt(e.ID, 10), e.Time.Format("2 Jan 15:04:05"))),
 					h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)), h.Td(h.Class("brief"), h.Text(e.Answer())),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
@@ -206,13 +207,13 @@ func lags(s *Status) g.Node {
 		return nil
 	}
 	all := slices.Clone(s.Peers)
-	slices.SortStableFunc(all, func(a, b client.Peer) int {
+	slices.SortStableFunc(all, func(a, b admin.Peer) int {
 		_, x := stateOf(&a, s.Now)
 		_, y := stateOf(&b, s.Now)
 		return cmp.Or(cmp.Compare(x, y), cmp.Compare(b.Lag, a.Lag)) // peers in trouble first
 	})
 	return h.Section(h.H2(link("/peers", "Peers"), dim("how far they are behind")),
-		h.Dl(h.Class("tiles"), g.Map(all[:min(len(all), maxLags)], func(p client.Peer) g.Node {
+		h.Dl(h.Class("tiles"), g.Map(all[:min(len(all), maxLags)], func(p admin.Peer) g.Node {
 			text, class := stateOf(&p, s.Now)
 			return h.Div(h.Dt(h.Strong(h.Text(nameOf(&p)))), h.Dd(h.Text(behind(&p))),
 				h.Dd(h.Class("small"), h.Span(h.Class("state "+class), h.Text(text))))

@@ -16,6 +16,7 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 //go:embed style.css
@@ -100,8 +101,8 @@ func (s *Site) Close() { s.close() }
 // A view is one page as one browser sees it.
 type view struct {
 	*http.Request
-	node   *client.Client
-	viewer *client.Viewer
+	node   *admin.Client
+	viewer *admin.Viewer
 	status Status
 	path   string // path of the navigation's entry for this page
 	notice string // result of the form just sent
@@ -114,7 +115,7 @@ func (s *Site) show(title string, content func(*view) (g.Node, error)) http.Hand
 		status := http.StatusOK
 		var err error
 		if v.viewer, err = v.node.Whoami(r.Context()); err != nil {
-			v.viewer = &client.Viewer{}
+			v.viewer = &admin.Viewer{}
 		}
 		var body g.Node
 		if err == nil {

@@ -11,6 +11,7 @@ import (
 	g "maragu.dev/gomponents"
 
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
@@ -76,7 +77,7 @@ func sizesOf(v *view, q url.Values) g.Node {
 }
 
 // sizeQuestion parses the question of a form. The API checks the ranges.
-func sizeQuestion(q url.Values) (of client.SizeQuestion, err error) {
+func sizeQuestion(q url.Values) (of admin.SizeQuestion, err error) {
 	refuse := func(name string) error {
 		return fmt.Errorf("%s %.40q is not a number that is possible", name, q.Get(name))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
@@ -25,7 +26,7 @@ func (s *Site) waves(v *view) (g.Node, error) {
 		return waveDetail(v, id)
 	}
 	q := v.URL.Query()
-	page, err := v.node.Waves(v.Context(), client.WaveQuery{Class: q.Get("class"), Sort: q.Get("sort")})
+	page, err := v.node.Waves(v.Context(), admin.WaveQuery{Class: q.Get("class"), Sort: q.Get("sort")})
 	if absent(err) {
 		return h.P(h.Class("card"),
 			h.Text("This node remembers no mail, and so knows no waves: [history] in its configuration says so.")), nil
@@ -50,14 +51,14 @@ func (s *Site) waves(v *view) (g.Node, error) {
 			h.If(!page.Whole, h.P(h.Class("alarm soft"), h.Text(unread(page)))),
 			h.If(len(page.Waves) == 0, h.P(h.Class("dim"),
 				h.Text("No text has come twice yet. Waves show here as mail servers ask this node about mail, or count it."))),
-			g.Map(page.Waves, func(w client.Wave) g.Node { return waveCard(&w, v.status.Now) }),
+			g.Map(page.Waves, func(w admin.Wave) g.Node { return waveCard(&w, v.status.Now) }),
 			h.If(page.Of > len(page.Waves), h.P(h.Class("dim"),
 				h.Text(fmt.Sprintf("The first %d of %d.", len(page.Waves), page.Of))))),
 	}, nil
 }
 
 // unread describes the part of its history that the node has not yet read for the waves.
-func unread(page *client.WavePage) string {
+func unread(page *admin.WavePage) string {
 	if page.Since.IsZero() {
 		return "The node is still reading its history, and has come to " + date(page.Upto) + "."
 	}
@@ -67,14 +68,14 @@ func unread(page *client.WavePage) string {
 func waveAddress(id int64) string { return "/waves?id=" + strconv.FormatInt(id, 10) }
 
 // answer returns the latest answer to a check of a wave, in words.
-func answer(w *client.Wave) string {
+func answer(w *admin.Wave) string {
 	if w.Confidence > 0 {
 		return fmt.Sprintf("%s %d", w.Class, w.Confidence)
 	}
 	return w.Class
 }
 
-func waveCard(w *client.Wave, now time.Time) g.Node {
+func waveCard(w *admin.Wave, now time.Time) g.Node {
 	return h.El("article", h.Class("card wave"),
 		h.El("h3", h.Span(h.Class("key key-"+w.Class)), link(waveAddress(w.ID), plural(w.Messages, "message")),
 			dim(answer(w)), dim(votes(w))),
@@ -83,7 +84,7 @@ func waveCard(w *client.Wave, now time.Time) g.Node {
 }
 
 // votes describes people's reports of a wave. Several reports of one person are one vote.
-func votes(w *client.Wave) string {
+func votes(w *admin.Wave) string {
 	var all []string
 	for _, n := range []struct {
 		count uint64
@@ -107,7 +108,7 @@ func plural(n uint64, name string) string {
 }
 
 // waveFacts shows the time, doors and senders of a wave, with up to most names of each kind.
-func waveFacts(w *client.Wave, most int, now time.Time) g.Node {
+func waveFacts(w *admin.Wave, most int, now time.Time) g.Node {
 	fact := func(name, value string) g.Node { return h.Div(h.Dt(h.Text(name)), h.Dd(h.Text(value))) }
 	return h.Dl(h.Class("facts"),
 		fact("First seen", date(w.First)), fact("Latest", age(w.Last, now)+" ago"),
@@ -116,7 +117,7 @@ func waveFacts(w *client.Wave, most int, now time.Time) g.Node {
 }
 
 // names lists up to most names with their counts.
-func names(all []client.NamedCount, most int) string {
+func names(all []admin.NamedCount, most int) string {
 	if len(all) == 0 {
 		return "–"
 	}
@@ -134,7 +135,7 @@ func names(all []client.NamedCount, most int) string {
 const leastSlots = 24
 
 // spark draws the growth of a wave as bars.
-func spark(w *client.Wave) g.Node {
+func spark(w *admin.Wave) g.Node {
 	most := uint64(1)
 	for _, n := range w.Growth {
 		most = max(most, n)
@@ -160,7 +161,7 @@ func spark(w *client.Wave) g.Node {
 func spell(d time.Duration) string { return age(time.Time{}, time.Time{}.Add(d)) }
 
 // curve draws the growth of a wave: the messages in each slot, and their sum.
-func curve(w *client.Wave) g.Node {
+func curve(w *admin.Wave) g.Node {
 	most, sum := uint64(1), uint64(0)
 	for _, n := range w.Growth {
 		most = max(most, n)
@@ -215,7 +216,7 @@ func waveDetail(v *view, id int64) (g.Node, error) {
 }
 
 // waveForms returns the buttons that list, revoke and whitelist a wave.
-func waveForms(w *client.Wave) g.Node {
+func waveForms(w *admin.Wave) g.Node {
 	hidden := g.Group{h.Input(h.Type("hidden"), h.Name("id"), h.Value(strconv.FormatInt(w.ID, 10))),
 		h.Input(h.Type("hidden"), h.Name("entry"), h.Value(strconv.FormatInt(w.Entry, 10)))}
 	button := func(do, text string) g.Node { return h.Button(h.Name("do"), h.Value(do), h.Text(text)) }
@@ -356,13 +357,13 @@ func (s *Site) changeWaves(v *view) (g.Node, error) {
 	}
 	switch do := v.PostForm.Get("do"); do {
 	case "spam", "ham", "revoke":
-		got, err := v.node.ReportEntry(v.Context(), entry, client.RememberedVote{Vote: do})
+		got, err := v.node.ReportEntry(v.Context(), entry, admin.RememberedVote{Vote: do})
 		if err != nil {
 			return nil, err
 		}
 		v.notice = voted(do, got)
 	case "clear":
-		added, err := v.node.Clear(v.Context(), client.Clear{Entry: entry, Note: v.PostForm.Get("note")})
+		added, err := v.node.Clear(v.Context(), admin.Clear{Entry: entry, Note: v.PostForm.Get("note")})
 		if err != nil {
 			return nil, err
 		}
@@ -388,7 +389,7 @@ func whitelisted(v *view) (g.Node, error) {
 		h.If(len(all) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("By")), h.Th(h.Text("Since")), h.Th(h.Text("Why")),
 				h.Th(h.Text("Actions")))),
-			h.TBody(g.Map(all, func(c client.Cleared) g.Node {
+			h.TBody(g.Map(all, func(c admin.Cleared) g.Node {
 				text := c.Signature.String()
 				return h.Tr(h.Th(h.Attr("scope", "row"),
 					h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(text), text))),

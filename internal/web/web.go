@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 // A Source describes the node. It is called for each request of a page. Its method may be called
@@ -33,11 +33,11 @@ type Status struct {
 	Threshold     uint32 // count at which a message is bulk
 	Day, Month    []Slot // verdicts of the last 24 hours and 30 days, oldest first
 	Accounts      int
-	Doubts        int            // parts of the store that are in doubt since a salvage
-	Missing       []string       // parts of the data folder missing at the start
-	Held          *client.Ageing // ageing that an implausible clock holds up; nil: generations age
-	Free, Disk    uint64         // available and total bytes of the file system; 0: unknown
-	Peers         []client.Peer  // nodes with which this node shares
+	Doubts        int           // parts of the store that are in doubt since a salvage
+	Missing       []string      // parts of the data folder missing at the start
+	Held          *admin.Ageing // ageing that an implausible clock holds up; nil: generations age
+	Free, Disk    uint64        // available and total bytes of the file system; 0: unknown
+	Peers         []admin.Peer  // nodes with which this node shares
 	Doors         []Door
 	Counters      []Counter
 	Books         []Book

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 type source Status
@@ -98,7 +99,7 @@ func TestNow(t *testing.T) {
 	}
 	s := Status{
 		Now: now, Started: now, Mature: true, Day: slots, Month: slots, Free: 1 << 30, Disk: 4 << 30,
-		Peers: []client.Peer{{Name: "well.example", Heard: now.Add(-time.Second), Lag: 0.25},
+		Peers: []admin.Peer{{Name: "well.example", Heard: now.Add(-time.Second), Lag: 0.25},
 			{Name: "<mute>", Heard: now.Add(-time.Hour), Silent: 3600}},
 		Books: []Book{{Name: "Tally",
 			Generations: []Generation{{Arrays: []Array{{Name: "counts", Fill: 0.125, Ghost: 1e-4},

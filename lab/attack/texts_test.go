@@ -13,9 +13,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/interval"
+	reader "github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	reader "github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A disguise makes a message from the lines of a text so as to escape its signatures.

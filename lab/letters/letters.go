@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // Read makes a letter of each message of a collection. One goroutine calls begin for each, in
@@ -59,7 +59,7 @@ func Read[M, L any](ctx context.Context, collection iter.Seq2[M, error], begin f
 // Signed returns the signatures of m and of its sender, or none if they do not tell it from
 // others, so that nobody can report it.
 func Signed(ctx context.Context, m *mail.Message, senders []bulkhead.Signature, opts signature.Options) ([]bulkhead.Signature, error) {
-	sigs, err := signature.Of(ctx, m, opts)
+	sigs, err := signature.Compute(mail.WithMessage(ctx, m), m.Raw, opts)
 	if err != nil {
 		return nil, err
 	}

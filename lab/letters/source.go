@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 )
 
 // The results of a mail server, in the forms that occur in collections: some lack the name of

@@ -10,9 +10,9 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/lab/letters"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A letter is what the replay keeps of one message.
@@ -143,6 +143,6 @@ func (l *letter) read(ctx context.Context, raw []byte, verified bool, opts signa
 		senders = signature.Senders(l.source)
 	}
 	if l.sigs, l.err = letters.Signed(ctx, m, senders, opts); l.err == nil && !slices.Contains(opts.Skip, bulkhead.RspamdText) {
-		l.texts, l.err = fuzzyHasher.Hashes(ctx, m, rspamd.Policy{})
+		l.texts, l.err = fuzzyHasher.Hashes(mail.WithMessage(ctx, m), m.Raw, rspamd.Policy{})
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/lab/letters"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/mail"
 )
 
 // A Mail is one message of a collection.

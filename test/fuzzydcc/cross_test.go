@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -24,7 +25,7 @@ func TestReportsCrossOver(t *testing.T) {
 		nodetest.AwaitTCP(t, address)
 	}
 	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
-	door := &client.Client{Server: "http://" + web}
+	door := admin.New("http://"+web, "")
 	known := func(when, message string, want bool) {
 		t.Helper()
 		if _, got := r.scan(message)["FUZZY_DENIED"]; got != want {
@@ -77,7 +78,7 @@ func TestReportsCrossOver(t *testing.T) {
 	judged(bulkhead.ClassSuspected)
 	token := nodetest.Output(t, "", nodetest.Binary(t), "user", "add", "ann", "--role", "trusted", "--server", door.Server,
 		"--data", data)
-	ann := &client.Client{Server: door.Server, Token: strings.TrimSpace(token)}
+	ann := admin.New(door.Server, strings.TrimSpace(token))
 	if _, err := ann.ReportMessage(t.Context(), []byte(mill), client.MessageOptions{Vote: bulkhead.Spam}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/matrix"
@@ -58,12 +59,12 @@ thresholds = ["CMN,many"]
 modules { path = "/usr/share/rspamd/plugins/dcc.lua"; }
 dcc { enabled = true; servers = "%s"; timeout = 5s; body_max = 999999; fuz1_max = 999999; }`, ifd))
 	return &matrix.Matrix{Slow: true, Doors: []matrix.Door{
-		httpClient(t, &client.Client{Server: "http://" + web}), razorCommands(t, razor), pyzorCommand(t, pyzor),
+		httpClient(t, admin.New("http://"+web, "")), razorCommands(t, razor), pyzorCommand(t, pyzor),
 		dccClients(t, r, ifd, dccd), fuzzyCheck(r),
 	}}
 }
 
-func httpClient(t *testing.T, c *client.Client) matrix.Door {
+func httpClient(t *testing.T, c *admin.Client) matrix.Door {
 	vote := func(v bulkhead.Vote) func([]byte) error {
 		return func(raw []byte) error {
 			_, err := c.ReportMessage(t.Context(), raw, client.MessageOptions{Vote: v})
@@ -146,7 +147,7 @@ func pyzorCommand(t *testing.T, server string) matrix.Door {
 
 func dccClients(t *testing.T, r *rspamd, ifd, server string) matrix.Door {
 	report := spamassassinDCC(t, ifd)
-	c, err := dcc.Dial(t.Context(), server, 1000, "secret")
+	c, err := dcc.Dial(t.Context(), server, &dcc.Options{ID: 1000, Password: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,9 +82,9 @@ func openRazor(t testing.TB, house bulkhead.Clearinghouse) []operation {
 		t.Fatal("the mail has no signature")
 	}
 	login := func() *razor2.Client {
-		c, err := razor2.Dial(t.Context(), address)
+		c, err := razor2.Dial(t.Context(), address, nil)
 		if err == nil {
-			err = c.Login("ana", "s3cret")
+			err = c.Login(t.Context(), razor2.Credentials{User: "ana", Password: "s3cret"})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -108,14 +108,14 @@ func openRazor(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	}
 	return []operation{
 		{"check", func() string {
-			answers, err := login().Check(of.E4)
+			answers, err := login().Check(t.Context(), of.E4)
 			if err != nil {
 				return word(err)
 			}
 			return map[bool]string{true: spam, false: clean}[answers[0].Spam]
 		}},
-		{"report", func() string { return word(login().Report([]byte(head), [][]byte{part})) }},
-		{"revoke", func() string { return word(login().Revoke(of.E4)) }},
+		{"report", func() string { return word(login().Report(t.Context(), []byte(head), [][]byte{part})) }},
+		{"revoke", func() string { return word(login().Revoke(t.Context(), of.E4)) }},
 	}
 }
 
@@ -130,7 +130,12 @@ func openRazorHelper(t testing.TB, house bulkhead.Clearinghouse) []operation {
 
 func openPyzor(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	s := &pyzor.Server{Clearinghouse: house, Anonymous: pyzor.Ops()}
-	c := &pyzor.Client{Address: prototest.ServePackets(t, "127.0.0.1:0", 1, s).String(), Timeout: patience}
+	c, err := pyzor.Dial(t.Context(), prototest.ServePackets(t, "127.0.0.1:0", 1, s).String(),
+		&pyzor.Options{Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
 	digest, _ := pyzor.ParseDigest([]byte("dc2f1aac4a98fe905e0d362276084a814b77f391"))
 	do := func(op pyzor.Op) (*pyzor.Reply, string) {
 		r, err := c.Do(t.Context(), op, digest)
@@ -182,11 +187,11 @@ func openPyzorHelper(t testing.TB, house bulkhead.Clearinghouse) []operation {
 }
 
 func openDCC(t testing.TB, house bulkhead.Clearinghouse) []operation {
-	s := &dcc.Server{Clearinghouse: house, Client: func(id uint32) (dcc.Client, bool) {
-		return dcc.Client{Passwords: []string{"secret"}, Account: "ana"}, true
+	s := &dcc.Server{Clearinghouse: house, Account: func(id uint32) (dcc.Account, bool) {
+		return dcc.Account{Passwords: []string{"secret"}, Name: "ana"}, true
 	}}
 	address := prototest.ServePackets(t, "127.0.0.1:0", 1, s).String()
-	c, err := dcc.Dial(t.Context(), address, 101, "secret")
+	c, err := dcc.Dial(t.Context(), address, &dcc.Options{ID: 101, Password: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,11 +250,11 @@ func openIfd(t testing.TB, house bulkhead.Clearinghouse) []operation {
 
 func openFuzzy(t testing.TB, house bulkhead.Clearinghouse) []operation {
 	s := &fuzzy.Server{Clearinghouse: house}
-	c, err := fuzzy.Dial(t.Context(), prototest.ServePackets(t, "127.0.0.1:0", 1, s).String(), nil)
+	c, err := fuzzy.Dial(t.Context(), prototest.ServePackets(t, "127.0.0.1:0", 1, s).String(),
+		&fuzzy.Options{Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Timeout = patience
 	t.Cleanup(func() { c.Close() })
 	digest, shingles := [fuzzy.DigestSize]byte{1, 2, 3}, [32]uint64{1, 2, 3}
 	word := func(r fuzzy.Reply, err error) string {

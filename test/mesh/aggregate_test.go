@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -56,14 +56,14 @@ func (w *tier) all() []*node { return append(w.group(), w.reader) }
 
 func (n *node) add(key, name string, weight float64) {
 	n.t.Helper()
-	if _, err := n.client.AddPeer(n.ctx(), client.NewPeer{Key: key, Name: name, Weight: weight}); err != nil {
+	if _, err := n.client.AddPeer(n.ctx(), admin.NewPeer{Key: key, Name: name, Weight: weight}); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
-func (w *tier) aggregate() *client.Aggregate {
+func (w *tier) aggregate() *admin.Aggregate {
 	w.t.Helper()
-	var a *client.Aggregate
+	var a *admin.Aggregate
 	nodetest.Settle(w.t, nodetest.Patience, "the hub has a sum", func() string {
 		s, err := w.hub.client.Network(w.hub.ctx())
 		if err != nil || s.Aggregate == nil {

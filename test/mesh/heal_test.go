@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -67,7 +67,7 @@ func TestHeal(t *testing.T) {
 					healed = 0
 					for _, h := range s.Healed {
 						healed += h.Pages
-						broker = broker || h.Peer == client.FromBroker
+						broker = broker || h.Peer == admin.FromBroker
 					}
 					return ""
 				})

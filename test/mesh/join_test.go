@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -53,14 +53,14 @@ func (n *node) try(args ...string) (string, int) {
 func (n *node) invite(args ...string) string {
 	n.t.Helper()
 	out := n.admin(append([]string{"invite", "--json"}, args...)...)
-	var v client.Invitation
+	var v admin.Invitation
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		n.t.Fatalf("%v in %q", err, out)
 	}
 	return v.Line
 }
 
-func (n *node) state() *client.NodeState {
+func (n *node) state() *admin.NodeState {
 	n.t.Helper()
 	s, err := n.client.Node(n.ctx())
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -44,7 +45,7 @@ type node struct {
 	key    string
 	log    *os.File
 	proc   *nodetest.Process // nil while the node does not run
-	client *client.Client
+	client *admin.Client
 	reqs   int // ids given to reports
 
 	truth  votes
@@ -130,7 +131,7 @@ func (n *node) start(flags ...string) {
 		if err != nil {
 			return err.Error()
 		}
-		n.client = &client.Client{Server: "http://" + n.http, Token: strings.TrimSpace(string(token))}
+		n.client = admin.New("http://"+n.http, strings.TrimSpace(string(token)))
 		_, err = n.client.Node(n.ctx())
 		return text(err)
 	})
@@ -209,7 +210,7 @@ func befriend(t testing.TB, nodes ...*node) {
 			if n == o {
 				continue
 			}
-			if _, err := n.client.AddPeer(n.ctx(), client.NewPeer{Key: o.key, Name: o.name, Weight: 1}); err != nil {
+			if _, err := n.client.AddPeer(n.ctx(), admin.NewPeer{Key: o.key, Name: o.name, Weight: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,13 +10,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // announced returns what a node says of the change of its network's secret; nil if it says
 // nothing, or shares nothing at this moment.
-func (n *node) announced() *client.SecretChange {
+func (n *node) announced() *admin.SecretChange {
 	s, err := n.client.Network(n.ctx())
 	if err != nil {
 		return nil
@@ -36,7 +36,7 @@ func TestRekey(t *testing.T) {
 	eve.start()
 	for _, pair := range [][2]*node{{hub, eve}, {eve, hub}} {
 		if _, err := pair[0].client.AddPeer(pair[0].ctx(),
-			client.NewPeer{Key: pair[1].key, Name: pair[1].name, Weight: 1}); err != nil {
+			admin.NewPeer{Key: pair[1].key, Name: pair[1].name, Weight: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestRekey(t *testing.T) {
 	if err := hub.client.EvictPeer(hub.ctx(), eve.key); err != nil {
 		t.Fatal(err)
 	}
-	var s client.SecretChange
+	var s admin.SecretChange
 	if err := json.Unmarshal([]byte(hub.admin("rekey", "--in", "3s", "--json")), &s); err != nil || s.From != before {
 		t.Fatalf("%+v, %v", s, err)
 	}

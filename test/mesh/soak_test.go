@@ -23,7 +23,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -484,7 +484,7 @@ func (w *soak) lists() {
 
 func (w *soak) list(n, o *soaked, weight float64) {
 	w.t.Helper()
-	if _, err := n.client.AddPeer(n.ctx(), client.NewPeer{Key: o.key, Name: o.name, Weight: weight}); err != nil {
+	if _, err := n.client.AddPeer(n.ctx(), admin.NewPeer{Key: o.key, Name: o.name, Weight: weight}); err != nil {
 		w.t.Fatal(err)
 	}
 	n.peers[o] = listed{weight: weight}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -37,7 +37,7 @@ func startAsking(t testing.TB, n *node, s *sink) *postfix {
 // rates returns what the node has counted of a key, by rule.
 func (n *node) rates(t testing.TB, key string) map[string]float64 {
 	t.Helper()
-	var keys []client.RateKey
+	var keys []admin.RateKey
 	out := n.bulkhead(t, "", "ratelimit", "show", "--json", key, "--server", "http://"+n.http, "--data",
 		filepath.Join(n.dir, "data"))
 	if err := json.Unmarshal([]byte(out), &keys); err != nil {

@@ -90,13 +90,13 @@ func Example_razor2() {
 
 	parts, err := razor.Parts(ctx, []byte(mail))
 	must(err)
-	c, err := razor2.Dial(ctx, l.Addr().String())
+	c, err := razor2.Dial(ctx, l.Addr().String(), nil)
 	must(err)
-	before, err := c.Check(parts[0].E4)
+	before, err := c.Check(ctx, parts[0].E4)
 	must(err)
 	_, err = house.Report(ctx, bulkhead.Report{Signatures: []bulkhead.Signature{parts[0].E4}, Vote: bulkhead.Spam})
 	must(err)
-	after, err := c.Check(parts[0].E4)
+	after, err := c.Check(ctx, parts[0].E4)
 	must(err)
 	must(c.Close())
 	fmt.Println(before[0].Spam, after[0].Spam)
@@ -126,13 +126,15 @@ func Example_pyzor() {
 
 	sigs, err := pyzordigest.Signatures(ctx, []byte(mail))
 	must(err)
-	c := &pyzor.Client{Address: pc.LocalAddr().String()}
+	c, err := pyzor.Dial(ctx, pc.LocalAddr().String(), nil)
+	must(err)
 	_, err = c.Do(ctx, pyzor.OpReport, sigs...)
 	must(err)
 	reply, err := c.Do(ctx, pyzor.OpCheck, sigs...)
 	must(err)
 	n, err := reply.Count("Count")
 	must(err)
+	must(c.Close())
 	fmt.Println(n)
 	stop(s, served)
 	// Output:
@@ -154,7 +156,7 @@ func Example_dcc() {
 			body = append(body, dcc.Checksum{Type: sum.Type, Sum: sum.Sum})
 		}
 	}
-	c, err := dcc.Dial(ctx, pc.LocalAddr().String(), dcc.AnonymousID, "")
+	c, err := dcc.Dial(ctx, pc.LocalAddr().String(), nil)
 	must(err)
 	_, err = c.Report(ctx, 3, false, body)
 	must(err)
@@ -215,7 +217,7 @@ func Example_milter() {
 // patient lets everybody pass.
 type patient struct{}
 
-func (patient) Limit(context.Context, func(string) []byte) (action, text string, err error) {
+func (patient) Limit(context.Context, func(string) []byte) (action policy.Action, text string, err error) {
 	return policy.Dunno, "", nil
 }
 

@@ -1,29 +1,20 @@
 package outside_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"image"
-	"image/jpeg"
-	"image/png"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/filter/shape"
 	"github.com/bulkhead-mail/bulkhead/signature"
-	"github.com/bulkhead-mail/bulkhead/signature/document"
-	"github.com/bulkhead-mail/bulkhead/signature/link"
-	sigmail "github.com/bulkhead-mail/bulkhead/signature/mail"
-	"github.com/bulkhead-mail/bulkhead/signature/picture"
 
 	"example.com/outside"
 )
@@ -53,66 +44,9 @@ func Example_signature() {
 	// Output: true false
 }
 
-func Example_signatureLink() {
-	for _, l := range link.All("https://www.example.com/go?url=https%3A%2F%2Fforms.example.net%2Fabc%2Fx") {
-		fmt.Println(l.Domain, l.Place())
-	}
-	// Output:
-	// example.com www.example.com/go
-	// example.net forms.example.net/abc
-}
-
-func Example_signaturePicture() {
-	drawn := image.NewGray(image.Rect(0, 0, 300, 200))
-	for i := range drawn.Pix {
-		x, y := i%300, i/300
-		drawn.Pix[i] = uint8(x*x/40 ^ y*y/30)
-	}
-	var file, smaller bytes.Buffer
-	err := png.Encode(&file, drawn)
-	if err == nil {
-		err = jpeg.Encode(&smaller, drawn, &jpeg.Options{Quality: 60})
-	}
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	hasher := picture.NewHasher([16]byte{})
-	keys := func(data []byte) [][picture.KeySize]byte {
-		look, err := picture.Read(context.Background(), data)
-		if err != nil {
-			fmt.Println(err)
-			return nil
-		}
-		return hasher.Keys(look)
-	}
-	known := keys(file.Bytes())
-	fmt.Println(slices.ContainsFunc(keys(smaller.Bytes()), func(k [picture.KeySize]byte) bool {
-		return slices.Contains(known, k)
-	}))
-	// Output: true
-}
-
-func Example_signatureDocument() {
-	budget := document.Budget{Bytes: 1 << 20, Items: 8}
-	const file = "%PDF-1.4\n1 0 obj\n<<>>\nstream\nBT (Your invoice) Tj ET\nendstream\nendobj\n"
-	for _, item := range document.Open(context.Background(), "invoice.pdf", []byte(file), &budget) {
-		fmt.Println(item.Name, strings.TrimSpace(string(item.Data)))
-	}
-	// Output: invoice.pdf Your invoice
-}
-
-func Example_signatureMail() {
-	m, err := sigmail.Read(context.Background(), []byte(mail))
-	must(err)
-	fmt.Println(m.From, m.Subject, len(m.Parts))
-	// Output: ann@example.com offer 1
-}
-
-func Example_signatureRspamd() {
-	m, err := sigmail.Read(context.Background(), []byte(mail))
-	must(err)
-	hashes, err := rspamd.NewHasher("", "", rspamd.MumHash).Hashes(context.Background(), m, rspamd.Policy{MinBytes: -1})
+func Example_digestRspamd() {
+	hashes, err := rspamd.NewHasher("", "", rspamd.MumHash).Hashes(context.Background(), []byte(mail),
+		rspamd.Policy{MinBytes: -1})
 	must(err)
 	for _, h := range hashes {
 		sig := h.Signature()
@@ -157,4 +91,19 @@ func Example_client() {
 	must(err)
 	fmt.Println(v.Class, v.Confidence)
 	// Output: spam 97
+}
+
+func Example_clientAdmin() {
+	// This server stands in for a node.
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `[{"name":"ann","role":"trusted"}]`)
+	}))
+	defer server.Close()
+	users, err := admin.New(server.URL, "an administrator's token").Users(context.Background())
+	must(err)
+	for _, u := range users {
+		fmt.Println(u.Name, u.Role)
+	}
+	// Output: ann trusted
 }

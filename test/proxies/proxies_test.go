@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -117,7 +117,7 @@ func (p proxy) start(t *testing.T, node string) string {
 }
 
 // whoami asks at an address who asks, for a host.
-func whoami(t *testing.T, address, host string, header ...string) (v client.Viewer) {
+func whoami(t *testing.T, address, host string, header ...string) (v admin.Viewer) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/v1/whoami", nil)
 	if err != nil {
@@ -176,7 +176,7 @@ func TestProxies(t *testing.T) {
 	}
 	t.Run("haproxy that says nothing is noticed", func(t *testing.T) {
 		node := startNode(t, "")
-		c := &client.Client{Server: "http://" + node}
+		c := admin.New("http://"+node, "")
 		relayed := func() *string {
 			t.Helper()
 			state, err := c.Node(t.Context())

@@ -304,7 +304,7 @@ func TestRazorNeverLists(t *testing.T) {
 	}
 	h.run(0, "razor-report", "-f", path)
 	h.run(notSpam, "razor-check", path)
-	c, err := razor2.Dial(t.Context(), n.razor)
+	c, err := razor2.Dial(t.Context(), n.razor, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestRazorNeverLists(t *testing.T) {
 		if sig.Scheme() != bulkhead.RazorE4 {
 			continue
 		}
-		if a, err := c.Check(sig); err != nil || a[0].Spam {
+		if a, err := c.Check(t.Context(), sig); err != nil || a[0].Spam {
 			t.Errorf("the signature of nothing: %+v, %v", a, err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -93,13 +93,13 @@ func sizeOf(d time.Duration) string {
 }
 
 // advance moves the clock of a node forward.
-func advance(t *testing.T, node *client.Client, by time.Duration) {
+func advance(t *testing.T, node *admin.Client, by time.Duration) {
 	t.Helper()
 	moveClock(t, node, "advance", by)
 }
 
 // moveClock is advance, or the way back.
-func moveClock(t *testing.T, node *client.Client, way string, by time.Duration) {
+func moveClock(t *testing.T, node *admin.Client, way string, by time.Duration) {
 	t.Helper()
 	resp, err := http.Post(node.Server+"/v1/clock?"+way+"="+by.String(), "message/rfc822", nil)
 	if err != nil {
@@ -113,7 +113,7 @@ func moveClock(t *testing.T, node *client.Client, way string, by time.Duration) 
 
 // withPeer makes the victim and another node peers of each other, with a hub at an address
 // of the victim's, and returns the other one, which runs until the test ends.
-func (v *victim) withPeer(hub string) *client.Client {
+func (v *victim) withPeer(hub string) *admin.Client {
 	t := v.t
 	t.Helper()
 	secret, data := filepath.Join(v.dir, "secret"), filepath.Join(v.dir, "peer")
@@ -139,20 +139,20 @@ func (v *victim) withPeer(hub string) *client.Client {
 	if err := os.WriteFile(filepath.Join(v.dir, "peer.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	peer := &client.Client{Server: "http://" + address}
+	peer := admin.New("http://"+address, "")
 	victim := v.serve()
 	nodetest.Run(t, v.dir, v.bin, "serve", "--config", "peer.toml", "--data", data)
 	nodetest.Await(t, "the peer", func() bool { return peer.Ready(t.Context()) == nil })
 	for i, n := range []struct {
 		data string
-		*client.Client
+		*admin.Client
 	}{{v.data, v.client}, {data, peer}} {
 		token, err := os.ReadFile(filepath.Join(n.data, "admin.token"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		admin := &client.Client{Server: n.Server, Token: strings.TrimSpace(string(token))}
-		if _, err := admin.AddPeer(t.Context(), client.NewPeer{Key: keys[1-i], Name: "other", Weight: 1}); err != nil {
+		root := admin.New(n.Server, strings.TrimSpace(string(token)))
+		if _, err := root.AddPeer(t.Context(), admin.NewPeer{Key: keys[1-i], Name: "other", Weight: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,7 +161,7 @@ func (v *victim) withPeer(hub string) *client.Client {
 }
 
 // shared waits until a peer counts what the victim does, and wants it never to count more.
-func (v *victim) shared(peer *client.Client) {
+func (v *victim) shared(peer *admin.Client) {
 	t := v.t
 	t.Helper()
 	nodetest.Settle(t, nodetest.Patience, "the peer knows everything", func() string {

@@ -175,11 +175,11 @@ func (o *others) compare(ctx context.Context, house bulkhead.Counter, less bool)
 // logIn wants the accounts that were registered.
 func (o *others) logIn(ctx context.Context) (wrong []string) {
 	for name, password := range o.accounts {
-		c, err := razor2.Dial(ctx, o.address["razor2"])
+		c, err := razor2.Dial(ctx, o.address["razor2"], nil)
 		if err != nil {
 			return append(wrong, err.Error())
 		}
-		if err := c.Login(name, password); err != nil {
+		if err := c.Login(ctx, razor2.Credentials{User: name, Password: password}); err != nil {
 			wrong = append(wrong, fmt.Sprintf("razor2: account %s: %v", name, err))
 		}
 		c.Close()
@@ -220,20 +220,19 @@ func digestOf(ctx context.Context, message string) (sig bulkhead.Signature, err 
 }
 
 func (o *others) razor(ctx context.Context, rng *rand.Rand) error {
-	c, err := razor2.Dial(ctx, o.address["razor2"])
+	c, err := razor2.Dial(ctx, o.address["razor2"], &razor2.Options{Timeout: patience})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	c.Timeout = patience
-	name, password := fmt.Sprintf("u%016x", rng.Uint64()), fmt.Sprintf("%016x", rng.Uint64())
-	if _, _, err := c.Register(name, password); err != nil {
+	account := razor2.Credentials{User: fmt.Sprintf("u%016x", rng.Uint64()), Password: fmt.Sprintf("%016x", rng.Uint64())}
+	if _, err := c.Register(ctx, account); err != nil {
 		return err
 	}
 	o.mu.Lock()
-	o.accounts[name] = password
+	o.accounts[account.User] = account.Password
 	o.mu.Unlock()
-	if err := c.Login(name, password); err != nil {
+	if err := c.Login(ctx, account); err != nil {
 		return err
 	}
 	for range 5 {
@@ -244,7 +243,7 @@ func (o *others) razor(ctx context.Context, rng *rand.Rand) error {
 			return errors.New("the mail has no signature")
 		}
 		if err := o.claim("razor2", of.E4, true, 1, func() error {
-			return c.Report([]byte(head), [][]byte{part})
+			return c.Report(ctx, []byte(head), [][]byte{part})
 		}); err != nil {
 			return err
 		}
@@ -257,7 +256,11 @@ func (o *others) pyzor(ctx context.Context, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	c := &pyzor.Client{Address: o.address["pyzor"], Timeout: patience}
+	c, err := pyzor.Dial(ctx, o.address["pyzor"], &pyzor.Options{Timeout: patience})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
 	return o.claim("pyzor", sig, true, 1, func() error {
 		_, err := c.Do(ctx, pyzor.OpReport, sig)
 		return err
@@ -265,7 +268,7 @@ func (o *others) pyzor(ctx context.Context, rng *rand.Rand) error {
 }
 
 func (o *others) dcc(ctx context.Context, rng *rand.Rand) error {
-	c, err := dcc.Dial(ctx, o.address["dcc"], dcc.AnonymousID, "")
+	c, err := dcc.Dial(ctx, o.address["dcc"], nil)
 	if err != nil {
 		return err
 	}
@@ -291,12 +294,11 @@ func (o *others) dcc(ctx context.Context, rng *rand.Rand) error {
 }
 
 func (o *others) fuzzy(ctx context.Context, rng *rand.Rand) error {
-	c, err := fuzzy.Dial(ctx, o.address["fuzzy"], nil)
+	c, err := fuzzy.Dial(ctx, o.address["fuzzy"], &fuzzy.Options{Timeout: patience, Retransmits: -1})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	c.Timeout, c.Retransmits = patience, -1
 	var sum [fuzzy.DigestSize]byte
 	random(rng, sum[:])
 	sig, err := bulkhead.NewSignature(bulkhead.RspamdText, sum[:])

@@ -22,6 +22,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -36,7 +37,7 @@ type victim struct {
 	rng      *rand.Rand
 	bin, dir string
 	data     string // the data folder, seen from dir
-	client   *client.Client
+	client   *admin.Client
 	others   *others
 	acked    [signatures]uint32
 	sent     [signatures]uint32
@@ -84,7 +85,7 @@ func newVictim(t *testing.T, data, settings string) *victim {
 		v.sigs = append(v.sigs, sig)
 	}
 	address := nodetest.Address(t)
-	v.client = &client.Client{Server: "http://" + address}
+	v.client = admin.New("http://"+address, "")
 	for file, others := range map[string]string{"node.toml": v.others.config(), "few.toml": ""} {
 		config := fmt.Sprintf("[listen]\nhttp = %q\n%s%s", address, others, settings)
 		if err := os.WriteFile(filepath.Join(v.dir, file), []byte(config), 0o600); err != nil {
@@ -401,7 +402,7 @@ func (v *victim) damage() {
 		return
 	}
 	out := v.run(-1, "doctor", "--data", v.data, "--repair", "--json")
-	var repair client.Repair
+	var repair admin.Repair
 	if err := json.Unmarshal(out, &repair); err != nil {
 		t.Fatalf("%s: %v: %s", what, err, out)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) { nodetest.Main(m) }
 type node struct {
 	t         *testing.T
 	url, dir  string
-	api, root *client.Client // without a token, and its administrator's
+	api, root *admin.Client // without a token, and its administrator's
 }
 
 // startNode starts a node that has nothing but the door of its pages, and what more the
@@ -44,8 +45,8 @@ func startNode(t *testing.T, config string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.api = &client.Client{Server: n.url}
-	n.root = &client.Client{Server: n.url, Token: strings.TrimSpace(string(token))}
+	n.api = admin.New(n.url, "")
+	n.root = admin.New(n.url, strings.TrimSpace(string(token)))
 	return n
 }
 
@@ -61,7 +62,7 @@ func (n *node) link() string {
 // user makes an account and returns its token.
 func (n *node) user(name, role string) string {
 	n.t.Helper()
-	token, err := n.root.AddUser(context.Background(), client.NewUser{Name: name, Role: role})
+	token, err := n.root.AddUser(context.Background(), admin.NewUser{Name: name, Role: role})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ period = "1h"
 action = "reject"
 `, nodetest.Address(t), list))
 	ctx := context.Background()
-	ann := &client.Client{Server: n.url, Token: n.user("ann", "trusted")}
+	ann := &admin.Client{Client: client.Client{Server: n.url, Token: n.user("ann", "trusted")}}
 	n.user("bob", "reporter")
 	for i := range 3 {
 		if _, err := ann.ReportMessage(ctx, letter(i, offer), client.MessageOptions{Vote: bulkhead.Spam}); err != nil {
@@ -125,7 +126,7 @@ action = "reject"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.root.AddPeer(ctx, client.NewPeer{Key: key, Name: "mx2.example.org", Weight: 0.5}); err != nil {
+	if _, err := n.root.AddPeer(ctx, admin.NewPeer{Key: key, Name: "mx2.example.org", Weight: 0.5}); err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -47,7 +47,7 @@ func (s *Set) openDCC(ctx context.Context, address string) (*opened, error) {
 	front := &dcc.Server{
 		Failures:      s.opts.Failures,
 		Clearinghouse: s.houseFor("dcc"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
-		Client:        clients.Client,
+		Account:       clients.account,
 		AnonymousFrom: anonymous, Keep: keptTypes(cfg.DCC.Keep), Whitelist: whiteFile(cfg.DCC.Whitelist, true, log),
 		AnonymousRate:  door.Rate{PerSecond: cfg.DCC.AnonymousRate, Burst: int(10 * cfg.DCC.AnonymousRate)},
 		AnonymousTotal: door.Rate{PerSecond: cfg.DCC.AnonymousTotal, Burst: int(10 * cfg.DCC.AnonymousTotal)},

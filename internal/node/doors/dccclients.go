@@ -17,7 +17,7 @@ import (
 // name is an ID and that have a secret for DCC. The secret holds one or two passwords.
 type dccClients struct {
 	accounts *protocolAccounts
-	fixed    map[uint32]dcc.Client
+	fixed    map[uint32]dcc.Account
 	now      func() time.Time
 
 	mu    sync.RWMutex
@@ -26,7 +26,7 @@ type dccClients struct {
 
 // A dccKnown is the cached state of an account.
 type dccKnown struct {
-	client dcc.Client
+	client dcc.Account
 	until  time.Time
 }
 
@@ -39,20 +39,20 @@ const (
 )
 
 func newDCCClients(accounts *protocolAccounts, cfg []config.DCCClient) *dccClients {
-	c := &dccClients{accounts: accounts, fixed: make(map[uint32]dcc.Client), now: time.Now,
+	c := &dccClients{accounts: accounts, fixed: make(map[uint32]dcc.Account), now: time.Now,
 		known: make(map[uint32]dccKnown)}
 	for _, client := range cfg {
 		passwords := []string{client.Password}
 		if client.Password2 != "" {
 			passwords = append(passwords, client.Password2)
 		}
-		c.fixed[client.ID] = dcc.Client{Passwords: passwords, Account: client.Account}
+		c.fixed[client.ID] = dcc.Account{Passwords: passwords, Name: client.Account}
 	}
 	return c
 }
 
-// Client returns the client with an ID.
-func (c *dccClients) Client(id uint32) (dcc.Client, bool) {
+// account returns the account with an ID.
+func (c *dccClients) account(id uint32) (dcc.Account, bool) {
 	if client, ok := c.fixed[id]; ok {
 		return client, true
 	}
@@ -66,13 +66,13 @@ func (c *dccClients) Client(id uint32) (dcc.Client, bool) {
 	name := strconv.FormatUint(uint64(id), 10)
 	secret, ok, err := c.accounts.Secret(context.Background(), name)
 	if err == nil && ok {
-		k = dccKnown{dcc.Client{Passwords: strings.Fields(string(secret)), Account: name}, now.Add(dccMemory)}
+		k = dccKnown{dcc.Account{Passwords: strings.Fields(string(secret)), Name: name}, now.Add(dccMemory)}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil || !ok {
 		delete(c.known, id)
-		return dcc.Client{}, false
+		return dcc.Account{}, false
 	}
 	if len(c.known) >= maxDCCKnown {
 		clear(c.known)

@@ -14,10 +14,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
@@ -74,7 +75,7 @@ type Messages interface {
 }
 
 // Accounts are the node's accounts, for protocols whose handshake needs a shared secret. A protocol
-// is named as in [client.User]. The methods may be called concurrently.
+// is named as in [admin.User]. The methods may be called concurrently.
 type Accounts interface {
 	// Secret returns an account's secret for a protocol, and false if there is none. It returns an
 	// error if the account is closed.
@@ -96,7 +97,7 @@ type Set struct {
 
 // A Door is an open front door.
 type Door struct {
-	client.Door
+	admin.Door
 	// Serve serves until ctx ends and current clients are done. Abandon closes a door that was never
 	// served.
 	Serve   func(ctx context.Context) error
@@ -159,13 +160,13 @@ func (s *Set) Open(ctx context.Context, o Options, spare bool) error {
 // All returns the open doors, in the order of the configuration reference.
 func (s *Set) All() (all []Door) {
 	for _, o := range s.opened {
-		all = append(all, Door{client.Door{Name: o.key, Address: o.address}, o.serve, o.abandon})
+		all = append(all, Door{admin.Door{Name: o.key, Address: o.address}, o.serve, o.abandon})
 	}
 	return all
 }
 
 // Addresses returns the open doors with the addresses that clients use.
-func (s *Set) Addresses() (all []client.Door) {
+func (s *Set) Addresses() (all []admin.Door) {
 	for _, d := range s.All() {
 		all = append(all, d.Door)
 	}

@@ -140,7 +140,7 @@ func (s *Set) newMilter() (*milter.Server, *verify.Verifier, error) {
 	}
 	front.Lists = asked
 	if m.RateLimits {
-		front.Limiter = s.opts.Limits
+		front.Limiter = policyLimiter{s.opts.Limits}
 	}
 	if err := front.Prepare(); err != nil {
 		return nil, nil, &config.Error{Key: "milter", Detail: err.Error()}

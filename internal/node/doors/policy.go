@@ -6,14 +6,24 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/policy"
 )
+
+// A policyLimiter is the rate limits as the doors for mail servers see them.
+type policyLimiter struct{ limits *ratelimit.Limiter }
+
+// Limit implements [policy.Limiter].
+func (l policyLimiter) Limit(ctx context.Context, attr func(name string) []byte) (policy.Action, string, error) {
+	action, text, err := l.limits.Limit(ctx, attr)
+	return policy.Action(action), text, err
+}
 
 // openPolicy opens the door for Postfix policy delegation.
 func (s *Set) openPolicy(ctx context.Context, address string) (*opened, error) {
 	cfg := s.opts.Config()
 	front := &policy.Server{
-		Limiter: s.opts.Limits, FailDefer: cfg.Policy.OnFault == "defer", MaxConns: cfg.Limits.Connections,
+		Limiter: policyLimiter{s.opts.Limits}, FailDefer: cfg.Policy.OnFault == "defer", MaxConns: cfg.Limits.Connections,
 		Log: s.opts.Log.With("door", "policy"),
 	}
 	front.Rate, front.Exempt = s.doorRate(cfg.Limits)

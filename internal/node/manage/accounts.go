@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -77,8 +78,8 @@ func (a *Accounts) IsTrusted(_ context.Context, name string) bool {
 }
 
 // Users implements [api.Users].
-func (a *Accounts) Users(context.Context) ([]client.User, error) {
-	var users []client.User
+func (a *Accounts) Users(context.Context) ([]admin.User, error) {
+	var users []admin.User
 	for _, account := range a.book().All() {
 		users = append(users, a.user(&account))
 	}
@@ -86,20 +87,20 @@ func (a *Accounts) Users(context.Context) ([]client.User, error) {
 }
 
 // User implements [api.Users].
-func (a *Accounts) User(_ context.Context, name string) (client.User, bool, error) {
+func (a *Accounts) User(_ context.Context, name string) (admin.User, bool, error) {
 	account, ok := a.book().Get(name)
 	if !ok {
-		return client.User{}, false, nil
+		return admin.User{}, false, nil
 	}
 	return a.user(&account), true, nil
 }
 
-func (a *Accounts) user(account *trust.Account) client.User {
+func (a *Accounts) user(account *trust.Account) admin.User {
 	protocols := slices.Sorted(maps.Keys(account.Sealed))
 	if protocols == nil {
 		protocols = []string{}
 	}
-	return client.User{
+	return admin.User{
 		Name: account.Name, Role: string(account.Role), Weight: account.Weight, Worth: a.book().Worth(account.Name),
 		Created: account.Created, From: account.From, Closed: account.Closed,
 		Person: account.Person, Parent: account.Parent,
@@ -109,7 +110,7 @@ func (a *Accounts) user(account *trust.Account) client.User {
 }
 
 // AddUser implements [api.Users].
-func (a *Accounts) AddUser(ctx context.Context, u client.NewUser) (string, error) {
+func (a *Accounts) AddUser(ctx context.Context, u admin.NewUser) (string, error) {
 	if u.Role == "" {
 		u.Role = string(trust.Member)
 	}
@@ -184,7 +185,7 @@ func (a *Accounts) keepsAdmin(name string, account *trust.Account) error {
 }
 
 // ChangeUser implements [api.Users].
-func (a *Accounts) ChangeUser(ctx context.Context, name string, c client.UserChange) error {
+func (a *Accounts) ChangeUser(ctx context.Context, name string, c admin.UserChange) error {
 	err := a.change(ctx, name, func(account *trust.Account) error {
 		if c.Role != nil {
 			role, err := trust.ParseRole(*c.Role)
@@ -252,36 +253,36 @@ func (a *Accounts) NewToken(ctx context.Context, name string) (string, error) {
 }
 
 // UndoVotes implements [api.Users].
-func (a *Accounts) UndoVotes(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+func (a *Accounts) UndoVotes(ctx context.Context, name string, since time.Time) (admin.Undone, error) {
 	return a.undo(ctx, name, since, a.opts.Engine.UndoVotes)
 }
 
 // PreviewUndo implements [api.Users].
-func (a *Accounts) PreviewUndo(ctx context.Context, name string, since time.Time) (client.Undone, error) {
+func (a *Accounts) PreviewUndo(ctx context.Context, name string, since time.Time) (admin.Undone, error) {
 	return a.undo(ctx, name, since, a.opts.Engine.PreviewUndo)
 }
 
 // undo calls carry to take back the votes of the voter that a name identifies.
 func (a *Accounts) undo(ctx context.Context, name string, since time.Time,
-	carry func(ctx context.Context, voice string, since time.Time) (engine.Undone, error)) (client.Undone, error) {
+	carry func(ctx context.Context, voice string, since time.Time) (engine.Undone, error)) (admin.Undone, error) {
 	all, err := a.voters(name)
 	if err != nil {
-		return client.Undone{}, err
+		return admin.Undone{}, err
 	}
 	if all, err = a.whoVoted(all, since); err != nil {
-		return client.Undone{}, err
+		return admin.Undone{}, err
 	}
 	undone, err := carry(ctx, all[0].voice, since)
-	return client.Undone{Votes: undone.Votes, Off: undone.Off, On: undone.On, Oldest: undone.Oldest}, err
+	return admin.Undone{Votes: undone.Votes, Off: undone.Off, On: undone.On, Oldest: undone.Oldest}, err
 }
 
 // PreviewClose implements [api.Users].
-func (a *Accounts) PreviewClose(_ context.Context, name string) (client.Closing, error) {
+func (a *Accounts) PreviewClose(_ context.Context, name string) (admin.Closing, error) {
 	account, ok := a.book().Get(name)
 	if !ok {
-		return client.Closing{}, nil // the server has looked the account up
+		return admin.Closing{}, nil // the server has looked the account up
 	}
-	out := client.Closing{Votes: a.opts.Engine.Votes(account.Voice()), AnswersFor: []string{}}
+	out := admin.Closing{Votes: a.opts.Engine.Votes(account.Voice()), AnswersFor: []string{}}
 	for _, other := range a.book().All() {
 		if other.Parent == name {
 			out.AnswersFor = append(out.AnswersFor, other.Name)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
@@ -19,30 +21,30 @@ type Configuration struct {
 }
 
 // Config implements [api.Configuration].
-func (c *Configuration) Config() client.Configuration {
-	out := client.Configuration{Reloadable: c.Reread != nil}
+func (c *Configuration) Config() admin.Configuration {
+	out := admin.Configuration{Reloadable: c.Reread != nil}
 	for _, s := range config.Settings(c.Current()) {
 		out.Settings = append(out.Settings,
-			client.Setting{Key: s.Key, Value: s.Value, Meaning: s.Doc, Reload: s.Reload, Default: s.Default})
+			admin.Setting{Key: s.Key, Value: s.Value, Meaning: s.Doc, Reload: s.Reload, Default: s.Default})
 	}
 	return out
 }
 
 // CheckConfig implements [api.Configuration].
-func (c *Configuration) CheckConfig(text string) (out client.ConfigCheck) {
+func (c *Configuration) CheckConfig(text string) (out admin.ConfigCheck) {
 	cfg, err := config.Examine([]byte(text))
 	if cfg != nil {
 		err = errors.Join(err, c.Check(cfg))
 	}
 	if err != nil {
-		return client.ConfigCheck{Mistakes: config.Mistakes(err)}
+		return admin.ConfigCheck{Mistakes: config.Mistakes(err)}
 	}
 	out.Changed, out.Restart = config.Changed(c.Current(), cfg)
 	return out
 }
 
 // ReloadConfig implements [api.Configuration].
-func (c *Configuration) ReloadConfig() (out client.ConfigCheck, err error) {
+func (c *Configuration) ReloadConfig() (out admin.ConfigCheck, err error) {
 	if c.Reread == nil {
 		return out, &client.Problem{Title: "Conflict", Status: http.StatusConflict,
 			Detail: "this node was started without a configuration file: there is nothing to reload"}

@@ -2,7 +2,7 @@
 
 package manage
 
-import "github.com/bulkhead-mail/bulkhead/client"
+import "github.com/bulkhead-mail/bulkhead/client/admin"
 
 // diskOf returns the free and total space of a folder's file system, nil if unknown.
-func diskOf(string) *client.Disk { return nil }
+func diskOf(string) *admin.Disk { return nil }

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
@@ -21,7 +22,7 @@ type History struct {
 }
 
 // History implements [api.History].
-func (h *History) History(ctx context.Context, q client.HistoryQuery) (client.HistoryPage, error) {
+func (h *History) History(ctx context.Context, q admin.HistoryQuery) (admin.HistoryPage, error) {
 	want := logbook.Query{
 		Since: q.Since, Until: q.Until, Door: q.Door, Reporter: q.Reporter, Domain: q.Domain,
 		Message: h.Book.MessageID(q.MessageID), Before: uint64(max(0, q.Before)), Limit: q.Limit,
@@ -29,29 +30,29 @@ func (h *History) History(ctx context.Context, q client.HistoryQuery) (client.Hi
 	if q.Kind != "" {
 		kind, err := logbook.ParseKind(q.Kind)
 		if err != nil {
-			return client.HistoryPage{}, err
+			return admin.HistoryPage{}, err
 		}
 		want.Kind = &kind
 	}
 	if q.Class != "" {
 		class, err := bulkhead.ParseClass(q.Class)
 		if err != nil {
-			return client.HistoryPage{}, err
+			return admin.HistoryPage{}, err
 		}
 		want.Class = &class
 	}
 	if q.Signature != "" {
 		sig, err := bulkhead.ParseSignature(q.Signature)
 		if err != nil {
-			return client.HistoryPage{}, err
+			return admin.HistoryPage{}, err
 		}
 		want.Signature = &sig
 	}
 	page, err := h.Book.Search(ctx, want)
 	if err != nil {
-		return client.HistoryPage{}, err
+		return admin.HistoryPage{}, err
 	}
-	out := client.HistoryPage{Entries: make([]client.HistoryEntry, len(page.Entries)), Next: int64(page.Next),
+	out := admin.HistoryPage{Entries: make([]admin.HistoryEntry, len(page.Entries)), Next: int64(page.Next),
 		Read: page.Read}
 	for i := range page.Entries {
 		out.Entries[i] = historyEntry(&page.Entries[i])
@@ -61,14 +62,14 @@ func (h *History) History(ctx context.Context, q client.HistoryQuery) (client.Hi
 }
 
 // HistoryEntry implements [api.History].
-func (h *History) HistoryEntry(_ context.Context, id int64) (client.HistoryEntry, bool, error) {
+func (h *History) HistoryEntry(_ context.Context, id int64) (admin.HistoryEntry, bool, error) {
 	e, ok, err := h.Book.Get(uint64(max(0, id)))
 	return historyEntry(&e), ok, err
 }
 
-func historyEntry(e *logbook.Entry) client.HistoryEntry {
+func historyEntry(e *logbook.Entry) admin.HistoryEntry {
 	sigs := e.Signatures()
-	out := client.HistoryEntry{
+	out := admin.HistoryEntry{
 		ID: int64(e.ID), Time: e.Time(), Door: e.Door, Kind: e.Kind.String(), Confidence: e.Confidence,
 		Whitelisted: e.White, Trap: e.Trap, Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed,
 		Revoked: e.Revoked,

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
@@ -23,7 +23,7 @@ func NewMTA(limits *ratelimit.Limiter, lists *lists.Set) *MTA { return &MTA{limi
 
 // ApplyRateLimits implements [api.RateLimits].
 func (a *MTA) ApplyRateLimits(_ context.Context, attributes map[string]string,
-	readonly bool) (client.RateDecision, error) {
+	readonly bool) (admin.RateDecision, error) {
 	ask := a.limits.Apply
 	if readonly {
 		ask = a.limits.Peek
@@ -34,19 +34,19 @@ func (a *MTA) ApplyRateLimits(_ context.Context, attributes map[string]string,
 		}
 		return nil
 	})
-	d := client.RateDecision{Action: action, Text: text, Rules: []client.RateOutcome{}}
+	d := admin.RateDecision{Action: action, Text: text, Rules: []admin.RateOutcome{}}
 	for _, o := range outcomes {
-		d.Rules = append(d.Rules, client.RateOutcome{Rule: o.Rule, Key: o.Key, Rate: o.Rate, Limit: o.Limit, Over: o.Over,
+		d.Rules = append(d.Rules, admin.RateOutcome{Rule: o.Rule, Key: o.Key, Rate: o.Rate, Limit: o.Limit, Over: o.Over,
 			New: o.New})
 	}
 	return d, err
 }
 
 // RateLimits implements [api.RateLimits].
-func (a *MTA) RateLimits() []client.RateLimit {
-	var all []client.RateLimit
+func (a *MTA) RateLimits() []admin.RateLimit {
+	var all []admin.RateLimit
 	for _, u := range a.limits.Usage() {
-		all = append(all, client.RateLimit{
+		all = append(all, admin.RateLimit{
 			Name: u.Rule.Name, Key: u.Rule.Key, Unique: u.Rule.Unique, Reads: u.Rule.Reads, Limit: u.Rule.Limit,
 			Period: config.Duration(u.Rule.Period).String(),
 			Action: u.Rule.Action, Keys: u.Keys, Bytes: u.Bytes, Evicted: u.Evicted, Dropped: u.Dropped,
@@ -56,24 +56,24 @@ func (a *MTA) RateLimits() []client.RateLimit {
 }
 
 // RateKeys implements [api.RateLimits].
-func (a *MTA) RateKeys(rule, key string) ([]client.RateKey, error) {
+func (a *MTA) RateKeys(rule, key string) ([]admin.RateKey, error) {
 	states, err := a.limits.Show(rule, key)
-	var all []client.RateKey
+	var all []admin.RateKey
 	for _, s := range states {
-		all = append(all, client.RateKey{Rule: s.Rule, Rate: s.Rate, Limit: s.Limit,
+		all = append(all, admin.RateKey{Rule: s.Rule, Rate: s.Rate, Limit: s.Limit,
 			Period: config.Duration(s.Period).String(), Items: s.Items})
 	}
 	return all, err
 }
 
 // TopRateKeys implements [api.RateLimits].
-func (a *MTA) TopRateKeys(n int) ([]client.TopKeys, error) {
+func (a *MTA) TopRateKeys(n int) ([]admin.TopKeys, error) {
 	rules, err := a.limits.Top(n)
-	var all []client.TopKeys
+	var all []admin.TopKeys
 	for _, r := range rules {
-		t := client.TopKeys{Rule: r.Rule, Keys: make([]client.TopKey, len(r.Keys))}
+		t := admin.TopKeys{Rule: r.Rule, Keys: make([]admin.TopKey, len(r.Keys))}
 		for i, k := range r.Keys {
-			t.Keys[i] = client.TopKey{Key: k.Key, Rate: k.Rate, Limit: k.Limit, Items: k.Items}
+			t.Keys[i] = admin.TopKey{Key: k.Key, Rate: k.Rate, Limit: k.Limit, Items: k.Items}
 		}
 		all = append(all, t)
 	}
@@ -84,10 +84,10 @@ func (a *MTA) TopRateKeys(n int) ([]client.TopKeys, error) {
 func (a *MTA) ResetRateKey(rule, key string) int { return a.limits.Reset(rule, key) }
 
 // Lists implements [api.Lists].
-func (a *MTA) Lists() []client.List {
-	var all []client.List
+func (a *MTA) Lists() []admin.List {
+	var all []admin.List
 	for _, h := range a.lists.Handles() {
-		out := client.List{Name: h.Name(), Unknown: !h.Known(), Updated: h.Updated()}
+		out := admin.List{Name: h.Name(), Unknown: !h.Known(), Updated: h.Updated()}
 		if l := h.List(); l != nil {
 			out.Tone, out.Entries, out.Allowed = string(l.Meta().Tone), l.Count(), l.Allowed()
 			out.Bytes, out.Error = l.Bytes(), l.ErrorRate()
@@ -101,14 +101,14 @@ func (a *MTA) Lists() []client.List {
 }
 
 // FindInLists implements [api.Lists].
-func (a *MTA) FindInLists(entry string) ([]client.ListMatch, error) {
+func (a *MTA) FindInLists(entry string) ([]admin.ListMatch, error) {
 	e, err := lists.ParseEntry(entry)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}
-	var all []client.ListMatch
+	var all []admin.ListMatch
 	for _, m := range a.lists.Find(e) {
-		all = append(all, client.ListMatch{List: m.List, Tone: string(m.Tone), Element: m.Element, Reason: m.Reason,
+		all = append(all, admin.ListMatch{List: m.List, Tone: string(m.Tone), Element: m.Element, Reason: m.Reason,
 			Updated: m.Built, Error: m.Error})
 	}
 	return all, nil

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
@@ -56,7 +56,7 @@ func (p *StatusPage) Status(ctx context.Context) web.Status {
 	return out
 }
 
-func webGeneration(g client.Generation) web.Generation {
+func webGeneration(g admin.Generation) web.Generation {
 	holds := map[string]string{
 		"counts":  "sightings, spam and ham votes",
 		"weights": "how much the votes weigh",

@@ -8,23 +8,24 @@ import (
 	"os"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
 
 // Invite implements [api.Pairing].
-func (p *Peers) Invite(_ context.Context, in client.NewInvitation) (client.Invitation, error) {
+func (p *Peers) Invite(_ context.Context, in admin.NewInvitation) (admin.Invitation, error) {
 	m, err := p.Mesh()
 	if err != nil {
-		return client.Invitation{}, err
+		return admin.Invitation{}, err
 	}
 	hubs := in.Hubs
 	if len(hubs) == 0 {
 		hub, err := hubAddress(p.member.Listen())
 		if err != nil {
-			return client.Invitation{}, err
+			return admin.Invitation{}, err
 		}
 		hubs = []string{hub}
 	}
@@ -33,7 +34,7 @@ func (p *Peers) Invite(_ context.Context, in client.NewInvitation) (client.Invit
 		Lifetime: time.Duration(in.Seconds * float64(time.Second)), Hubs: hubs,
 	})
 	if err != nil {
-		return client.Invitation{}, err
+		return admin.Invitation{}, err
 	}
 	out := invitationOf(s)
 	out.Line = line
@@ -56,17 +57,17 @@ func hubAddress(listen string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-func invitationOf(s mesh.InvitationStatus) client.Invitation {
-	out := client.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Group: s.Group,
-		Expires: s.Expires, Joiners: []client.Joiner{}}
+func invitationOf(s mesh.InvitationStatus) admin.Invitation {
+	out := admin.Invitation{ID: s.ID, Name: s.Name, Weight: s.Weight, Uses: s.Uses, Accept: s.Accept, Group: s.Group,
+		Expires: s.Expires, Joiners: []admin.Joiner{}}
 	for _, j := range s.Joined {
-		out.Joiners = append(out.Joiners, client.Joiner{Key: j.Key, Name: j.Name, At: j.At, State: j.State})
+		out.Joiners = append(out.Joiners, admin.Joiner{Key: j.Key, Name: j.Name, At: j.At, State: j.State})
 	}
 	return out
 }
 
 // Invitations implements [api.Pairing].
-func (p *Peers) Invitations(context.Context) (out []client.Invitation, err error) {
+func (p *Peers) Invitations(context.Context) (out []admin.Invitation, err error) {
 	m, err := p.Mesh()
 	if err != nil {
 		return nil, err
@@ -96,53 +97,53 @@ func (p *Peers) Decide(ctx context.Context, key string, accept bool) error {
 }
 
 // Join implements [api.Pairing].
-func (p *Peers) Join(ctx context.Context, in client.Join) (client.Joining, error) {
+func (p *Peers) Join(ctx context.Context, in admin.Join) (admin.Joining, error) {
 	v, err := mesh.ParseInvitation(in.Line)
 	if err != nil {
-		return client.Joining{}, err
+		return admin.Joining{}, err
 	}
 	return p.member.Join(ctx, v, in.Weight, in.Dry)
 }
 
 // Leave implements [api.Pairing].
-func (p *Peers) Leave(ctx context.Context) (client.Left, error) { return p.member.Leave(ctx) }
+func (p *Peers) Leave(ctx context.Context) (admin.Left, error) { return p.member.Leave(ctx) }
 
 // ChangeSecret implements [api.Pairing].
-func (p *Peers) ChangeSecret(_ context.Context, in client.NewSecret) (client.SecretChange, error) {
+func (p *Peers) ChangeSecret(_ context.Context, in admin.NewSecret) (admin.SecretChange, error) {
 	m, err := p.Mesh()
 	if err != nil {
-		return client.SecretChange{}, err
+		return admin.SecretChange{}, err
 	}
 	n := mesh.NewRotation{After: time.Duration(in.Seconds * float64(time.Second))}
 	var other filter.Secret // any but the node's present and former secrets
 	if in.Secret != "" {
 		raw, err := hex.DecodeString(in.Secret)
 		if err != nil || len(raw) != len(other) {
-			return client.SecretChange{}, fmt.Errorf("%w: a secret is %d hexadecimal digits", bulkhead.ErrMalformed,
+			return admin.SecretChange{}, fmt.Errorf("%w: a secret is %d hexadecimal digits", bulkhead.ErrMalformed,
 				2*len(other))
 		}
 		other = filter.Secret(raw)
 		n.Secret = &other
 	}
 	if err := p.member.CanRekey(other); err != nil {
-		return client.SecretChange{}, err
+		return admin.SecretChange{}, err
 	}
 	s, err := m.Rotate(n)
 	return secretChange(&s), err
 }
 
 // KeepSecret implements [api.Pairing].
-func (p *Peers) KeepSecret(context.Context) (client.SecretChange, error) {
+func (p *Peers) KeepSecret(context.Context) (admin.SecretChange, error) {
 	m, err := p.Mesh()
 	if err != nil {
-		return client.SecretChange{}, err
+		return admin.SecretChange{}, err
 	}
 	s, err := m.CancelRotation()
 	return secretChange(&s), err
 }
 
-func secretChange(s *mesh.RotationStatus) client.SecretChange {
-	return client.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done,
+func secretChange(s *mesh.RotationStatus) admin.SecretChange {
+	return admin.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done,
 		Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...),
 		Untold: append([]string{}, s.Untold...)}
 }

@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
@@ -19,9 +20,9 @@ type Member interface {
 	// stands for any but its present and former secrets.
 	CanRekey(secret filter.Secret) error
 	// Join joins the network of an invitation, or with dry only checks whether it could.
-	Join(ctx context.Context, v *mesh.Invitation, weight float64, dry bool) (client.Joining, error)
+	Join(ctx context.Context, v *mesh.Invitation, weight float64, dry bool) (admin.Joining, error)
 	// Leave leaves the network.
-	Leave(ctx context.Context) (client.Left, error)
+	Leave(ctx context.Context) (admin.Left, error)
 }
 
 // Peers manages the node's peers for the API: [api.Peers] and [api.Pairing].
@@ -33,7 +34,7 @@ type Peers struct {
 // shared is what a node shares with.
 type shared struct {
 	mesh      *mesh.Mesh
-	aggregate func() *client.Aggregate // nil: the node publishes none
+	aggregate func() *admin.Aggregate // nil: the node publishes none
 }
 
 // NewPeers returns the peers of a member that does not share yet.
@@ -41,7 +42,7 @@ func NewPeers(member Member) *Peers { return &Peers{member: member} }
 
 // Share sets the mesh through which the node shares, and what describes the aggregate that it
 // publishes, nil for none.
-func (p *Peers) Share(m *mesh.Mesh, aggregate func() *client.Aggregate) {
+func (p *Peers) Share(m *mesh.Mesh, aggregate func() *admin.Aggregate) {
 	p.shared.Store(&shared{m, aggregate})
 }
 
@@ -57,14 +58,14 @@ func (p *Peers) Mesh() (*mesh.Mesh, error) {
 }
 
 // Network implements [api.Peers].
-func (p *Peers) Network(context.Context) (client.Network, error) {
+func (p *Peers) Network(context.Context) (admin.Network, error) {
 	shared := p.shared.Load()
 	if shared == nil {
-		return client.Network{}, api.ErrNoMesh
+		return admin.Network{}, api.ErrNoMesh
 	}
 	m := shared.mesh
 	s := m.Status()
-	n := client.Network{
+	n := admin.Network{
 		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
 		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
 		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped,
@@ -79,11 +80,11 @@ func (p *Peers) Network(context.Context) (client.Network, error) {
 	}
 	for _, b := range s.Brokers {
 		n.Brokers = append(n.Brokers,
-			client.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut,
+			admin.Broker{Server: b.Server, Connected: b.Connected, Error: b.Error, BytesIn: b.BytesIn, BytesOut: b.BytesOut,
 				Trouble: b.Trouble, Answer: b.Answer.Seconds()})
 	}
 	for _, q := range s.Peers {
-		n.Peers = append(n.Peers, client.Peer{
+		n.Peers = append(n.Peers, admin.Peer{
 			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group,
 			Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
@@ -96,7 +97,7 @@ func (p *Peers) Network(context.Context) (client.Network, error) {
 }
 
 // AddPeer implements [api.Peers].
-func (p *Peers) AddPeer(ctx context.Context, in client.NewPeer) error {
+func (p *Peers) AddPeer(ctx context.Context, in admin.NewPeer) error {
 	m, err := p.Mesh()
 	if err != nil {
 		return err
@@ -122,9 +123,9 @@ func (p *Peers) EvictPeer(ctx context.Context, key string) error {
 	return m.EvictPeer(ctx, key)
 }
 
-func formerOf(list []mesh.FormerStatus) (out []client.Incarnation) {
+func formerOf(list []mesh.FormerStatus) (out []admin.Incarnation) {
 	for _, f := range list {
-		out = append(out, client.Incarnation(f))
+		out = append(out, admin.Incarnation(f))
 	}
 	return out
 }
@@ -148,13 +149,13 @@ func (p *Peers) RollbackPeer(ctx context.Context, key string, since time.Time) e
 }
 
 // PeerLoss implements [api.Peers].
-func (p *Peers) PeerLoss(_ context.Context, key string, since time.Time) (client.PeerLoss, error) {
+func (p *Peers) PeerLoss(_ context.Context, key string, since time.Time) (admin.PeerLoss, error) {
 	m, err := p.Mesh()
 	if err != nil {
-		return client.PeerLoss{}, err
+		return admin.PeerLoss{}, err
 	}
 	l, err := m.Loss(key, since)
-	return client.PeerLoss{
+	return admin.PeerLoss{
 		Counted: l.Counted, Listed: l.Listed, Revoked: l.Revoked,
 		Arrays: l.Arrays, Memory: l.Bytes, From: l.From,
 	}, err

@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead/internal/calibration"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
@@ -29,9 +30,9 @@ type StateOptions struct {
 	// Doors the open doors.
 	Config  func() *config.Config
 	Network func() string
-	Doors   func() []client.Door
+	Doors   func() []admin.Door
 	// Joined returns how votes were joined with their deliveries, nil if the node joins none.
-	Joined func() *client.Joined
+	Joined func() *admin.Joined
 	// Calibration records what became of the decisions of the rules; nil on an edge.
 	Calibration *calibration.House
 }
@@ -40,7 +41,7 @@ type StateOptions struct {
 type State struct {
 	opts StateOptions
 	mu   sync.Mutex
-	last client.NodeState
+	last admin.NodeState
 	at   time.Time // of last; zero: last is outdated
 }
 
@@ -48,7 +49,7 @@ type State struct {
 func NewState(o StateOptions) *State { return &State{opts: o} }
 
 // State implements [api.Node].
-func (s *State) State(context.Context) client.NodeState {
+func (s *State) State(context.Context) admin.NodeState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at.IsZero() || clock.Since(s.at).Abs() > stateAge {
@@ -57,7 +58,7 @@ func (s *State) State(context.Context) client.NodeState {
 	return s.last
 }
 
-func (s *State) describe() client.NodeState {
+func (s *State) describe() admin.NodeState {
 	state := s.describeEngine()
 	state.Disk = diskOf(s.opts.Dir)
 	if state.Disk != nil {
@@ -68,23 +69,23 @@ func (s *State) describe() client.NodeState {
 	return state
 }
 
-func (s *State) describeEngine() client.NodeState {
+func (s *State) describeEngine() admin.NodeState {
 	cfg, info := s.opts.Config(), s.opts.Engine.Info()
 	name := cfg.Node.Name
 	if name == "" {
 		name, _ = os.Hostname() // "" is as good as any other guess
 	}
-	return client.NodeState{
+	return admin.NodeState{
 		Name: name, Version: s.opts.Version, Network: s.opts.Network(), Started: s.opts.Started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Ageing: ageingState(s.opts.Engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: s.opts.Doors(),
 		Doubts: Doubts(info.Doubts), Healed: Healings(info.Healings), Missing: s.opts.Missing, Joined: s.opts.Joined(),
-		Counters: client.Counters{
+		Counters: admin.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
 			Checkpoints: info.Checkpoints, Recoveries: info.Recoveries, Forgotten: info.Forgotten,
 			Gatherings: info.Gatherings,
 		},
-		Books: []client.Book{
+		Books: []admin.Book{
 			bookState("tally", info.Tally, time.Duration(cfg.Tally.Generation)),
 			bookState("blocklist", info.Blocklist, time.Duration(cfg.Blocklist.Generation)),
 		},
@@ -92,11 +93,11 @@ func (s *State) describeEngine() client.NodeState {
 }
 
 // ageingState describes the ageing while it is held; nil while it is not.
-func ageingState(a engine.Ageing) *client.Ageing {
+func ageingState(a engine.Ageing) *admin.Ageing {
 	if !a.Held {
 		return nil
 	}
-	return &client.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally,
+	return &admin.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally,
 		Blocklist: a.Blocklist}
 }
 
@@ -114,12 +115,12 @@ func (s *State) Renew() {
 	s.at = time.Time{}
 }
 
-func bookState(name string, generations []engine.GenerationInfo, length time.Duration) client.Book {
-	b := client.Book{Name: name, Generations: []client.Generation{}}
+func bookState(name string, generations []engine.GenerationInfo, length time.Duration) admin.Book {
+	b := admin.Book{Name: name, Generations: []admin.Generation{}}
 	for _, g := range generations {
-		out := client.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
+		out := admin.Generation{Start: g.Start, End: g.Start.Add(length), Capacity: g.Capacity}
 		for _, a := range g.Arrays {
-			out.Arrays = append(out.Arrays, client.Array{
+			out.Arrays = append(out.Arrays, admin.Array{
 				Name: a.Name, Geometry: a.Geometry, Bytes: a.Bytes, Keys: a.Keys, Fill: a.Fill,
 				Ghost: a.Ghost, Wrong: a.CountWrong, Bulk: a.BulkWrong,
 			})
@@ -131,18 +132,18 @@ func bookState(name string, generations []engine.GenerationInfo, length time.Dur
 }
 
 // Healings converts the healings of the engine for the HTTP interface.
-func Healings(list []engine.Healing) (out []client.Healed) {
+func Healings(list []engine.Healing) (out []admin.Healed) {
 	for _, h := range list {
 		if h.Peer == engine.Broker {
-			h.Peer = client.FromBroker
+			h.Peer = admin.FromBroker
 		}
-		out = append(out, client.Healed(h))
+		out = append(out, admin.Healed(h))
 	}
 	return out
 }
 
 // Doubts converts the doubts of the engine for the HTTP interface.
-func Doubts(doubts []engine.Doubt) (out []client.Doubt) {
+func Doubts(doubts []engine.Doubt) (out []admin.Doubt) {
 	for i := range doubts {
 		out = append(out, doubtOf(&doubts[i]))
 	}
@@ -150,8 +151,8 @@ func Doubts(doubts []engine.Doubt) (out []client.Doubt) {
 }
 
 // doubtOf converts a doubt of the engine for the HTTP interface.
-func doubtOf(d *engine.Doubt) client.Doubt {
-	c := client.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Pages: d.Pages, Keys: d.Keys, First: d.First,
+func doubtOf(d *engine.Doubt) admin.Doubt {
+	c := admin.Doubt{Array: d.Array, Peer: d.Origin, Page: d.Page, Pages: d.Pages, Keys: d.Keys, First: d.First,
 		Last: d.Last, Stale: d.Stale, Text: d.String()}
 	if d.Start != 0 {
 		c.Generation = time.Unix(int64(d.Start), 0).UTC().Format(time.RFC3339)

@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
@@ -67,7 +68,7 @@ func (s *Sums) Close() {
 }
 
 // Verdicts implements [api.Options].Verdicts.
-func (s *Sums) Verdicts(since, until time.Time, slot time.Duration) client.Verdicts {
+func (s *Sums) Verdicts(since, until time.Time, slot time.Duration) admin.Verdicts {
 	s.Note()
 	if until.IsZero() {
 		until = clock.Now()
@@ -75,9 +76,9 @@ func (s *Sums) Verdicts(since, until time.Time, slot time.Duration) client.Verdi
 	if since.IsZero() {
 		since = until.Add(-24 * time.Hour)
 	}
-	out := client.Verdicts{Slot: int64(slot / time.Second), Slots: []client.VerdictSlot{}}
+	out := admin.Verdicts{Slot: int64(slot / time.Second), Slots: []admin.VerdictSlot{}}
 	for _, slot := range s.Slots(since, until, slot) {
-		shown := client.VerdictSlot{Start: slot.Start, Doors: make(map[string]client.DoorSum, len(slot.Doors))}
+		shown := admin.VerdictSlot{Start: slot.Start, Doors: make(map[string]admin.DoorSum, len(slot.Doors))}
 		for name, sum := range slot.Doors {
 			shown.Doors[name] = doorSum(&sum)
 		}
@@ -86,8 +87,8 @@ func (s *Sums) Verdicts(since, until time.Time, slot time.Duration) client.Verdi
 	return out
 }
 
-func doorSum(s *logbook.Sum) client.DoorSum {
-	return client.DoorSum{
+func doorSum(s *logbook.Sum) admin.DoorSum {
+	return admin.DoorSum{
 		Spam: s.Verdicts[bulkhead.ClassSpam], Suspected: s.Verdicts[bulkhead.ClassSuspected],
 		Bulk: s.Verdicts[bulkhead.ClassBulk],
 		Good: s.Verdicts[bulkhead.ClassGood], Unknown: s.Verdicts[bulkhead.ClassUnknown], Looks: s.Looks,

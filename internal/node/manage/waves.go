@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
@@ -16,8 +18,8 @@ import (
 const wavePatience = 50 * time.Millisecond
 
 // Waves implements [api.History].
-func (h *History) Waves(ctx context.Context, q client.WaveQuery) (client.WavePage, error) {
-	var page client.WavePage
+func (h *History) Waves(ctx context.Context, q admin.WaveQuery) (admin.WavePage, error) {
+	var page admin.WavePage
 	all, err := h.Book.Waves(ctx, wavePatience)
 	if err != nil {
 		return page, err
@@ -43,8 +45,8 @@ func (h *History) Waves(ctx context.Context, q client.WaveQuery) (client.WavePag
 	return page, nil
 }
 
-func waveOf(w *logbook.Wave) client.Wave {
-	return client.Wave{
+func waveOf(w *logbook.Wave) admin.Wave {
+	return admin.Wave{
 		ID: int64(w.ID), First: w.First, Last: w.Last, Messages: w.Messages,
 		Spam: w.Votes[logbook.CalledSpam], Ham: w.Votes[logbook.CalledHam], Revoked: w.Votes[logbook.Withdrawn],
 		Class: w.Class.String(), Confidence: w.Confidence, Entry: int64(w.Entry), Slot: int64(w.Slot / time.Second),
@@ -54,21 +56,21 @@ func waveOf(w *logbook.Wave) client.Wave {
 	}
 }
 
-func namedCounts(items []top.Item) []client.NamedCount {
-	out := make([]client.NamedCount, len(items))
+func namedCounts(items []top.Item) []admin.NamedCount {
+	out := make([]admin.NamedCount, len(items))
 	for i, it := range items {
-		out[i] = client.NamedCount{Name: it.Name, Count: uint64(it.Count)}
+		out[i] = admin.NamedCount{Name: it.Name, Count: uint64(it.Count)}
 	}
 	return out
 }
 
 // Wave implements [api.History].
-func (h *History) Wave(ctx context.Context, id int64) (client.WaveDetail, bool, error) {
+func (h *History) Wave(ctx context.Context, id int64) (admin.WaveDetail, bool, error) {
 	w, ok, err := h.Book.Wave(ctx, wavePatience, uint64(max(0, id)))
 	if err != nil || !ok {
-		return client.WaveDetail{}, false, err
+		return admin.WaveDetail{}, false, err
 	}
-	out := client.WaveDetail{Wave: waveOf(&w)}
+	out := admin.WaveDetail{Wave: waveOf(&w)}
 	e, ok, err := h.Book.Get(w.Entry)
 	if err != nil || !ok {
 		return out, true, err

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
@@ -30,7 +30,7 @@ const (
 type weights struct {
 	mu    sync.Mutex
 	path  string
-	known map[string][]client.Weight
+	known map[string][]admin.Weight
 }
 
 // open reads the file. An unreadable file begins anew.
@@ -38,10 +38,10 @@ func (w *weights) open(dir string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.path = filepath.Join(dir, WeightsFile)
-	w.known = make(map[string][]client.Weight)
+	w.known = make(map[string][]admin.Weight)
 	err := wholefile.ReadJSON(w.path, &w.known)
 	if err != nil || w.known == nil {
-		w.known = make(map[string][]client.Weight)
+		w.known = make(map[string][]admin.Weight)
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func (w *weights) note(now time.Time, worth map[string]float64) error {
 		if last := len(before) - 1; last >= 0 && max(x-before[last].Worth, before[last].Worth-x) < weightStep {
 			continue
 		}
-		before = append(before, client.Weight{Time: now.Unix(), Worth: x})
+		before = append(before, admin.Weight{Time: now.Unix(), Worth: x})
 		w.known[name] = before[max(0, len(before)-maxWeights):]
 		changed = true
 	}
@@ -83,12 +83,12 @@ func (w *weights) note(now time.Time, worth map[string]float64) error {
 }
 
 // all returns the accounts in the order of their names.
-func (w *weights) all() []client.Weights {
+func (w *weights) all() []admin.Weights {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []client.Weights
+	var out []admin.Weights
 	for _, name := range slices.Sorted(maps.Keys(w.known)) {
-		out = append(out, client.Weights{Account: name, Samples: slices.Clone(w.known[name])})
+		out = append(out, admin.Weights{Account: name, Samples: slices.Clone(w.known[name])})
 	}
 	return out
 }
@@ -98,7 +98,7 @@ func (w *weights) all() []client.Weights {
 func (a *Accounts) OpenWeights(dir string) error { return a.weights.open(dir) }
 
 // Weights implements [api.Users].
-func (a *Accounts) Weights(context.Context) []client.Weights { return a.weights.all() }
+func (a *Accounts) Weights(context.Context) []admin.Weights { return a.weights.all() }
 
 // noteWeights records the present weights of all accounts.
 func (a *Accounts) noteWeights() {

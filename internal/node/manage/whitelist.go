@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -31,7 +32,7 @@ type Whitelist struct {
 	config func() *config.Config
 	apply  func(*engine.Whitelist)
 	mu     sync.Mutex // one change of the whitelist at a time
-	all    []client.Cleared
+	all    []admin.Cleared
 }
 
 // NewWhitelist returns the whitelist of a data folder, empty until [Whitelist.Read]. config returns
@@ -62,7 +63,7 @@ func (w *Whitelist) Read() error {
 }
 
 // with returns the whitelist of a configuration and the file together. mu is held.
-func (w *Whitelist) with(cfg *config.Config, all []client.Cleared) (*engine.Whitelist, error) {
+func (w *Whitelist) with(cfg *config.Config, all []admin.Cleared) (*engine.Whitelist, error) {
 	both := cfg.Whitelist
 	both.Signatures = slices.Clone(both.Signatures)
 	for i := range all {
@@ -90,7 +91,7 @@ func (w *Whitelist) Renew() error {
 }
 
 // put replaces the list on disk, and then in force. mu is held.
-func (w *Whitelist) put(all []client.Cleared) error {
+func (w *Whitelist) put(all []admin.Cleared) error {
 	white, err := w.with(w.config(), all)
 	if err != nil {
 		return err
@@ -108,21 +109,21 @@ func (w *Whitelist) put(all []client.Cleared) error {
 }
 
 // Cleared implements [api.Whitelist].
-func (w *Whitelist) Cleared() []client.Cleared {
+func (w *Whitelist) Cleared() []admin.Cleared {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.all)
 }
 
 // Clear implements [api.Whitelist].
-func (w *Whitelist) Clear(sigs []bulkhead.Signature, by, note string) ([]client.Cleared, error) {
+func (w *Whitelist) Clear(sigs []bulkhead.Signature, by, note string) ([]admin.Cleared, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := slices.Clone(w.all)
 	now := clock.Now().UTC().Truncate(time.Second)
 	for _, s := range logbook.Text(sigs) {
-		if !slices.ContainsFunc(all, func(c client.Cleared) bool { return c.Signature == s }) {
-			all = append(all, client.Cleared{Signature: s, By: by, Time: now, Note: note})
+		if !slices.ContainsFunc(all, func(c admin.Cleared) bool { return c.Signature == s }) {
+			all = append(all, admin.Cleared{Signature: s, By: by, Time: now, Note: note})
 		}
 	}
 	added := all[len(w.all):]
@@ -141,7 +142,7 @@ func (w *Whitelist) Clear(sigs []bulkhead.Signature, by, note string) ([]client.
 func (w *Whitelist) Unclear(sig bulkhead.Signature) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(w.all), func(c client.Cleared) bool { return c.Signature == sig })
+	all := slices.DeleteFunc(slices.Clone(w.all), func(c admin.Cleared) bool { return c.Signature == sig })
 	if len(all) == len(w.all) {
 		return false, nil
 	}

@@ -1,4 +1,4 @@
-package client
+package admin
 
 import (
 	"fmt"
@@ -88,14 +88,6 @@ type RememberedVote struct {
 	Vote string `json:"vote,omitempty" enum:"spam,ham,revoke" default:"spam" doc:"What the reporter says of the message."`
 	User string `json:"user,omitempty" maxLength:"128" doc:"User on whose behalf the report is, as in a report with signatures."`
 	ID   string `json:"id,omitempty" maxLength:"255" doc:"Makes the report idempotent, as in a report with signatures."`
-}
-
-// A MessageVote is a RememberedVote on the message with a Message-ID.
-type MessageVote struct {
-	MessageID string `json:"message_id" minLength:"1" maxLength:"998" doc:"Message-ID, with or without its angle brackets."`
-	Vote      string `json:"vote,omitempty" enum:"spam,ham,revoke" default:"spam" doc:"What the reporter says of the message."`
-	User      string `json:"user,omitempty" maxLength:"128" doc:"User on whose behalf the report is, as in a report with signatures."`
-	ID        string `json:"id,omitempty" maxLength:"255" doc:"Makes the report idempotent, as in a report with signatures."`
 }
 
 // An AuditEntry is something that an administrator did, or a log-in.

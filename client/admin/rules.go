@@ -1,4 +1,4 @@
-package client
+package admin
 
 import "context"
 
@@ -15,5 +15,5 @@ type Rule struct {
 
 // Rules returns the rules of the node's judgement, in the order in which they are tried.
 func (c *Client) Rules(ctx context.Context) ([]Rule, error) {
-	return call[[]Rule](ctx, c, exchange{method: "GET", path: "/v1/rules"})
+	return call[[]Rule](ctx, c, "GET", "/v1/rules", nil, nil)
 }

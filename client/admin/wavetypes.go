@@ -1,9 +1,10 @@
-package client
+package admin
 
 import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 )
 
 // A Wave is a group of messages with the same or nearly the same text that a node has seen lately.
@@ -51,9 +52,9 @@ type WavePage struct {
 
 // A WaveDetail is one wave, and the node's present verdict on it.
 type WaveDetail struct {
-	Wave    Wave     `json:"wave"`
-	Subject string   `json:"subject,omitempty" doc:"Of the message that stands for it; absent unless the node is told to keep it."`
-	Verdict *Verdict `json:"verdict,omitempty" doc:"Of that message; absent if the history no longer has it."`
+	Wave    Wave            `json:"wave"`
+	Subject string          `json:"subject,omitempty" doc:"Of the message that stands for it; absent unless the node is told to keep it."`
+	Verdict *client.Verdict `json:"verdict,omitempty" doc:"Of that message; absent if the history no longer has it."`
 }
 
 // A Cleared is a signature that an administrator put on the whitelist while the node ran, in

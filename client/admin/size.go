@@ -1,4 +1,4 @@
-package client
+package admin
 
 import (
 	"context"
@@ -63,5 +63,5 @@ func (c *Client) Size(ctx context.Context, of SizeQuestion) (*Sizes, error) {
 			q.Set(name, strconv.Itoa(n))
 		}
 	}
-	return call[*Sizes](ctx, c, exchange{method: "GET", path: "/v1/size", query: q})
+	return call[*Sizes](ctx, c, "GET", "/v1/size", q, nil)
 }

@@ -1,4 +1,4 @@
-package client
+package admin
 
 // A Setting is one key of a node's configuration.
 type Setting struct {

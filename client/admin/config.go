@@ -1,4 +1,4 @@
-package client
+package admin
 
 import (
 	"context"
@@ -6,20 +6,19 @@ import (
 	"strconv"
 )
 
-// Config returns the configuration of the node without its secrets. This method and all that follow
-// are for administrators only.
+// Config returns the configuration of the node without its secrets.
 func (c *Client) Config(ctx context.Context) (*Configuration, error) {
-	return call[*Configuration](ctx, c, exchange{method: "GET", path: "/v1/config"})
+	return call[*Configuration](ctx, c, "GET", "/v1/config", nil, nil)
 }
 
 // CheckConfig checks the text of a configuration file, and changes nothing.
 func (c *Client) CheckConfig(ctx context.Context, text string) (*ConfigCheck, error) {
-	return call[*ConfigCheck](ctx, c, exchange{method: "POST", path: "/v1/config/check", body: ConfigText{Text: text}})
+	return call[*ConfigCheck](ctx, c, "POST", "/v1/config/check", nil, ConfigText{Text: text})
 }
 
 // ReloadConfig makes the node read its configuration file again, as SIGHUP does.
 func (c *Client) ReloadConfig(ctx context.Context) (*ConfigCheck, error) {
-	return call[*ConfigCheck](ctx, c, exchange{method: "POST", path: "/v1/config/reload"})
+	return call[*ConfigCheck](ctx, c, "POST", "/v1/config/reload", nil, nil)
 }
 
 // TopRateKeys returns the keys with the highest rates, up to limit for every rate limit. A limit of
@@ -29,10 +28,10 @@ func (c *Client) TopRateKeys(ctx context.Context, limit int) ([]TopKeys, error) 
 	if limit > 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
-	return call[[]TopKeys](ctx, c, exchange{method: "GET", path: "/v1/ratelimits/top", query: q})
+	return call[[]TopKeys](ctx, c, "GET", "/v1/ratelimits/top", q, nil)
 }
 
 // Weights returns what the votes of each account were worth over time.
 func (c *Client) Weights(ctx context.Context) ([]Weights, error) {
-	return call[[]Weights](ctx, c, exchange{method: "GET", path: "/v1/weights"})
+	return call[[]Weights](ctx, c, "GET", "/v1/weights", nil, nil)
 }

@@ -7,10 +7,10 @@ import (
 
 	"golang.org/x/net/html/atom"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail/document"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/internal/text/markup"
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
-	"github.com/bulkhead-mail/bulkhead/signature/document"
 )
 
 // Limits of what is read from the mark-up of a message.

@@ -1,4 +1,4 @@
-package client
+package admin
 
 import "time"
 

@@ -1,4 +1,4 @@
-package client
+package admin
 
 import (
 	"context"
@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-// History returns a page of the checks and votes that the node remembers; administrators only.
+// History returns a page of the checks and votes that the node remembers.
 func (c *Client) History(ctx context.Context, q HistoryQuery) (*HistoryPage, error) {
 	v := make(url.Values)
 	setTimes(v, q.Since, q.Until)
@@ -20,64 +21,57 @@ func (c *Client) History(ctx context.Context, q HistoryQuery) (*HistoryPage, err
 		setText(v, name, text)
 	}
 	setNumbers(v, q.Before, q.Limit)
-	return call[*HistoryPage](ctx, c, exchange{method: "GET", path: "/v1/history", query: v})
+	return call[*HistoryPage](ctx, c, "GET", "/v1/history", v, nil)
 }
 
-// HistoryEntry returns one entry with its signatures; administrators only.
+// HistoryEntry returns one entry with its signatures.
 func (c *Client) HistoryEntry(ctx context.Context, id int64) (*HistoryEntry, error) {
-	return call[*HistoryEntry](ctx, c, exchange{method: "GET", path: "/v1/history/" + strconv.FormatInt(id, 10)})
+	return call[*HistoryEntry](ctx, c, "GET", "/v1/history/"+strconv.FormatInt(id, 10), nil, nil)
 }
 
-// Audit returns a page of what administrators did; administrators only.
+// Audit returns a page of what administrators did.
 func (c *Client) Audit(ctx context.Context, q AuditQuery) (*AuditPage, error) {
 	v := make(url.Values)
 	setTimes(v, q.Since, q.Until)
 	setText(v, "account", q.Account)
 	setText(v, "action", q.Action)
 	setNumbers(v, q.Before, q.Limit)
-	return call[*AuditPage](ctx, c, exchange{method: "GET", path: "/v1/audit", query: v})
-}
-
-// ReportMessageID votes on a message that the node has seen lately.
-func (c *Client) ReportMessageID(ctx context.Context, v MessageVote) (*Receipt, error) {
-	return call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/reports", body: v})
+	return call[*AuditPage](ctx, c, "GET", "/v1/audit", v, nil)
 }
 
 // ReportEntry votes on the message of an entry of the history.
-func (c *Client) ReportEntry(ctx context.Context, id int64, v RememberedVote) (*Receipt, error) {
-	return call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/history/" + strconv.FormatInt(id, 10), body: v})
+func (c *Client) ReportEntry(ctx context.Context, id int64, v RememberedVote) (*client.Receipt, error) {
+	return call[*client.Receipt](ctx, c, "POST", "/v1/history/"+strconv.FormatInt(id, 10), nil, v)
 }
 
-// Waves returns groups of messages with the same text or nearly so; administrators only.
+// Waves returns groups of messages with the same text or nearly so.
 func (c *Client) Waves(ctx context.Context, q WaveQuery) (*WavePage, error) {
 	v := make(url.Values)
 	setText(v, "class", q.Class)
 	setText(v, "sort", q.Sort)
 	setNumbers(v, 0, q.Limit)
-	return call[*WavePage](ctx, c, exchange{method: "GET", path: "/v1/waves", query: v})
+	return call[*WavePage](ctx, c, "GET", "/v1/waves", v, nil)
 }
 
-// Wave returns one group, and the verdict on it; administrators only.
+// Wave returns one group, and the verdict on it.
 func (c *Client) Wave(ctx context.Context, id int64) (*WaveDetail, error) {
-	return call[*WaveDetail](ctx, c, exchange{method: "GET", path: "/v1/waves/" + strconv.FormatInt(id, 10)})
+	return call[*WaveDetail](ctx, c, "GET", "/v1/waves/"+strconv.FormatInt(id, 10), nil, nil)
 }
 
-// Whitelist returns the signatures that were put on the whitelist while the node ran;
-// administrators only.
+// Whitelist returns the signatures that were put on the whitelist while the node ran.
 func (c *Client) Whitelist(ctx context.Context) ([]Cleared, error) {
-	return call[[]Cleared](ctx, c, exchange{method: "GET", path: "/v1/whitelist"})
+	return call[[]Cleared](ctx, c, "GET", "/v1/whitelist", nil, nil)
 }
 
 // Clear puts the text of an entry of the history on the whitelist, by all signatures of
-// the whole text, and returns these; administrators only.
+// the whole text, and returns these.
 func (c *Client) Clear(ctx context.Context, clear Clear) ([]Cleared, error) {
-	return call[[]Cleared](ctx, c, exchange{method: "POST", path: "/v1/whitelist", body: clear})
+	return call[[]Cleared](ctx, c, "POST", "/v1/whitelist", nil, clear)
 }
 
-// Unclear takes a signature off that whitelist; administrators only.
+// Unclear takes a signature off that whitelist.
 func (c *Client) Unclear(ctx context.Context, s bulkhead.Signature) error {
-	_, err := call[*struct{}](ctx, c, exchange{method: "DELETE", path: "/v1/whitelist",
-		query: url.Values{"signature": {s.String()}}})
+	_, err := call[*struct{}](ctx, c, "DELETE", "/v1/whitelist", url.Values{"signature": {s.String()}}, nil)
 	return err
 }
 

@@ -1,4 +1,4 @@
-package client
+package admin
 
 import (
 	"context"
@@ -62,5 +62,5 @@ func (c *Client) Verdicts(ctx context.Context, q VerdictsQuery) (*Verdicts, erro
 	v := make(url.Values)
 	setTimes(v, q.Since, q.Until)
 	setText(v, "slot", q.Slot)
-	return call[*Verdicts](ctx, c, exchange{method: "GET", path: "/v1/verdicts", query: v})
+	return call[*Verdicts](ctx, c, "GET", "/v1/verdicts", v, nil)
 }

@@ -1,4 +1,4 @@
-package client
+package admin
 
 import "context"
 
@@ -17,7 +17,7 @@ type Examination struct {
 // Examine makes the node read every file of its data folder, and takes as long as that.
 // Administrators only.
 func (c *Client) Examine(ctx context.Context) (*Examination, error) {
-	return call[*Examination](ctx, c, exchange{method: "GET", path: "/v1/examination"})
+	return call[*Examination](ctx, c, "GET", "/v1/examination", nil, nil)
 }
 
 // Sound reports whether there are neither faults nor doubts.

@@ -111,8 +111,12 @@ func (p *Part) IsText() bool { return strings.HasPrefix(p.Type, "text/") }
 // [bulkhead.ErrOverLimit]), or when ctx ends (it wraps the error of ctx). It keeps
 // raw, which must not change afterwards. While it reads, it takes additional memory
 // of at most twice len(raw), of which it keeps at most len(raw) or 1 MiB. Time is
-// linear in len(raw).
+// linear in len(raw). If ctx comes from [WithMessage] with the message of raw, Read returns that
+// message.
 func Read(ctx context.Context, raw []byte) (*Message, error) {
+	if m := known(ctx, raw); m != nil {
+		return m, nil
+	}
 	if len(raw) == 0 {
 		return nil, fmt.Errorf("mail: %w: empty message", bulkhead.ErrMalformed)
 	}

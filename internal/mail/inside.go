@@ -3,10 +3,11 @@ package mail
 import (
 	"context"
 	"math/bits"
+	"slices"
 	"unsafe"
 
+	"github.com/bulkhead-mail/bulkhead/internal/mail/document"
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
-	"github.com/bulkhead-mail/bulkhead/signature/document"
 )
 
 // Limits on what is opened in the attachments of a message. They are enough for most archives and
@@ -50,6 +51,18 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 	}
 	m.inside = in
 	return in, nil
+}
+
+// WithInside returns m and, if its attachments contain anything, a message with their contents.
+func (m *Message) WithInside(ctx context.Context) ([]*Message, error) {
+	if !slices.ContainsFunc(m.Parts, func(p Part) bool { return len(p.Data) > 0 }) {
+		return []*Message{m}, nil
+	}
+	in, err := m.Inside(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []*Message{m, in}, nil
 }
 
 // rounded returns n with all but its two highest bits cleared. Copies of a message differ by a

@@ -114,11 +114,19 @@ var mayImport = map[string][]string{
 	"lab/bench":            {"filter"},
 	"lab/cmd/bulkhead-lab": {"*", "*/*"},
 
-	// A command knows the node, and the packages of commands that need no node.
-	"cmd/bulkhead": {".", "client", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config",
-		"internal/consequence", "internal/lists", "internal/mailbox",
-		"internal/node", "internal/probe", "internal/setup", "internal/store", "internal/trial",
-		"internal/units", "internal/wholefile"},
+	// Commands know the node, and the packages of commands that need no node.
+	"internal/command": {".", "client", "internal/cli", "internal/config", "internal/consequence", "internal/node",
+		"internal/setup", "internal/store"},
+	"internal/command/mail": {".", "client", "internal/abuse", "internal/cli", "internal/command", "internal/mailbox",
+		"internal/units"},
+	"internal/command/network": {"client", "internal/cli", "internal/command", "internal/consequence", "internal/node",
+		"internal/units"},
+	"internal/command/account": {"client", "internal/cli", "internal/command", "internal/config", "internal/consequence",
+		"internal/node", "internal/units"},
+	"internal/command/list": {".", "filter", "filter/paper", "internal/cli", "internal/command", "internal/lists",
+		"internal/node"},
+	"cmd/bulkhead": {"client", "internal/cli", "internal/command", "internal/command/*", "internal/config",
+		"internal/node", "internal/probe", "internal/setup", "internal/trial", "internal/units", "internal/wholefile"},
 }
 
 // TestPackages checks that every package has a package comment, and checks the package table of

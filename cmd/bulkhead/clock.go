@@ -9,6 +9,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 func newClockCommand() *cobra.Command {
@@ -21,13 +22,13 @@ func newClockCommand() *cobra.Command {
 			"right or an administrator confirms it. An administrator's token is needed, see\n" +
 			"\"bulkhead user --help\".",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: needCommand,
+		RunE: command.NeedCommand,
 	}
-	u.flags(cmd.PersistentFlags())
+	u.Flags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "show", Short: "Print the node's clock, and whether the ageing is held", Args: cli.Args(cobra.NoArgs),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 				state, err := c.Node(cmd.Context())
 				if err != nil {
 					return err
@@ -41,7 +42,7 @@ func newClockCommand() *cobra.Command {
 				"it; \"bulkhead clock show\" prints how many. What has expired cannot be had back. Do this\n" +
 				"if the machine was really off for that long. If its clock is wrong, set it right instead.",
 			Args: cli.Args(cobra.NoArgs),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 				state, err := c.ConfirmClock(cmd.Context())
 				if err != nil {
 					return err
@@ -54,8 +55,8 @@ func newClockCommand() *cobra.Command {
 }
 
 func (u *adminFlags) printClock(w io.Writer, state *client.NodeState) error {
-	if u.json {
-		return printJSON(w, []client.NodeState{*state})
+	if u.JSON {
+		return command.PrintJSON(w, []client.NodeState{*state})
 	}
 	a := state.Ageing
 	if a == nil {

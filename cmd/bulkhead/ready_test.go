@@ -13,24 +13,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-func TestOwnAddress(t *testing.T) {
-	for _, tt := range []struct{ listen, want string }{
-		{":8420", "127.0.0.1:8420"},
-		{"0.0.0.0:8420", "127.0.0.1:8420"},
-		{"[::]:8420", "[::1]:8420"},
-		{"192.0.2.1:80", "192.0.2.1:80"},
-		{"[2001:db8::1]:80", "[2001:db8::1]:80"},
-		{"node.example.com:8420", "node.example.com:8420"},
-		{"127.0.0.1:0", ""},
-		{"", ""},
-	} {
-		got, err := ownAddress(tt.listen)
-		if got != tt.want || (err == nil) != (tt.want != "") {
-			t.Errorf("a node at %q is asked at %q, %v; want %q", tt.listen, got, err, tt.want)
-		}
-	}
-}
-
 // TestReady checks that a health check distinguishes a node that accepts requests from a node that
 // does not, from a missing node, and from another program, and that it sends no token.
 func TestReady(t *testing.T) {

@@ -33,6 +33,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 // testRoot names a folder that stands for / in the search for an installed node.
@@ -47,8 +48,8 @@ func TestMain(m *testing.M) {
 
 // redirect makes the search for an installed node begin at a folder.
 func redirect(root string) {
-	installedConfig = filepath.Join(root, "etc/bulkhead/bulkhead.toml")
-	installedData = filepath.Join(root, "var/lib/bulkhead")
+	command.InstalledConfig = filepath.Join(root, "etc/bulkhead/bulkhead.toml")
+	command.InstalledData = filepath.Join(root, "var/lib/bulkhead")
 }
 
 // TestScripts runs the terminal sessions of testdata. Each has a free address

@@ -1,4 +1,4 @@
-package main
+package list
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
 
@@ -29,7 +30,7 @@ func newListCommand() *cobra.Command {
 			"begins a comment; \"-\" is standard input. A running node loads a changed list by\n" +
 			"itself.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: needCommand,
+		RunE: command.NeedCommand,
 	}
 	cmd.AddCommand(newListBuild(), newListAdd(), newListCheck(), newListInfo(), newListDiff(), newListMerge())
 	for _, sub := range cmd.Commands() {
@@ -98,7 +99,7 @@ func newListBuild() *cobra.Command {
 		"two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which never changes")
 	f.StringVar(&like, "like", "", "use the shape and key of this `LIST`, so that the two can be merged")
 	f.BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
-	jsonFlag(f, &asJSON)
+	command.JSONFlag(f, &asJSON)
 	return cmd
 }
 
@@ -116,7 +117,7 @@ func newListAdd() *cobra.Command {
 					return err
 				}
 				if asJSON {
-					return printJSON(cmd.OutOrStdout(), []built{{List: args[0] + lists.AllowSuffix, Read: uint64(len(args) - 1)}})
+					return command.PrintJSON(cmd.OutOrStdout(), []built{{List: args[0] + lists.AllowSuffix, Read: uint64(len(args) - 1)}})
 				}
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s%s: %d entries added\n", args[0], lists.AllowSuffix, len(args)-1)
 				return err
@@ -137,7 +138,7 @@ func newListAdd() *cobra.Command {
 	cmd.Flags().BoolVar(&allow, "allow", false, "the arguments are entries for the allow list")
 	cmd.Flags().BoolVar(&overfill, "overfill", false, "add even if the error rate rises above the accepted one")
 	cmd.Flags().BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
-	jsonFlag(cmd.Flags(), &asJSON)
+	command.JSONFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
 
@@ -260,7 +261,7 @@ func newListDiff() *cobra.Command {
 				}
 				return func(e lists.Entry) {
 					if asJSON {
-						_ = printJSON(out, []changed{{e.Text, sign == "+"}})
+						_ = command.PrintJSON(out, []changed{{e.Text, sign == "+"}})
 						return
 					}
 					fmt.Fprintln(out, sign+e.Text)
@@ -293,14 +294,14 @@ func newListDiff() *cobra.Command {
 				if !newerOnly {
 					total.Removed = &d.Removed
 				}
-				return printJSON(out, []difference{total})
+				return command.PrintJSON(out, []difference{total})
 			}
 			return printDifference(cmd.ErrOrStderr(), d, newerOnly)
 		},
 	}
 	cmd.Flags().BoolVar(&text, "text", false, "NEW is a text file")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print only the numbers")
-	jsonFlag(cmd.Flags(), &asJSON)
+	command.JSONFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
 
@@ -328,7 +329,7 @@ func newListMerge() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(),
+				return command.PrintJSON(cmd.OutOrStdout(),
 					[]built{{List: args[0], Read: l.Count(), Bytes: l.Bytes(), Error: l.ErrorRate()}})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: about %d entries of %d lists, expected error %.3g\n", args[0],
@@ -336,7 +337,7 @@ func newListMerge() *cobra.Command {
 			return err
 		},
 	}
-	jsonFlag(cmd.Flags(), &asJSON)
+	command.JSONFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
 
@@ -365,7 +366,7 @@ type (
 
 func printBuilt(w io.Writer, path string, r lists.Result, asJSON bool) error {
 	if asJSON {
-		return printJSON(w, []built{{path, r.Lines, r.New, r.Bad, r.List.Bytes(), r.List.ErrorRate()}})
+		return command.PrintJSON(w, []built{{path, r.Lines, r.New, r.Bad, r.List.Bytes(), r.List.ErrorRate()}})
 	}
 	bad := ""
 	if r.Bad > 0 {

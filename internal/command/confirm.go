@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bufio"
@@ -13,30 +13,31 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 )
 
-// confirmation asks on the terminal before a change that is hard to undo.
-type confirmation struct {
+// Confirmation asks on the terminal before a change that is hard to undo.
+type Confirmation struct {
 	yes bool // --yes: the question is skipped
 }
 
-func (c *confirmation) flag(f *pflag.FlagSet) {
+// Flag defines --yes.
+func (c *Confirmation) Flag(f *pflag.FlagSet) {
 	f.BoolVar(&c.yes, "yes", false, "do not ask")
 }
 
-// ask prints the effect of a change on standard error and asks whether to make it. It returns an
+// Ask prints the effect of a change on standard error and asks whether to make it. It returns an
 // error unless the answer is yes.
-func (c *confirmation) ask(cmd *cobra.Command, q consequence.Question) error {
+func (c *Confirmation) Ask(cmd *cobra.Command, q consequence.Question) error {
 	for _, fact := range q.Facts {
 		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), fact); err != nil {
 			return err
 		}
 	}
-	return c.agree(cmd, bufio.NewReader(cmd.InOrStdin()), q.Title)
+	return c.Agree(cmd, bufio.NewReader(cmd.InOrStdin()), q.Title)
 }
 
-// agree asks a question on standard error and reads the answer from in, which reads standard input.
+// Agree asks a question on standard error and reads the answer from in, which reads standard input.
 // It returns an error unless the answer is yes. It asks only on a terminal, because other input may
 // be meant for something else.
-func (c *confirmation) agree(cmd *cobra.Command, in *bufio.Reader, question string) error {
+func (c *Confirmation) Agree(cmd *cobra.Command, in *bufio.Reader, question string) error {
 	if c.yes {
 		return nil
 	}
@@ -49,14 +50,14 @@ func (c *confirmation) agree(cmd *cobra.Command, in *bufio.Reader, question stri
 	if err != nil && err != io.EOF {
 		return err
 	}
-	if !isYes(answer) {
+	if !IsYes(answer) {
 		return cli.Usagef("nothing was changed; use --yes to go on without asking")
 	}
 	return nil
 }
 
-// isYes reports whether an answer is y or yes.
-func isYes(answer string) bool {
+// IsYes reports whether an answer is y or yes.
+func IsYes(answer string) bool {
 	a := strings.ToLower(strings.TrimSpace(answer))
 	return a == "y" || a == "yes"
 }

@@ -1,4 +1,4 @@
-package main
+package mail
 
 import (
 	"context"
@@ -17,10 +17,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/abuse"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 func newAbuseCommand() *cobra.Command {
-	var r remote
+	var r command.Remote
 	var spam, ham []string
 	var every, keep time.Duration
 	var once bool
@@ -52,7 +53,7 @@ func newAbuseCommand() *cobra.Command {
 			case every <= 0:
 				return cli.Usagef("--every %v is not above 0", every)
 			}
-			node, err := r.client()
+			node, err := r.Client()
 			if err != nil {
 				return err
 			}
@@ -71,7 +72,7 @@ func newAbuseCommand() *cobra.Command {
 				return watch(ctx, &clerk, every)
 			}
 			total, err := clerk.Pass(cmd.Context())
-			if r.json {
+			if r.JSON {
 				return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(total))
 			}
 			_, werr := fmt.Fprintf(cmd.OutOrStdout(), "%d messages of %d mails reported, %d mails refused\n", total.Messages,
@@ -79,7 +80,7 @@ func newAbuseCommand() *cobra.Command {
 			return errors.Join(err, werr)
 		},
 	}
-	r.flags(cmd.Flags())
+	r.Flags(cmd.Flags())
 	cmd.Flags().StringSliceVar(&spam, "maildir", nil, "`FOLDER`, a Maildir, of mail that says: this is spam")
 	cmd.Flags().StringSliceVar(&ham, "ham", nil, "`FOLDER`, a Maildir, of mail that says: this is not spam")
 	cmd.Flags().StringVar(&clerk.Options.Host, "host", "",

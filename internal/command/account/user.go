@@ -1,11 +1,10 @@
-package main
+package account
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
@@ -27,9 +27,9 @@ func newUserCommand() *cobra.Command {
 		Long: "Manage the accounts of a node. The token of an administrator is needed: that of\n" +
 			"--token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: needCommand,
+		RunE: command.NeedCommand,
 	}
-	u.flags(cmd.PersistentFlags())
+	u.Flags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		newUserAdd(&u), newUserList(&u), newUserWeights(&u), newUserRemove(&u), newUserPasswd(&u),
 		newUserWeigh(&u), newUserRole(&u), newUserClose(&u), newUserReopen(&u),
@@ -43,10 +43,10 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Create an account and print its token, once",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			in := client.NewUser{Name: args[0], Role: role}
 			if weight != "" {
-				w, err := parseWeight(weight)
+				w, err := command.ParseWeight(weight)
 				if err != nil {
 					return err
 				}
@@ -66,25 +66,17 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 }
 
 func (u *adminFlags) printToken(w io.Writer, t *client.Token) error {
-	if u.json {
+	if u.JSON {
 		return json.NewEncoder(w).Encode(t)
 	}
 	_, err := fmt.Fprintln(w, t.Token)
 	return err
 }
 
-func parseWeight(text string) (float64, error) {
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v >= 0 && v <= 1) {
-		return 0, cli.Usagef("weight %q is not a number from 0 to 1", text)
-	}
-	return v, nil
-}
-
 func newUserList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print every account", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			users, err := c.Users(cmd.Context())
 			if err != nil {
 				return err
@@ -95,8 +87,8 @@ func newUserList(u *adminFlags) *cobra.Command {
 }
 
 func (u *adminFlags) printUsers(w io.Writer, users []client.User) error {
-	if u.json {
-		return printJSON(w, users)
+	if u.JSON {
+		return command.PrintJSON(w, users)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tROLE\tWEIGHT\tWORTH NOW\tCONFIRMED\tDAYS\tREVOKED\tACCURACY\tSINCE\tSECRETS\tSTATE")
@@ -131,7 +123,7 @@ func newUserWeights(u *adminFlags) *cobra.Command {
 		Long: "Print what the votes of each account, or of one, were worth over time: a row for each\n" +
 			"change, the oldest first. A node looks every hour, and remembers the latest 64 changes.",
 		Args: cli.Args(cobra.MaximumNArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			all, err := c.Weights(cmd.Context())
 			if err != nil {
 				return err
@@ -142,8 +134,8 @@ func newUserWeights(u *adminFlags) *cobra.Command {
 				}
 				all = slices.DeleteFunc(all, func(w client.Weights) bool { return w.Account != args[0] })
 			}
-			if u.json {
-				return printJSON(cmd.OutOrStdout(), all)
+			if u.JSON {
+				return command.PrintJSON(cmd.OutOrStdout(), all)
 			}
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(t, "NAME\tFROM\tWORTH")
@@ -161,7 +153,7 @@ func newUserRemove(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Remove an account; close it instead if nobody else may take its name",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			return c.RemoveUser(cmd.Context(), args[0])
 		}),
 	}
@@ -177,7 +169,7 @@ func newUserPasswd(u *adminFlags) *cobra.Command {
 			"is the password for the log-in page, of 12 characters or more. An empty line removes the\n" +
 			"secret.",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			if protocol == "" {
 				token, err := c.NewToken(cmd.Context(), args[0])
 				if err != nil {
@@ -200,8 +192,8 @@ func newUserWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh NAME WEIGHT", Short: "Set the weight of an account's reports, 0 to 1",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			weight, err := parseWeight(args[1])
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			weight, err := command.ParseWeight(args[1])
 			if err != nil {
 				return err
 			}
@@ -214,7 +206,7 @@ func newUserRole(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "role NAME ROLE", Short: "Make an account anonymous, reporter, trusted or admin",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			return u.change(cmd, c, args[0], client.UserChange{Role: &args[1]})
 		}),
 	}
@@ -243,7 +235,7 @@ func newUserParent(u *adminFlags) *cobra.Command {
 func (u *adminFlags) setOrClear(change func(value *string) client.UserChange) *cobra.Command {
 	return &cobra.Command{
 		Args: cli.Args(cobra.RangeArgs(1, 2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			value := strings.Join(args[1:], "")
 			return u.change(cmd, c, args[0], change(&value))
 		}),
@@ -252,7 +244,7 @@ func (u *adminFlags) setOrClear(change func(value *string) client.UserChange) *c
 
 func newUserUndo(u *adminFlags) *cobra.Command {
 	var since string
-	var confirm confirmation
+	var confirm command.Confirmation
 	cmd := &cobra.Command{
 		Use: "undo NAME --since TIME", Short: "Take back the votes that somebody gave since a time",
 		Long: "Take back all votes that somebody gave since a time. NAME is an account, which\n" +
@@ -264,8 +256,8 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 			"The command prints how much that is, and asks.\n" +
 			"TIME is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			from, err := parseSince(since, time.Now())
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			from, err := command.ParseTime(since, time.Now())
 			if err != nil {
 				return err
 			}
@@ -273,7 +265,7 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := confirm.ask(cmd, consequence.Undo(args[0], from, preview)); err != nil {
+			if err := confirm.Ask(cmd, consequence.Undo(args[0], from, preview)); err != nil {
 				return err
 			}
 			undone, err := c.UndoVotes(cmd.Context(), args[0], from)
@@ -284,13 +276,13 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&since, "since", "", "take back votes since this time; required")
-	confirm.flag(cmd.Flags())
+	confirm.Flag(cmd.Flags())
 	return cmd
 }
 
 func (u *adminFlags) printUndone(w io.Writer, undone *client.Undone, from time.Time) error {
-	if u.json {
-		return printJSON(w, []client.Undone{*undone})
+	if u.JSON {
+		return command.PrintJSON(w, []client.Undone{*undone})
 	}
 	_, err := fmt.Fprintf(w, "votes on %s taken back: %d off the blocklist, %d on it again\n",
 		units.Plural(undone.Votes, "signature"), undone.Off, undone.On)
@@ -301,30 +293,30 @@ func (u *adminFlags) printUndone(w io.Writer, undone *client.Undone, from time.T
 }
 
 func newUserClose(u *adminFlags) *cobra.Command {
-	var confirm confirmation
+	var confirm command.Confirmation
 	cmd := &cobra.Command{
 		Use: "close NAME", Short: "Close an account: its name stays reserved, and it may do nothing",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			preview, err := c.PreviewClose(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			if err := confirm.ask(cmd, consequence.Close(args[0], preview)); err != nil {
+			if err := confirm.Ask(cmd, consequence.Close(args[0], preview)); err != nil {
 				return err
 			}
 			closed := true
 			return u.change(cmd, c, args[0], client.UserChange{Closed: &closed})
 		}),
 	}
-	confirm.flag(cmd.Flags())
+	confirm.Flag(cmd.Flags())
 	return cmd
 }
 
 func newUserReopen(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "reopen NAME", Short: "Open a closed account again", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			closed := false
 			return u.change(cmd, c, args[0], client.UserChange{Closed: &closed})
 		}),

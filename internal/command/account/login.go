@@ -1,4 +1,4 @@
-package main
+package account
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 func newLoginCommand() *cobra.Command {
@@ -18,18 +19,18 @@ func newLoginCommand() *cobra.Command {
 		Long: "Print a link that logs a browser in to the node's pages, as the account of the token\n" +
 			"(on the node's own machine, the administrator's). It is good once, for ten minutes.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			link, err := c.NewLoginLink(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if link.Path = strings.TrimSuffix(c.Server, "/") + link.Path; u.json {
-				return printJSON(cmd.OutOrStdout(), []client.LoginLink{*link})
+			if link.Path = strings.TrimSuffix(c.Server, "/") + link.Path; u.JSON {
+				return command.PrintJSON(cmd.OutOrStdout(), []client.LoginLink{*link})
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), link.Path)
 			return err
 		}),
 	}
-	u.flags(cmd.Flags())
+	u.Flags(cmd.Flags())
 	return cmd
 }

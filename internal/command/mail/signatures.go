@@ -1,4 +1,4 @@
-package main
+package mail
 
 import (
 	"encoding/json"
@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newSignaturesCommand() *cobra.Command {
-	var r remote
+	var r command.Remote
 	var in input
 	cmd := &cobra.Command{
 		Use:   "signatures [--server URL] [--json] MESSAGE...",
@@ -20,7 +21,7 @@ func newSignaturesCommand() *cobra.Command {
 			"the key of its network. This looks nothing up and counts nothing. " + messageHelp,
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			node, err := r.client()
+			node, err := r.Client()
 			if err != nil {
 				return err
 			}
@@ -30,7 +31,7 @@ func newSignaturesCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if r.json {
+				if r.JSON {
 					return json.NewEncoder(w).Encode(struct {
 						Message string `json:"message"`
 						Signed  any    `json:"signed"`
@@ -44,7 +45,7 @@ func newSignaturesCommand() *cobra.Command {
 			})
 		},
 	}
-	r.flags(cmd.Flags())
+	r.Flags(cmd.Flags())
 	in.flags(cmd.Flags())
 	return cmd
 }

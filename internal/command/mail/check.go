@@ -1,4 +1,4 @@
-package main
+package mail
 
 import (
 	"encoding/json"
@@ -11,11 +11,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newCheckCommand() *cobra.Command {
-	var r remote
+	var r command.Remote
 	var src source
 	var in input
 	var quiet bool
@@ -30,7 +31,7 @@ func newCheckCommand() *cobra.Command {
 			"    bulkhead check --quiet \"$file\"; test $? -eq 1 && mv \"$file\" Junk/",
 		Args: cli.Args(needMessages),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			node, err := r.client()
+			node, err := r.Client()
 			if err != nil {
 				return err
 			}
@@ -38,7 +39,7 @@ func newCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := &verdictPrinter{w: cmd.OutOrStdout(), json: r.json, color: cli.UseColor(cmd.OutOrStdout()), quiet: quiet}
+			p := &verdictPrinter{w: cmd.OutOrStdout(), json: r.JSON, color: cli.UseColor(cmd.OutOrStdout()), quiet: quiet}
 			err = in.each(cmd, args, func(m *message) error {
 				v, err := node.CheckMessage(cmd.Context(), m.raw, client.MessageOptions{Source: from, Threshold: threshold})
 				if err != nil {
@@ -58,7 +59,7 @@ func newCheckCommand() *cobra.Command {
 			return nil
 		},
 	}
-	r.flags(cmd.Flags())
+	r.Flags(cmd.Flags())
 	src.flags(cmd.Flags())
 	in.flags(cmd.Flags())
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print errors alone; the exit code is the answer")

@@ -1,4 +1,4 @@
-package main
+package network
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
@@ -28,7 +29,7 @@ func newRekeyCommand() *cobra.Command {
 			"from then on. Invitations that nobody has used become void. A network without hubs is\n" +
 			"given the same --secret-file on each of its nodes.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			var s *client.SecretChange
 			var err error
 			switch {
@@ -47,12 +48,12 @@ func newRekeyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if u.json {
+			if u.JSON {
 				list := []client.SecretChange{}
 				if s != nil {
 					list = append(list, *s)
 				}
-				return printJSON(cmd.OutOrStdout(), list)
+				return command.PrintJSON(cmd.OutOrStdout(), list)
 			}
 			if cancel {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(),
@@ -63,7 +64,7 @@ func newRekeyCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	u.flags(f)
+	u.Flags(f)
 	f.DurationVar(&in, "in", time.Hour, "when the secret is used, from now: 0 to 720h")
 	f.StringVar(&secretFile, "secret-file", "",
 		"`FILE` with the secret, 32 hexadecimal digits, instead of one that the hub makes")

@@ -1,4 +1,4 @@
-package main
+package network
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
@@ -28,9 +28,9 @@ func newPeerCommand() *cobra.Command {
 			"that of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.\n" +
 			"A peer is named by its key, or by its name if only one has it.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: needCommand,
+		RunE: command.NeedCommand,
 	}
-	u.flags(cmd.PersistentFlags())
+	u.Flags(cmd.PersistentFlags())
 	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u),
 		newPeerForget(&u), newPeerRequests(&u), newPeerAccept(&u), newPeerRefuse(&u))
 	return cmd
@@ -41,8 +41,8 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add KEY", Short: "Add a peer: accept what another node publishes",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			w, err := parseWeight(weight)
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			w, err := command.ParseWeight(weight)
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 func newPeerList(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print every peer: weight, lag, bytes, refusals, keys, error", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			list, err := c.Peers(cmd.Context())
 			if err != nil {
 				return err
@@ -73,8 +73,8 @@ func newPeerList(u *adminFlags) *cobra.Command {
 }
 
 func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
-	if u.json {
-		return printJSON(w, list)
+	if u.JSON {
+		return command.PrintJSON(w, list)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t,
@@ -105,19 +105,12 @@ func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 		for _, n := range p.Refused {
 			refused += n
 		}
-		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%d\t%s\t%s\n", dash(p.Name), p.Weight,
+		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%d\t%s\t%s\n", command.Dash(p.Name), p.Weight,
 			state, heard,
-			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused, dash(p.Group),
+			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused, command.Dash(p.Group),
 			max(1, p.Organisations), p.Key, reasons(p))
 	}
 	return t.Flush()
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // reasons returns why parts of a peer were refused, with the text of the last refusal.
@@ -160,8 +153,8 @@ func newPeerWeigh(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "weigh PEER WEIGHT", Short: "Set the weight of a peer, 0 to 1; ends its quarantine",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			weight, err := parseWeight(args[1])
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			weight, err := command.ParseWeight(args[1])
 			if err != nil {
 				return err
 			}
@@ -179,13 +172,13 @@ func newPeerWeigh(u *adminFlags) *cobra.Command {
 }
 
 func newPeerEvict(u *adminFlags) *cobra.Command {
-	var confirm confirmation
+	var confirm command.Confirmation
 	cmd := &cobra.Command{
 		Use: "evict PEER", Short: "Remove a peer and drop everything it counted",
 		Long: "Remove a peer and drop everything it counted. The command prints how many keys that is, and\n" +
 			"asks. To come back, the peer needs a new invitation, or \"bulkhead peer add\".",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -194,13 +187,13 @@ func newPeerEvict(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := confirm.ask(cmd, consequence.Evict(args[0], loss)); err != nil {
+			if err := confirm.Ask(cmd, consequence.Evict(args[0], loss)); err != nil {
 				return err
 			}
 			return c.EvictPeer(cmd.Context(), key)
 		}),
 	}
-	confirm.flag(cmd.Flags())
+	confirm.Flag(cmd.Flags())
 	return cmd
 }
 
@@ -212,7 +205,7 @@ func newPeerForget(u *adminFlags) *cobra.Command {
 			"counts beside what the peer counts anew, and ages as usual. It may be the only copy:\n" +
 			"what was dropped cannot be had back.",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -227,7 +220,7 @@ func newPeerForget(u *adminFlags) *cobra.Command {
 }
 
 func newPeerRollback(u *adminFlags) *cobra.Command {
-	var confirm confirmation
+	var confirm command.Confirmation
 	cmd := &cobra.Command{
 		Use:   "rollback PEER TIME",
 		Short: "Drop what a peer counted in generations that started at or after a time",
@@ -236,8 +229,8 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 			"keys that is, and asks. TIME is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now\n" +
 			"such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(2)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			since, err := parseSince(args[1], time.Now())
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			since, err := command.ParseTime(args[1], time.Now())
 			if err != nil {
 				return err
 			}
@@ -249,7 +242,7 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := confirm.ask(cmd, consequence.Rollback(args[0], since, loss)); err != nil {
+			if err := confirm.Ask(cmd, consequence.Rollback(args[0], since, loss)); err != nil {
 				return err
 			}
 			p, err := c.RollbackPeer(cmd.Context(), key, since)
@@ -259,25 +252,6 @@ func newPeerRollback(u *adminFlags) *cobra.Command {
 			return u.printPeers(cmd.OutOrStdout(), []client.Peer{*p})
 		}),
 	}
-	confirm.flag(cmd.Flags())
+	confirm.Flag(cmd.Flags())
 	return cmd
-}
-
-// parseSince reads a date, a time, or a duration or number of days before now.
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return now.Add(-time.Duration(n) * 24 * time.Hour).UTC(), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d).UTC(), nil
-	}
-	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t.UTC(), nil
-		}
-	}
-	return time.Time{},
-		cli.Usagef("%.40q is not a time: want 2006-01-02, 2006-01-02T15:04:05Z, or a time before now like 36h or 30d", text)
 }

@@ -1,4 +1,4 @@
-package main
+package list
 
 import (
 	"bufio"
@@ -15,11 +15,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
 func newFilterCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "filter", Short: "Inspect filter files", Args: cli.Args(cobra.NoArgs), RunE: needCommand}
+	cmd := &cobra.Command{Use: "filter", Short: "Inspect filter files", Args: cli.Args(cobra.NoArgs), RunE: command.NeedCommand}
 	var asJSON bool
 	var keyFile string
 	info := &cobra.Command{
@@ -36,9 +37,9 @@ func newFilterCommand() *cobra.Command {
 				rows, err := filterInfo(path, known)
 				if err != nil {
 					err = fmt.Errorf("%s: %w", path, err)
-					complain(cmd.ErrOrStderr(), err)
+					command.Complain(cmd.ErrOrStderr(), err)
 					if first == nil {
-						first = cli.Code(codeOf(err))
+						first = cli.Code(command.CodeOf(err))
 					}
 					continue
 				}

@@ -1,7 +1,8 @@
-package main
+package command
 
 import (
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -14,9 +15,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
-// codeOf returns the exit code for an error. An unreadable file comes last, because an error about
+// CodeOf returns the exit code for an error. An unreadable file comes last, because an error about
 // a file's contents is more specific.
-func codeOf(err error) int {
+func CodeOf(err error) int {
 	var cfg *config.Error
 	var damage *store.DamageError
 	var dial *net.OpError
@@ -59,4 +60,12 @@ func hintFor(err error) string {
 		return "name a token with --token-file or $BULKHEAD_TOKEN, or run this as root or the node's user on its machine"
 	}
 	return ""
+}
+
+// Complain prints an error and a hint what to do about it, unless the error only carries an
+// answer's exit code.
+func Complain(w io.Writer, err error) {
+	if err != nil {
+		cli.Complain(w, "bulkhead", err, hintFor(err))
+	}
 }

@@ -1,11 +1,10 @@
-package main
+package mail
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 func newWaveCommand() *cobra.Command {
@@ -26,9 +26,9 @@ func newWaveCommand() *cobra.Command {
 			"lately, and list, revoke or white-list one. The token of an administrator is needed: that\n" +
 			"of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: needCommand,
+		RunE: command.NeedCommand,
 	}
-	u.flags(cmd.PersistentFlags())
+	u.Flags(cmd.PersistentFlags())
 	spam, revocation := bulkhead.Spam, bulkhead.Revocation
 	report := newWaveVote(&u, "report WAVE", "Vote on a wave: spam, or what --vote says", &spam)
 	report.Flags().Var((*voteFlag)(&spam), "vote", "what its messages are: spam or ham")
@@ -39,18 +39,9 @@ func newWaveCommand() *cobra.Command {
 	return cmd
 }
 
-// idOf parses the number of a wave or entry.
-func idOf(text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id <= 0 || strconv.FormatInt(id, 10) != text {
-		return 0, cli.Usagef("%.40q is not an ID", text)
-	}
-	return id, nil
-}
-
 // waveOf fetches the wave that an argument names.
 func waveOf(ctx context.Context, c *client.Client, text string) (*client.WaveDetail, error) {
-	id, err := idOf(text)
+	id, err := command.ParseID(text)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +52,7 @@ func newWaveList(u *adminFlags) *cobra.Command {
 	var q client.WaveQuery
 	cmd := &cobra.Command{
 		Use: "list", Short: "Print the waves, the largest first", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			page, err := c.Waves(cmd.Context(), q)
 			if err != nil {
 				return err
@@ -87,8 +78,8 @@ func unread(page *client.WavePage) string {
 }
 
 func (u *adminFlags) printWaves(w io.Writer, waves []client.Wave) error {
-	if u.json {
-		return printJSON(w, waves)
+	if u.JSON {
+		return command.PrintJSON(w, waves)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tMESSAGES\tANSWER\tSPAM VOTES\tHAM VOTES\tREVOKED\tFIRST SEEN\tLATEST\tDOORS\tSENDERS\tLINKS")
@@ -111,14 +102,14 @@ func counted(all []client.NamedCount, most int) string {
 	if len(all) > most {
 		out = append(out, fmt.Sprintf("+%d", len(all)-most))
 	}
-	return dash(strings.Join(out, " "))
+	return command.Dash(strings.Join(out, " "))
 }
 
 func newWaveShow(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "show WAVE", Short: "Explain one wave: how it grew, from where, and what its verdict rests on",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			d, err := waveOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -129,7 +120,7 @@ func newWaveShow(u *adminFlags) *cobra.Command {
 }
 
 func (u *adminFlags) printWave(w io.Writer, d *client.WaveDetail) error {
-	if u.json {
+	if u.JSON {
 		return json.NewEncoder(w).Encode(d)
 	}
 	v := &d.Wave
@@ -137,7 +128,7 @@ func (u *adminFlags) printWave(w io.Writer, d *client.WaveDetail) error {
 	for _, row := range []struct{ name, value string }{
 		{"wave", fmt.Sprint(v.ID)}, {"messages", fmt.Sprint(v.Messages)},
 		{"answer", fmt.Sprintf("%s, confidence %d", v.Class, v.Confidence)},
-		{"votes", fmt.Sprintf("%d spam, %d ham, %d revoked", v.Spam, v.Ham, v.Revoked)}, {"subject", dash(d.Subject)},
+		{"votes", fmt.Sprintf("%d spam, %d ham, %d revoked", v.Spam, v.Ham, v.Revoked)}, {"subject", command.Dash(d.Subject)},
 		{"first seen", v.First.Format(time.DateTime)}, {"latest", v.Last.Format(time.DateTime)},
 		{"growth", fmt.Sprintf("%s, each %v", strings.Trim(fmt.Sprint(v.Growth), "[]"), time.Duration(v.Slot)*time.Second)},
 		{"doors", counted(v.Doors, len(v.Doors))}, {"senders", counted(v.Senders, len(v.Senders))},
@@ -165,7 +156,7 @@ func (u *adminFlags) printWave(w io.Writer, d *client.WaveDetail) error {
 func newWaveVote(u *adminFlags, use, short string, vote *bulkhead.Vote) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			d, err := waveOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -174,7 +165,7 @@ func newWaveVote(u *adminFlags, use, short string, vote *bulkhead.Vote) *cobra.C
 			if err != nil {
 				return err
 			}
-			return printReceipt(cmd.OutOrStdout(), &message{name: "wave " + args[0]}, receipt, u.json)
+			return printReceipt(cmd.OutOrStdout(), &message{name: "wave " + args[0]}, receipt, u.JSON)
 		}),
 	}
 }
@@ -184,7 +175,7 @@ func newWaveClear(u *adminFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "clear WAVE", Short: "White-list the text of a wave, letter for letter",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			d, err := waveOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -202,7 +193,7 @@ func (u *adminFlags) clear(cmd *cobra.Command, c *client.Client, clear client.Cl
 	if err != nil {
 		return err
 	}
-	if len(added) == 0 && !u.json {
+	if len(added) == 0 && !u.JSON {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "it was on the whitelist before")
 		return err
 	}
@@ -219,14 +210,14 @@ func newWhitelistCommand() *cobra.Command {
 			"runs, beside [whitelist] of its configuration. The token of an administrator is needed:\n" +
 			"that of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: needCommand,
+		RunE: command.NeedCommand,
 	}
-	u.flags(cmd.PersistentFlags())
+	u.Flags(cmd.PersistentFlags())
 	add := &cobra.Command{
 		Use: "add ENTRY", Short: "White-list the text of a message, by its ID in \"bulkhead history\"",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
-			id, err := idOf(args[0])
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			id, err := command.ParseID(args[0])
 			if err != nil {
 				return err
 			}
@@ -237,7 +228,7 @@ func newWhitelistCommand() *cobra.Command {
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "list", Short: "Print the signatures of these texts", Args: cli.Args(cobra.NoArgs),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+			RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 				all, err := c.Whitelist(cmd.Context())
 				if err != nil {
 					return err
@@ -248,7 +239,7 @@ func newWhitelistCommand() *cobra.Command {
 		add,
 		&cobra.Command{
 			Use: "remove SIGNATURE", Short: "Take a signature off the whitelist", Args: cli.Args(cobra.ExactArgs(1)),
-			RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+			RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 				sig, err := bulkhead.ParseSignature(args[0])
 				if err != nil {
 					return err
@@ -261,14 +252,14 @@ func newWhitelistCommand() *cobra.Command {
 }
 
 func (u *adminFlags) printWhitelist(w io.Writer, all []client.Cleared) error {
-	if u.json {
-		return printJSON(w, all)
+	if u.JSON {
+		return command.PrintJSON(w, all)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SIGNATURE\tBY\tSINCE\tWHY")
 	for i := range all {
 		c := &all[i]
-		fmt.Fprintf(t, "%v\t%s\t%s\t%s\n", c.Signature, c.By, c.Time.Format(time.DateTime), dash(c.Note))
+		fmt.Fprintf(t, "%v\t%s\t%s\t%s\n", c.Signature, c.By, c.Time.Format(time.DateTime), command.Dash(c.Note))
 	}
 	return t.Flush()
 }

@@ -1,14 +1,17 @@
-package main
+package mail
 
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
@@ -84,9 +87,9 @@ func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) err
 	var first error
 	fail := func(err error) {
 		count.end()
-		complain(cmd.ErrOrStderr(), err)
+		command.Complain(cmd.ErrOrStderr(), err)
 		if first == nil {
-			first = cli.Code(codeOf(err))
+			first = cli.Code(command.CodeOf(err))
 		}
 	}
 	for _, arg := range args {
@@ -121,4 +124,36 @@ func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) err
 		}
 	}
 	return first
+}
+
+// source holds the flags that give the origin of messages.
+type source struct {
+	sender, client, listID string
+	dkim                   []string
+}
+
+func (s *source) flags(f *pflag.FlagSet) {
+	f.StringVar(&s.sender, "sender", "", "sender of the messages, verified by SPF for example")
+	f.StringVar(&s.client, "client", "", "address of the SMTP client that delivered the messages")
+	f.StringVar(&s.listID, "list-id", "", "mailing list that the messages come from, verified likewise")
+	f.StringSliceVar(&s.dkim, "dkim", nil, "domains whose DKIM signatures were verified")
+}
+
+func (s *source) root() (bulkhead.Source, error) {
+	out := bulkhead.Source{Sender: s.sender, ListID: s.listID, DKIM: s.dkim}
+	if s.client != "" {
+		var err error
+		if out.Client, err = netip.ParseAddr(s.client); err != nil {
+			return out, cli.Usagef("--client %q is not an address", s.client)
+		}
+	}
+	return out, nil
+}
+
+// needMessages rejects a command line without messages.
+func needMessages(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cli.Usagef("%s needs a message: a file, or - for standard input", cmd.CommandPath())
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package network
 
 import (
 	"encoding/hex"
@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
@@ -23,9 +24,9 @@ func newNetworkCommand() *cobra.Command {
 			"which all its nodes have, and the node's own key, whose public half its peers add.\n" +
 			"Without --data, show, rotate and nats find an installed node as well.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: needCommand,
+		RunE: command.NeedCommand,
 	}
-	dataFlag(cmd.PersistentFlags(), &data)
+	command.DataFlag(cmd.PersistentFlags(), &data)
 	cmd.AddCommand(newNetworkNew(&data), newNetworkShow(&data), newNetworkRotate(&data), newNetworkNATS(&data))
 	return cmd
 }
@@ -84,7 +85,7 @@ func newNetworkNew(data *string) *cobra.Command {
 			"\"network show --secret\" prints it on another of its nodes.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := node.NewNetwork(dataFolder(*data, ""), secretFile)
+			id, err := node.NewNetwork(command.DataFolder(*data, ""), secretFile)
 			if err != nil {
 				return err
 			}
@@ -107,7 +108,7 @@ func newNetworkShow(data *string) *cobra.Command {
 			"--secret-file FILE\" reads, and makes the file readable for you alone.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := node.ReadNetwork(nodeFolder(*data, ""))
+			id, err := node.ReadNetwork(command.NodeFolder(*data, ""))
 			if err != nil {
 				return err
 			}
@@ -134,19 +135,19 @@ func newNetworkRotate(data *string) *cobra.Command {
 		Short: "Make a new key for the node, signed by the old one; then restart the node",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			old, to, err := node.RotateKey(nodeFolder(*data, ""))
+			old, to, err := node.RotateKey(command.NodeFolder(*data, ""))
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), []rotation{{old, to}})
+				return command.PrintJSON(cmd.OutOrStdout(), []rotation{{old, to}})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(),
 				"old key  %s\nnew key  %s\nPeers take the new key when the node starts again.\n", old, to)
 			return err
 		},
 	}
-	jsonFlag(cmd.Flags(), &asJSON)
+	command.JSONFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
 
@@ -165,7 +166,7 @@ func newNetworkNATS(data *string) *cobra.Command {
 			"keys are given, for mesh.mode \"external\". Each may publish under its own key, read what\n" +
 			"the others publish in this network, and nothing else; this node also makes the streams.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := node.NATSUsers(nodeFolder(*data, ""), fingerprint, domain, args)
+			text, err := node.NATSUsers(command.NodeFolder(*data, ""), fingerprint, domain, args)
 			if err != nil {
 				return err
 			}

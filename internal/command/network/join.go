@@ -1,4 +1,4 @@
-package main
+package network
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 )
 
@@ -28,11 +29,11 @@ func newInviteCommand() *cobra.Command {
 			"it has been used. Who shows it waits until you accept him, see \"bulkhead peer\n" +
 			"requests\", or with --accept joins at once.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			if withdraw != "" {
 				return c.Withdraw(cmd.Context(), withdraw)
 			}
-			w, err := parseWeight(weight)
+			w, err := command.ParseWeight(weight)
 			if err != nil {
 				return err
 			}
@@ -41,8 +42,8 @@ func newInviteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if u.json {
-				return printJSON(cmd.OutOrStdout(), []client.Invitation{*v})
+			if u.JSON {
+				return command.PrintJSON(cmd.OutOrStdout(), []client.Invitation{*v})
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Invitation %s, for %d node(s), until %s. There: bulkhead join LINE\n", v.ID, v.Uses,
 				v.Expires.Local().Format(time.DateTime))
@@ -51,7 +52,7 @@ func newInviteCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	u.flags(f)
+	u.Flags(f)
 	f.StringVar(&in.Name, "name", "", "name of the new peer, for people (default: what it calls itself)")
 	f.StringVar(&weight, "weight", "0.5", "weight of what it says, 0 to 1; below trust.promotion it lists nothing alone")
 	f.StringVar(&in.Group, "group", "",
@@ -68,7 +69,7 @@ func newInviteCommand() *cobra.Command {
 func newJoinCommand() *cobra.Command {
 	var u adminFlags
 	var weight string
-	var confirm confirmation
+	var confirm command.Confirmation
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "join LINE",
@@ -78,11 +79,11 @@ func newJoinCommand() *cobra.Command {
 			"expires. Reports and checks go on meanwhile. With \"-\" LINE is read from standard\n" +
 			"input, where other users of the machine do not see it.",
 		Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			in := bufio.NewReader(cmd.InOrStdin())
 			j := client.Join{Line: args[0], Dry: true}
 			var err error
-			if j.Weight, err = parseWeight(weight); err != nil {
+			if j.Weight, err = command.ParseWeight(weight); err != nil {
 				return err
 			}
 			if j.Line == "-" {
@@ -98,7 +99,7 @@ func newJoinCommand() *cobra.Command {
 			if err := printPlan(say, plan, j.Weight); err != nil {
 				return err
 			}
-			if err := confirm.agree(cmd, in, "Join?"); err != nil {
+			if err := confirm.Agree(cmd, in, "Join?"); err != nil {
 				return err
 			}
 			j.Dry = false
@@ -113,7 +114,7 @@ func newJoinCommand() *cobra.Command {
 				if !told {
 					fmt.Fprintf(say,
 						"Waiting for %s to accept, with \"bulkhead peer accept\" there; see \"bulkhead peer requests\".\n",
-						dash(out.Name))
+						command.Dash(out.Name))
 					told = true
 				}
 				select {
@@ -125,10 +126,10 @@ func newJoinCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	u.flags(f)
+	u.Flags(f)
 	f.StringVar(&weight, "weight", "0.5",
 		"weight of what the inviter says, 0 to 1; below trust.promotion it lists nothing alone")
-	confirm.flag(f)
+	confirm.Flag(f)
 	f.DurationVar(&wait, "wait", 10*time.Minute, "how long to wait until the inviter accepts; the same line goes on later")
 	return cmd
 }
@@ -137,7 +138,7 @@ func newJoinCommand() *cobra.Command {
 func printPlan(w io.Writer, p *client.Joining, weight float64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "network\t%s\n", p.Network)
-	fmt.Fprintf(t, "invited by\t%s %s\n", dash(p.Name), p.Inviter)
+	fmt.Fprintf(t, "invited by\t%s %s\n", command.Dash(p.Name), p.Inviter)
 	fmt.Fprintf(t, "found at\t%s\n", strings.Join(p.Hubs, ", "))
 	fmt.Fprintf(t, "valid until\t%s\n", p.Expires.Local().Format(time.DateTime))
 	if err := t.Flush(); err != nil {
@@ -159,11 +160,11 @@ func printPlan(w io.Writer, p *client.Joining, weight float64) error {
 }
 
 func (u *adminFlags) printJoining(w io.Writer, p *client.Joining) error {
-	if u.json {
-		return printJSON(w, []client.Joining{*p})
+	if u.JSON {
+		return command.PrintJSON(w, []client.Joining{*p})
 	}
 	if p.State == "waiting" {
-		_, err := fmt.Fprintf(w, "not yet: %s has to accept; give the same command again\n", dash(p.Name))
+		_, err := fmt.Fprintf(w, "not yet: %s has to accept; give the same command again\n", command.Dash(p.Name))
 		return err
 	}
 	_, err := fmt.Fprintf(w, "joined network %s; see \"bulkhead peer list\"\n", p.Network)
@@ -172,7 +173,7 @@ func (u *adminFlags) printJoining(w io.Writer, p *client.Joining) error {
 
 func newLeaveCommand() *cobra.Command {
 	var u adminFlags
-	var confirm confirmation
+	var confirm command.Confirmation
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Leave the network: drop all peers and take another secret",
@@ -181,49 +182,49 @@ func newLeaveCommand() *cobra.Command {
 			"counted itself stays and answers until it expires. Its peers keep what they have of\n" +
 			"it until they evict it.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			leaving := consequence.Question{Title: "Leave?", Facts: []string{"Leave drops what peers counted here."}}
-			if err := confirm.ask(cmd, leaving); err != nil {
+			if err := confirm.Ask(cmd, leaving); err != nil {
 				return err
 			}
 			out, err := c.Leave(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if u.json {
-				return printJSON(cmd.OutOrStdout(), []client.Left{*out})
+			if u.JSON {
+				return command.PrintJSON(cmd.OutOrStdout(), []client.Left{*out})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "left; %d peers dropped. This node is alone in network %s\n", out.Peers,
 				out.Network)
 			return err
 		}),
 	}
-	u.flags(cmd.Flags())
-	confirm.flag(cmd.Flags())
+	u.Flags(cmd.Flags())
+	confirm.Flag(cmd.Flags())
 	return cmd
 }
 
 func newPeerRequests(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "requests", Short: "Print every invitation, and who has shown it", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			list, err := c.Invitations(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if u.json {
-				return printJSON(cmd.OutOrStdout(), list)
+			if u.JSON {
+				return command.PrintJSON(cmd.OutOrStdout(), list)
 			}
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(t, "INVITATION\tFOR\tWEIGHT\tEXPIRES\tSTATE\tSINCE\tCALLS ITSELF\tKEY")
 			for i := range list {
 				v := &list[i]
-				head := fmt.Sprintf("%s\t%s\t%.3g\t%s", v.ID, dash(v.Name), v.Weight, v.Expires.Local().Format(time.DateTime))
+				head := fmt.Sprintf("%s\t%s\t%.3g\t%s", v.ID, command.Dash(v.Name), v.Weight, v.Expires.Local().Format(time.DateTime))
 				if len(v.Joiners) == 0 {
 					fmt.Fprintf(t, "%s\tnot shown\t-\t-\t-\n", head)
 				}
 				for _, j := range v.Joiners {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, j.State, j.At.Local().Format(time.DateTime), dash(j.Name), j.Key)
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, j.State, j.At.Local().Format(time.DateTime), command.Dash(j.Name), j.Key)
 				}
 			}
 			return t.Flush()
@@ -234,7 +235,7 @@ func newPeerRequests(u *adminFlags) *cobra.Command {
 func newPeerAccept(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "accept NODE", Short: "Accept a node that has shown an invitation and waits", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			key, err := waiting(cmd, c, args[0])
 			if err != nil {
 				return err
@@ -251,7 +252,7 @@ func newPeerAccept(u *adminFlags) *cobra.Command {
 func newPeerRefuse(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "refuse NODE", Short: "Refuse a node that has shown an invitation and waits", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			key, err := waiting(cmd, c, args[0])
 			if err != nil {
 				return err

@@ -1,14 +1,17 @@
-package main
+package command
 
 import (
+	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/setup"
@@ -17,27 +20,27 @@ import (
 // defaultData is the data folder of a node for which none is configured.
 const defaultData = "bulkhead-data"
 
-// installedConfig is the configuration file of the node that a package installs. installedData is
+// InstalledConfig is the configuration file of the node that a package installs. InstalledData is
 // its data folder if that file names none. Tests replace both.
 var (
-	installedConfig = setup.DefaultConfig
-	installedData   = "/var/lib/bulkhead"
+	InstalledConfig = setup.DefaultConfig
+	InstalledData   = "/var/lib/bulkhead"
 )
 
-// dataFlag adds the --data flag for commands that create a data folder.
-func dataFlag(f *pflag.FlagSet, data *string) {
+// DataFlag adds the --data flag for commands that create a data folder.
+func DataFlag(f *pflag.FlagSet, data *string) {
 	f.StringVar(data, "data", "", "data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data)")
 }
 
-// ownDataFlag adds the --data flag for commands that work on the data folder of an existing node.
-func ownDataFlag(f *pflag.FlagSet, data *string) {
+// OwnDataFlag adds the --data flag for commands that work on the data folder of an existing node.
+func OwnDataFlag(f *pflag.FlagSet, data *string) {
 	f.StringVar(data, "data", "",
 		"data `FOLDER` of the node (default: $STATE_DIRECTORY, else ./bulkhead-data,\nelse the installed node's)")
 }
 
-// dataFolder returns the folder for a node's state: the flag, else the configured folder, else the
+// DataFolder returns the folder for a node's state: the flag, else the configured folder, else the
 // folder that systemd provides, else ./bulkhead-data.
-func dataFolder(flag, configured string) string {
+func DataFolder(flag, configured string) string {
 	if flag != "" {
 		return flag
 	}
@@ -58,10 +61,10 @@ type machineNode struct {
 	installed bool   // found where a package installs it
 }
 
-// findNode finds the node of this machine: the node in [dataFolder] if that is named or exists,
+// findNode finds the node of this machine: the node in [DataFolder] if that is named or exists,
 // else the installed node.
 func findNode(flag, configured string) machineNode {
-	n := machineNode{data: dataFolder(flag, configured)}
+	n := machineNode{data: DataFolder(flag, configured)}
 	named := flag != "" || configured != "" || n.data != defaultData
 	if _, err := os.Stat(n.data); named || err == nil {
 		return n
@@ -75,12 +78,12 @@ func findNode(flag, configured string) machineNode {
 // installedNode returns the node that a package has installed; ok is false if there is none. It
 // ignores mistakes in the node's configuration, which other commands report.
 func installedNode() (n machineNode, ok bool) {
-	n = machineNode{data: installedData, installed: true}
-	if cfg, _ := config.Inspect(installedConfig); cfg != nil {
+	n = machineNode{data: InstalledData, installed: true}
+	if cfg, _ := config.Inspect(InstalledConfig); cfg != nil {
 		if cfg.Node.Data != "" {
 			n.data = cfg.Node.Data
 		}
-		if address, err := ownAddress(cfg.Listen.HTTP); err == nil {
+		if address, err := OwnAddress(cfg.Listen.HTTP); err == nil {
 			scheme := "http://"
 			if cfg.HTTP.TLSCert != "" {
 				scheme = "https://"
@@ -109,5 +112,35 @@ func (n *machineNode) isAt(server string) bool {
 	return u.Hostname() == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// nodeFolder returns the data folder of the node of this machine.
-func nodeFolder(flag, configured string) string { return findNode(flag, configured).data }
+// NodeFolder returns the data folder of the node of this machine.
+func NodeFolder(flag, configured string) string { return findNode(flag, configured).data }
+
+// OwnAddress returns the address at which a listener can be reached from the same machine.
+func OwnAddress(listen string) (string, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || port == "0" {
+		return "", &config.Error{Key: "listen.http", Detail: "has no port at which to reach the node"}
+	}
+	switch addr, err := netip.ParseAddr(host); {
+	case host == "", addr == netip.IPv4Unspecified():
+		host = "127.0.0.1"
+	case err == nil && addr.IsUnspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// Record records the action of a command on the data folder of a node that does not run. It
+// does nothing if the folder is missing or belongs to another user.
+func Record(cmd *cobra.Command, dir, action string, err error) {
+	if _, missing := os.Stat(filepath.Join(dir, node.StoreFolder)); missing != nil {
+		return
+	}
+	e := client.AuditEntry{Action: action}
+	if err != nil {
+		e.Error = err.Error()
+	}
+	if err := node.RecordCommand(dir, e); err != nil {
+		Complain(cmd.ErrOrStderr(), err)
+	}
+}

@@ -1,4 +1,4 @@
-package main
+package account
 
 import (
 	"log/slog"
@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
@@ -27,10 +28,10 @@ func newUserRecover(u *adminFlags) *cobra.Command {
 					return err
 				}
 			}
-			dir := nodeFolder(u.data, cfg.Node.Data)
-			log := newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))
+			dir := command.NodeFolder(u.Data, cfg.Node.Data)
+			log := command.NewLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))
 			err = node.RecoverAdmin(cmd.Context(), cfg, dir, log)
-			recordCommand(cmd, dir, "recover", err)
+			command.Record(cmd, dir, "recover", err)
 			return err
 		},
 	}

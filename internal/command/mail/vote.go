@@ -1,4 +1,4 @@
-package main
+package mail
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
@@ -45,7 +46,7 @@ func (f *voteFlag) Type() string   { return "string" }
 // newVoteCommand returns a command that reports messages. A flag may set the vote, so it is read
 // when the command runs.
 func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
-	var r remote
+	var r command.Remote
 	var src source
 	var in input
 	var quiet bool
@@ -69,7 +70,7 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := client.MessageOptions{Vote: *vote, Count: count, User: user, ID: id}
-			node, err := r.client()
+			node, err := r.Client()
 			if err != nil {
 				return err
 			}
@@ -81,18 +82,18 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 				if err != nil || quiet {
 					return err
 				}
-				return printReceipt(cmd.OutOrStdout(), m, receipt, r.json)
+				return printReceipt(cmd.OutOrStdout(), m, receipt, r.JSON)
 			}
 			return in.each(cmd, args, func(m *message) error {
 				receipt, err := node.ReportMessage(cmd.Context(), m.raw, o)
 				if err != nil || quiet {
 					return err
 				}
-				return printReceipt(cmd.OutOrStdout(), m, receipt, r.json)
+				return printReceipt(cmd.OutOrStdout(), m, receipt, r.JSON)
 			})
 		},
 	}
-	r.flags(cmd.Flags())
+	r.Flags(cmd.Flags())
 	src.flags(cmd.Flags())
 	in.flags(cmd.Flags())
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print errors alone")

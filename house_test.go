@@ -100,11 +100,13 @@ var mayImport = map[string][]string{
 	"internal/units":   {},
 	"internal/node":    {"*", "internal/*", "signature/*", "digest/*"},
 	// The laboratory is a separate module. The server imports nothing from it.
-	"internal/interval": {},
-	"lab/figure":        {},
-	"lab/reliability":   {".", "internal/interval", "lab/figure"},
-	"lab/letters":       {".", "signature/mail", "signature"},
-	"lab/study":         {".", "filter", "filter/paper", "lab/figure", "signature"},
+	"internal/interval":    {},
+	"lab/figure":           {},
+	"lab/reliability":      {".", "internal/interval", "lab/figure"},
+	"lab/letters":          {".", "signature/mail", "signature"},
+	"lab/study":            {"filter", "filter/paper", "lab/figure", "lab/study/arrays", "lab/study/experiment"},
+	"lab/study/arrays":     {".", "filter", "filter/paper", "lab/study/experiment", "signature"},
+	"lab/study/experiment": {"filter", "filter/paper"},
 	"lab/replay": {".", "digest/rspamd", "filter", "internal/engine", "signature/mail", "internal/trust",
 		"lab/figure", "lab/letters", "lab/reliability", "signature"},
 	"lab/stream": {".", "filter", "internal/engine", "signature/mail", "internal/trust", "lab/figure",
@@ -112,7 +114,7 @@ var mayImport = map[string][]string{
 	"lab/attack":           {".", "internal/engine", "internal/trust", "lab/figure"},
 	"lab/load":             {"digest/razor", "fuzzy", "internal/mmsg", "policy"},
 	"lab/bench":            {"filter"},
-	"lab/cmd/bulkhead-lab": {"*", "*/*"},
+	"lab/cmd/bulkhead-lab": {"*", "*/*", "lab/study/*"},
 
 	// Commands know the node, and the packages of commands that need no node.
 	"internal/command": {".", "client", "internal/cli", "internal/config", "internal/consequence", "internal/node",

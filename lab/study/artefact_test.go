@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
 // TestArtefact checks an artefact against its manifest, its mail and a repetition, and
 // wants every change noticed.
 func TestArtefact(t *testing.T) {
 	corpus := writeCorpus(t, 60)
-	c := Config{Out: t.TempDir(), Rounds: 3, Seed: 5, Only: []string{"2", "rate", "dcc"}, Corpus: corpus}
+	c := experiment.Config{Out: t.TempDir(), Rounds: 3, Seed: 5, Only: []string{"2", "rate", "dcc"}, Corpus: corpus}
 	if err := RunArtefact(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +23,7 @@ func TestArtefact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Seed != 5 || m.Rounds != 3 || m.Draw != DrawPrinted || len(m.Corpora) != 1 || m.Corpora[0].Messages != 60 || len(m.Files) < 4 ||
+	if m.Seed != 5 || m.Rounds != 3 || m.Draw != experiment.DrawPrinted || len(m.Corpora) != 1 || m.Corpora[0].Messages != 60 || len(m.Files) < 4 ||
 		m.Command != "bulkhead-lab study --artefact DIR --rounds 3 --seed 5 --draw printed --experiment 2,rate,dcc --corpus MAIL" {
 		t.Errorf("%+v", m)
 	}

@@ -7,21 +7,23 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/figure"
+	"github.com/bulkhead-mail/bulkhead/lab/study/arrays"
+	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
-// figure shows both extensions over the size of the filter.
-func (r *equalResult) figure() *figure.Figure {
+// equalFigure shows both extensions over the size of the filter.
+func equalFigure(r *experiment.EqualResult) *figure.Figure {
 	f := &figure.Figure{
 		Name: "equal", Title: "Equal error at less m (Experiment 1)",
 		Caption: "Measured: rates of both extensions against the size. A level line from an intuitive point to the refined line of the same shape says how many cells less do. Points of fewer than 30 errors are left out.",
 		XLabel:  "filter size m (thousands of cells)", YLabel: "false-positive rate", LogX: true, LogY: true,
 		XTicks: numberTicks(40, 56, 80, 120, 160, 240, 320),
 	}
-	for i, k := range hashCounts() {
+	for i, k := range experiment.HashCounts() {
 		a := figure.Series{Label: fmt.Sprintf("intuitive, k = %d", k), Color: figure.Palette(i), Shape: figure.Hollow(i), Dashes: figure.Dashes(2), Thin: true}
 		b := figure.Series{Label: fmt.Sprintf("refined, k = %d", k), Color: figure.Palette(i), Shape: figure.Shapes(i), Thin: true}
-		a.Xs, a.Ys = r.curve(k, false)
-		b.Xs, b.Ys = r.curve(k, true)
+		a.Xs, a.Ys = equalCurve(r, k, false)
+		b.Xs, b.Ys = equalCurve(r, k, true)
 		f.Series = append(f.Series, a, b)
 	}
 	return f
@@ -49,7 +51,7 @@ func reachFigures() ([]*figure.Figure, error) {
 		s.Xs, s.Ys = reached(family, 50, 200_000)
 		one.Series = append(one.Series, s)
 	}
-	family, err := partitioned(paper.ChunkedMD5(1_000_000, 8))
+	family, err := arrays.Partitioned(paper.ChunkedMD5(1_000_000, 8))
 	if err != nil {
 		return nil, err
 	}
@@ -76,15 +78,15 @@ func reached(f paper.Family, parts, n int) (xs, ys []float64) {
 		from, to := len(hit)*part/parts, len(hit)*(part+1)/parts
 		set := 0
 		for _, h := range hit[from:to] {
-			set += bit(h)
+			set += experiment.Bit(h)
 		}
-		xs, ys = append(xs, float64(from+to)/2000), append(ys, share(set, to-from))
+		xs, ys = append(xs, float64(from+to)/2000), append(ys, experiment.Share(set, to-from))
 	}
 	return xs, ys
 }
 
 // linesFigure is the theory of a node's arrays beside what was counted, k = 6.
-func linesFigure(results []*linesResult) *figure.Figure {
+func linesFigure(results []*arrays.LinesResult) *figure.Figure {
 	f := &figure.Figure{
 		Name: "lines", Title: "A node's array, k = 6: theory and measurement",
 		Caption: "Errors against the keys in a line of 128 cells. Lines are computed by the theory; points are counted, with exact 95 % intervals.",
@@ -92,18 +94,18 @@ func linesFigure(results []*linesResult) *figure.Figure {
 		XTicks: numberTicks(0.35, 0.7, 1.4, 3, 7, 16, 40), YMin: 1e-10, YMax: 3, YTop: 1,
 	}
 	for _, r := range results {
-		if len(r.Rows) == 0 || r.Rows[0].K != nodeK {
+		if len(r.Rows) == 0 || r.Rows[0].K != arrays.NodeK {
 			continue
 		}
 		kinds := []struct {
 			label  string
-			n, of  func(linesRow) int
-			theory func(linesRow) float64
+			n, of  func(arrays.LinesRow) int
+			theory func(arrays.LinesRow) float64
 		}{
-			{"ghost", func(x linesRow) int { return x.Shown[0] }, func(x linesRow) int { return x.Asked }, func(x linesRow) float64 { return x.Theory[0] }},
-			{"count wrong", func(x linesRow) int { return x.Wrong }, func(x linesRow) int { return x.Added }, func(x linesRow) float64 { return x.TheoryWrong }},
-			{"bulk, t = 5", func(x linesRow) int { return x.Shown[1] }, func(x linesRow) int { return x.Asked }, func(x linesRow) float64 { return x.Theory[1] }},
-			{"bulk, t = 20", func(x linesRow) int { return x.Shown[2] }, func(x linesRow) int { return x.Asked }, func(x linesRow) float64 { return x.Theory[2] }},
+			{"ghost", func(x arrays.LinesRow) int { return x.Shown[0] }, func(x arrays.LinesRow) int { return x.Asked }, func(x arrays.LinesRow) float64 { return x.Theory[0] }},
+			{"count wrong", func(x arrays.LinesRow) int { return x.Wrong }, func(x arrays.LinesRow) int { return x.Added }, func(x arrays.LinesRow) float64 { return x.TheoryWrong }},
+			{"bulk, t = 5", func(x arrays.LinesRow) int { return x.Shown[1] }, func(x arrays.LinesRow) int { return x.Asked }, func(x arrays.LinesRow) float64 { return x.Theory[1] }},
+			{"bulk, t = 20", func(x arrays.LinesRow) int { return x.Shown[2] }, func(x arrays.LinesRow) int { return x.Asked }, func(x arrays.LinesRow) float64 { return x.Theory[2] }},
 		}
 		for i, kind := range kinds {
 			points := counted{figure.Series{Label: kind.label + ", measured", Color: figure.Palette(i), Shape: figure.Shapes(i), Bare: true}}
@@ -122,7 +124,7 @@ func linesFigure(results []*linesResult) *figure.Figure {
 }
 
 // nodeMergeFigure shows the counts that are too high over the number of servers.
-func nodeMergeFigure(results []*nodeResult) *figure.Figure {
+func nodeMergeFigure(results []*arrays.NodeResult) *figure.Figure {
 	f := &figure.Figure{
 		Name: "node-merge", Title: "Merging nodes' arrays",
 		Caption: "Share of counts that are too high against the number of servers. Lines are computed by the theory; points are counted, with exact 95 % intervals.",
@@ -130,13 +132,13 @@ func nodeMergeFigure(results []*nodeResult) *figure.Figure {
 	}
 	kinds := []struct {
 		label  string
-		n      func(nodeMergeRow) int
-		theory func(nodeMergeRow) float64
+		n      func(arrays.NodeMergeRow) int
+		theory func(arrays.NodeMergeRow) float64
 	}{
-		{"sum of all arrays", func(r nodeMergeRow) int { return r.Sum }, func(r nodeMergeRow) float64 { return r.SumTheory }},
-		{"as a node reads", func(r nodeMergeRow) int { return r.Node }, func(r nodeMergeRow) float64 { return r.NodeTheory }},
-		{"one array sees all", func(r nodeMergeRow) int { return r.One }, func(r nodeMergeRow) float64 { return r.OneTheory }},
-		{"unrelated cells, sum", func(r nodeMergeRow) int { return r.Idealised }, nil},
+		{"sum of all arrays", func(r arrays.NodeMergeRow) int { return r.Sum }, func(r arrays.NodeMergeRow) float64 { return r.SumTheory }},
+		{"as a node reads", func(r arrays.NodeMergeRow) int { return r.Node }, func(r arrays.NodeMergeRow) float64 { return r.NodeTheory }},
+		{"one array sees all", func(r arrays.NodeMergeRow) int { return r.One }, func(r arrays.NodeMergeRow) float64 { return r.OneTheory }},
+		{"unrelated cells, sum", func(r arrays.NodeMergeRow) int { return r.Idealised }, nil},
 	}
 	for i, kind := range kinds {
 		points := counted{figure.Series{Label: kind.label + ", measured", Color: figure.Palette(i), Shape: figure.Shapes(i), Bare: true}}
@@ -159,14 +161,14 @@ func nodeMergeFigure(results []*nodeResult) *figure.Figure {
 
 // nodeDCCFigure is f_dcc of nodes' arrays.
 func (p *plan) nodeDCCFigure() *figure.Figure {
-	r := p.nodeResult(func(r *nodeResult) bool { return len(r.DCC) > 0 })
+	r := p.nodeResult(func(r *arrays.NodeResult) bool { return len(r.DCC) > 0 })
 	if r == nil {
 		return nil
 	}
 	f := dccFigure("node-dcc", "f_dcc of a node's array on real mail (bulkhead/near, k = 4)",
 		"Probability that a key which was never reported is shown at or above the threshold, against the size of the array; the formula is the theory of lines.")
-	f.XTicks = numberTicks(nodeDCCCells()...)
-	for i, t := range dccThresholds() {
+	f.XTicks = numberTicks(arrays.NodeDCCCells()...)
+	for i, t := range arrays.DCCThresholds() {
 		points, cells, theory := dccSeries(i, t)
 		for _, row := range r.DCC {
 			if row.Scheme == "bulkhead/near" && row.K == 4 && row.Threshold == t {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/lab/figure"
+	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
 // A document is Markdown under construction.
@@ -51,13 +52,6 @@ func (d *document) figure(name string) {
 
 // Numbers as the report spells them.
 
-func sci(v float64) string {
-	if v == 0 || math.IsNaN(v) {
-		return map[bool]string{true: "0", false: "-"}[v == 0]
-	}
-	return strings.Replace(strconv.FormatFloat(v, 'e', 2, 64), "e-0", "e-", 1)
-}
-
 func percent(v float64) string { return strconv.FormatFloat(100*v, 'g', 3, 64) + " %" }
 
 func fixed(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
@@ -75,7 +69,7 @@ func oneIn(v float64) string {
 }
 
 // report writes the report in Markdown and the figures as SVG into the report's folder.
-func (p *plan) report(ctx context.Context, experiments [][]row, compared []comparison, figures []*figure.Figure) error {
+func (p *plan) report(ctx context.Context, experiments [][]experiment.Row, compared []experiment.Comparison, figures []*figure.Figure) error {
 	if p.config.Report == "" {
 		return nil
 	}
@@ -90,33 +84,33 @@ func (p *plan) report(ctx context.Context, experiments [][]row, compared []compa
 	tablesSection(d, experiments, compared)
 	p.agreementSection(d, experiments, compared)
 	p.claimsSection(d, experiments, compared)
-	p.growth.section(d)
+	growthSection(p.growth, d)
 	p.equalSection(d)
-	p.membership.section(d)
+	membershipSection(p.membership, d)
 	workedSection(d)
-	p.twoPart.section(d)
-	p.rate.section(d)
+	twoPartSection(p.twoPart, d)
+	rateSection(p.rate, d)
 	p.linesSection(d)
 	p.nodeMergeSection(d)
 	p.mergeSection(d)
-	p.deletion.section(d)
-	p.split.section(d)
-	p.dcc.section(d)
+	deletionSection(p.deletion, d)
+	splitSection(p.split, d)
+	dccSection(p.dcc, d)
 	p.nodeDCCSection(d)
-	p.revocation.section(d, p.config)
-	p.speed.section(d)
+	revocationSection(p.revocation, d, p.config)
+	speedSection(p.speed, d)
 	relatedSection(d)
 	if err := p.appendix(ctx, d); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(p.config.Report, "study.md"), []byte(strings.TrimRight(d.String(), "\n")+"\n"))
+	return experiment.WriteFile(filepath.Join(p.config.Report, "study.md"), []byte(strings.TrimRight(d.String(), "\n")+"\n"))
 }
 
-func (p *plan) introduction(d *document, rows [][]row, compared []comparison) {
+func (p *plan) introduction(d *document, rows [][]experiment.Row, compared []experiment.Comparison) {
 	c := p.config
 	var seconds float64
 	for _, u := range p.units {
-		seconds += u.seconds
+		seconds += u.Seconds
 	}
 	d.heading(1, "The papers, repeated")
 	d.p("This page is written by `bulkhead-lab study`; do not edit it. It repeats the measurements of three papers on the filters that bulkhead uses, and adds those that they left open:")
@@ -124,7 +118,7 @@ func (p *plan) introduction(d *document, rows [][]row, compared []comparison) {
 - **Jiang & Zhao**: M. Jiang, C. Zhao, "A Study of Spam Determination Based on Improved Bloom Filter";
 - **Finch**: T. Finch, "What use are Bloom filters, anyway?", 2008, on Exim's rate limiter.`)
 	command := fmt.Sprintf("bulkhead-lab study --rounds %d --seed %d --out DIR --report docs", c.Rounds, c.Seed)
-	if c.Family != FamilyUniversal {
+	if c.Family != experiment.FamilyUniversal {
 		command += " --family " + string(c.Family)
 	}
 	if c.Corpus != "" {
@@ -132,12 +126,12 @@ func (p *plan) introduction(d *document, rows [][]row, compared []comparison) {
 	}
 	d.p("    %s", command)
 	d.p("%d rounds of each configuration, seed %d, draw `%s`, hash family `%s`: %.0f seconds of processor time in all. The same seed gives the same numbers on any number of processors, except for times. `--artefact DIR` makes a folder of all results with the checksums of files and mail, and `--check DIR` compares it and repeats parts of it.", c.Rounds, c.Seed, c.Draw, c.Family, seconds)
-	d.p("*Measured and computed.* In the figures points are measured, with 95 %% intervals (thin lines only lead the eye), and lines without points are computed. A zero on a logarithmic axis is a triangle on its lower edge. In the tables, columns that are computed say so: theory, formula, equation. A rate with fewer than %d events behind it is given with its exact 95 %% interval (Garwood's, or Clopper & Pearson's).", rareEvents)
+	d.p("*Measured and computed.* In the figures points are measured, with 95 %% intervals (thin lines only lead the eye), and lines without points are computed. A zero on a logarithmic axis is a triangle on its lower edge. In the tables, columns that are computed say so: theory, formula, equation. A rate with fewer than %d events behind it is given with its exact 95 %% interval (Garwood's, or Clopper & Pearson's).", experiment.RareEvents)
 	d.heading(2, "In short")
 	numbers, plain, drawn, _ := outside(compared)
 	d.list("Of the %d numbers of Tables III to X that say something, %d are reproduced within 3 standard errors, and %d if the errors contain that all rounds share one draw of the insertions (%s are expected outside by chance). Other seeds, hash families, orders and definitions are compared below.", numbers, numbers-plain, numbers-drawn, fixed(chance3*float64(numbers), 1))
-	if all := pool(p.runs(rows, 8), p.spreads()[8]); len(p.seeds) > 0 && len(p.orders) > 0 && math.Abs(all.mean) > 3*all.se {
-		d.list("One group of numbers lies off: the refined rates of Experiment 8, %+.2f ± %.2f %% over %d seeds. The draw, the hash functions and the definition of the rate do not explain it; that the paper shuffled once for all its rounds would, whose orders differ by %s.", 100*all.mean, 100*all.se, len(all.offsets), percent(spreadsOf(p.orders)[8]))
+	if all := experiment.Pool(p.runs(rows, 8), p.spreads()[8]); len(p.seeds) > 0 && len(p.orders) > 0 && math.Abs(all.Mean) > 3*all.SE {
+		d.list("One group of numbers lies off: the refined rates of Experiment 8, %+.2f ± %.2f %% over %d seeds. The draw, the hash functions and the definition of the rate do not explain it; that the paper shuffled once for all its rounds would, whose orders differ by %s.", 100*all.Mean, 100*all.SE, len(all.Offsets), percent(experiment.SpreadsOf(p.orders)[8]))
 	}
 	d.list("The arrays that a node runs, all cells of a key in one cache line, have a theory that holds where it was measured: ghosts, wrong counts and bulk verdicts over six decades, merged or not.")
 	d.list("Independent hash functions, which the paper leaves to future work, change nothing; what matters is that every cell can be reached.")
@@ -150,7 +144,7 @@ func (p *plan) introduction(d *document, rows [][]row, compared []comparison) {
 	d.end()
 }
 
-func tablesSection(d *document, experiments [][]row, compared []comparison) {
+func tablesSection(d *document, experiments [][]experiment.Row, compared []experiment.Comparison) {
 	d.heading(2, "Tables III to X: errors of the counting extensions")
 	d.p("10,000 elements, k hash functions of the universal family with p = 2,100,000,011, m cells. An element is wrong if its count is not what was inserted. \"Deviation\" is our mean less the printed one, in standard errors of that difference, with † by an exact test (see below); ours after the sign ± is one standard error of the mean. Reduction is the intuitive rate over the refined one.")
 	d.p("The paper does not say this, but its numbers show it:")
@@ -163,46 +157,46 @@ func tablesSection(d *document, experiments [][]row, compared []comparison) {
 	}
 }
 
-func experimentSection(d *document, rows []row, compared []comparison) {
-	e := rows[0].experiment
-	d.heading(3, fmt.Sprintf("Experiment %d (Table %s)", e.number, []string{"III", "IV", "V", "VI", "VII", "VIII", "IX", "X"}[e.number-1]))
-	d.p("%s", experimentText(e.number))
-	byCell := map[string]comparison{}
+func experimentSection(d *document, rows []experiment.Row, compared []experiment.Comparison) {
+	e := rows[0].Experiment
+	d.heading(3, fmt.Sprintf("Experiment %d (Table %s)", e.Number, []string{"III", "IV", "V", "VI", "VII", "VIII", "IX", "X"}[e.Number-1]))
+	d.p("%s", experimentText(e.Number))
+	byCell := map[string]experiment.Comparison{}
 	for _, c := range compared {
-		byCell[c.id()] = c
+		byCell[c.ID()] = c
 	}
 	head := []string{"m, k", "intuitive, printed", "measured", "deviation", "refined, printed", "measured", "deviation", "reduction, printed", "measured", "deviation", "different, refined"}
 	var lines [][]string
 	for _, r := range rows {
-		line := []string{fmt.Sprintf("%s, %d", thousands(r.m), r.k)}
+		line := []string{fmt.Sprintf("%s, %d", experiment.Thousands(r.M), r.K)}
 		for _, extension := range []string{"intuitive", "refined", "reduction"} {
-			c, ok := byCell[cell{experiment: e.number, extension: extension, m: thousands(r.m), k: r.k}.id()]
+			c, ok := byCell[experiment.Cell{Experiment: e.Number, Extension: extension, M: experiment.Thousands(r.M), K: r.K}.ID()]
 			switch {
 			case !ok:
-				line = append(line, "", scientific(r.intuitive.mean), "")
+				line = append(line, "", experiment.Scientific(r.Intuitive.Mean), "")
 			case extension == "reduction":
-				line = append(line, c.mean, ratioText(c.ours, c.oursSE), c.deviation())
+				line = append(line, c.Mean, ratioText(c.Ours, c.OursSE), comparisonDeviation(c))
 			default:
-				line = append(line, c.mean, fmt.Sprintf("%s ± %s", scientific(c.ours), sci(c.oursSE)), c.deviation())
+				line = append(line, c.Mean, fmt.Sprintf("%s ± %s", experiment.Scientific(c.Ours), experiment.Sci(c.OursSE)), comparisonDeviation(c))
 			}
 		}
-		lines = append(lines, append(line, sci(r.distinctR)))
+		lines = append(lines, append(line, experiment.Sci(r.DistinctR)))
 	}
 	d.table(head, lines)
-	d.figure(fmt.Sprintf("experiment-%d", e.number))
+	d.figure(fmt.Sprintf("experiment-%d", e.Number))
 }
 
-// deviation spells z, and that with the draws beside it if it is another.
-func (c comparison) deviation() string {
+// comparisonDeviation spells z, and that with the draws beside it if it is another.
+func comparisonDeviation(c experiment.Comparison) string {
 	switch {
-	case c.empty():
+	case c.Empty():
 		return "-"
-	case c.rare():
-		return signed(c.z) + " †"
-	case math.Abs(c.z-c.drawn) >= 0.05:
-		return fmt.Sprintf("%s (%s)", signed(c.z), signed(c.drawn))
+	case c.Rare():
+		return signed(c.Z) + " †"
+	case math.Abs(c.Z-c.Drawn) >= 0.05:
+		return fmt.Sprintf("%s (%s)", signed(c.Z), signed(c.Drawn))
 	}
-	return signed(c.z)
+	return signed(c.Z)
 }
 
 func ratioText(v, se float64) string {

@@ -7,24 +7,26 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/lab/study/arrays"
+	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
-func (g *growthResult) section(d *document) {
+func growthSection(g *experiment.GrowthResult, d *document) {
 	d.heading(3, "Where the errors come from")
 	d.p("The paper observes that Experiment 1 gains a few errors in its second pass and none later, and that Experiment 3 gains errors all the time. Measured at 80K, k = 6, %d rounds: %s after the first pass, %s after the second, %s after the last; shuffled, %s after a twentieth of the insertions and %s in the end.",
-		g.Rounds, sci(g.Sequential[0]), sci(g.Sequential[1]), sci(g.Sequential[19]), sci(g.Shuffled[0]), sci(g.Shuffled[19]))
+		g.Rounds, experiment.Sci(g.Sequential[0]), experiment.Sci(g.Sequential[1]), experiment.Sci(g.Sequential[19]), experiment.Sci(g.Shuffled[0]), experiment.Sci(g.Shuffled[19]))
 	d.figure("growth")
 }
 
-func (m *membershipResult) section(d *document) {
+func membershipSection(m *arrays.MembershipResult, d *document) {
 	d.heading(2, "Table I: the classic filter")
 	d.p("Computed by Eq. 1, and measured on 20 filters of 10,000 elements for each line, with the exact 95 %% interval. \"From fill\" is the rate computed from the bits set.")
 	var lines [][]string
 	for _, r := range m.TableI {
 		lines = append(lines, []string{
 			fmt.Sprintf("%d, %d", r.Bits, r.K), fixed(paper.CompressionRate(float64(r.Bits)), 0), r.Printed,
-			scientific(paper.FalsePositiveRateApprox(float64(r.Bits), r.K)), interval(r.Found, r.Asked),
-			fmt.Sprintf("%d of %.1e", r.Found, float64(r.Asked)), scientific(r.FromFill),
+			experiment.Scientific(paper.FalsePositiveRateApprox(float64(r.Bits), r.K)), experiment.Interval(r.Found, r.Asked),
+			fmt.Sprintf("%d of %.1e", r.Found, float64(r.Asked)), experiment.Scientific(r.FromFill),
 		})
 	}
 	d.table([]string{"m/n, k", "CR", "printed", "Eq. 1", "measured", "found", "from fill"}, lines)
@@ -35,41 +37,41 @@ func (m *membershipResult) section(d *document) {
 	lines = nil
 	for _, r := range m.Families {
 		lines = append(lines, []string{r.Family, fmt.Sprint(r.Bits), fmt.Sprintf("%d of %d", r.Utilisable, r.Bits*10_000),
-			rate(r.Found, r.Asked), sci(r.Reachable), sci(r.Equation)})
+			rate(r.Found, r.Asked), experiment.Sci(r.Reachable), experiment.Sci(r.Equation)})
 	}
 	d.table([]string{"family", "m/n", "utilisable bits", "measured", "Eq. 1, utilisable bits", "Eq. 1, all bits"}, lines)
 }
 
-func (t *twoPartResult) section(d *document) {
+func twoPartSection(t *arrays.TwoPartResult, d *document) {
 	d.heading(2, "Jiang & Zhao: the two-part filter")
 	d.figure("jiang-zhao-1")
 	d.figure("jiang-zhao-2")
 	d.figure("jiang-zhao-3")
 	ten, best := paper.FalsePositiveRateApprox(32, 10), paper.FalsePositiveRateApprox(32, 22)
-	d.p("By formula 2, 22 functions are best at 32 bits an element, as the paper says. Its claim that more than 10 gain little is generous, since the rate still falls from %s to %s. The paper sees no use in 32 functions instead of 8 below 30 bits an element; the formula puts that point at 25.", sci(ten), sci(best))
-	d.p("The paper adds a second section for an eigenvalue of the element, and multiplies the error rates of the sections (formula 5). Measured: k = %d and d = %d functions, d/k = 1/3. %s made-up elements are inserted, whatever the rounds, or a real list: senders and links of the spam among the mail (members) and those of other mail that are not among them (asked for), and a random half of a list of domains, of which the other half is asked for. First at the same size: sections 3 to 1, against a classic filter with the same bits and %d functions. In parentheses: times the classic rate.", twoPartK, twoPartD, thousandsOf(twoPartMembers), twoPartK+twoPartD)
+	d.p("By formula 2, 22 functions are best at 32 bits an element, as the paper says. Its claim that more than 10 gain little is generous, since the rate still falls from %s to %s. The paper sees no use in 32 functions instead of 8 below 30 bits an element; the formula puts that point at 25.", experiment.Sci(ten), experiment.Sci(best))
+	d.p("The paper adds a second section for an eigenvalue of the element, and multiplies the error rates of the sections (formula 5). Measured: k = %d and d = %d functions, d/k = 1/3. %s made-up elements are inserted, whatever the rounds, or a real list: senders and links of the spam among the mail (members) and those of other mail that are not among them (asked for), and a random half of a list of domains, of which the other half is asked for. First at the same size: sections 3 to 1, against a classic filter with the same bits and %d functions. In parentheses: times the classic rate.", arrays.TwoPartK, arrays.TwoPartD, thousandsOf(arrays.TwoPartMembers), arrays.TwoPartK+arrays.TwoPartD)
 	for _, bits := range []int{8, 16} {
-		t.table(d, bits, false)
+		twoPartTable(t, d, bits, false)
 	}
 	d.figure("two-part")
 	d.p("The second section adds nothing: an address like the members has an eigenvalue that they have. Its bits are lost to the first section, which decides alone. The claim that similar elements raise the error of a classic filter is also wrong, if its hash functions are good: the classic column does not depend on the kind of addresses. Only an eigenvalue that separates spam from other mail by itself (row F, domain) wins, and that is a domain block list in front of the filter. With an independent hash the two sections are one partitioned Bloom filter, equal to the classic one; bulkhead's lists use that.")
-	d.p("\"If d/k = 1/3, then increase the bit array size by about 1/3\": the first section now has all the bits of a classic filter with %d functions (\"without\"), and the second a third of them on top. In parentheses: times the rate of a classic filter that has the third too, and %d functions.", twoPartK, twoPartK+twoPartD)
+	d.p("\"If d/k = 1/3, then increase the bit array size by about 1/3\": the first section now has all the bits of a classic filter with %d functions (\"without\"), and the second a third of them on top. In parentheses: times the rate of a classic filter that has the third too, and %d functions.", arrays.TwoPartK, arrays.TwoPartK+arrays.TwoPartD)
 	for _, bits := range []int{8, 16} {
-		t.table(d, bits, true)
+		twoPartTable(t, d, bits, true)
 	}
 	d.p("The larger filter errs less often than the one without the third, by the share of the others whose eigenvalue no member has; but what the third is worth in a classic filter it only reaches with an independent hash, or with an eigenvalue that separates by itself.")
 }
 
-// table writes the two-part filters of a size: as large as the classic one, or with a
+// twoPartTable writes the two-part filters of a size: as large as the classic one, or with a
 // third on top.
-func (t *twoPartResult) table(d *document, bits int, third bool) {
+func twoPartTable(t *arrays.TwoPartResult, d *document, bits int, third bool) {
 	head := []string{fmt.Sprintf("%d bits an element", bits), "members, asked for"}
 	if third {
 		head[0] = fmt.Sprintf("%d bits and a third", bits)
 		head = append(head, "without")
 	}
 	head = append(head, "classic")
-	for _, e := range twoPartEigenvalues() {
+	for _, e := range arrays.TwoPartEigenvalues() {
 		head = append(head, e.String())
 	}
 	head = append(head, "formula 5")
@@ -78,7 +80,7 @@ func (t *twoPartResult) table(d *document, bits int, third bool) {
 		if r.Bits != bits || r.Third != third {
 			continue
 		}
-		if r.Eigen == twoPartEigenvalues()[0].String() {
+		if r.Eigen == arrays.TwoPartEigenvalues()[0].String() {
 			letter := string(rune('A' + len(lines)))
 			line := []string{letter + ". " + r.Case, fmt.Sprintf("%d, %d", r.Members, r.Asked)}
 			if third {
@@ -88,12 +90,12 @@ func (t *twoPartResult) table(d *document, bits int, third bool) {
 		}
 		last := &lines[len(lines)-1]
 		text := rate(r.TwoPart, r.Asked)
-		if r.Classic > 0 && r.TwoPart >= rareEvents {
+		if r.Classic > 0 && r.TwoPart >= experiment.RareEvents {
 			text += fmt.Sprintf(" (%.2g)", float64(r.TwoPart)/float64(r.Classic))
 		}
 		*last = append(*last, text)
 		if r.Eigen == filter.EigenHash.String() {
-			*last = append(*last, sci(r.Formula))
+			*last = append(*last, experiment.Sci(r.Formula))
 		}
 	}
 	d.table(head, lines)
@@ -102,18 +104,18 @@ func (t *twoPartResult) table(d *document, bits int, third bool) {
 // thousandsOf spells a whole number of thousands.
 func thousandsOf(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
 
-func (r *rateResult) section(d *document) {
+func rateSection(r *arrays.RateResult, d *document) {
 	d.heading(2, "Finch: the unique-rate filter")
 	d.p("16 bits for each unit of the limit, 8 hash functions. False positives after a sender has reached that many different recipients within one period, and the number of different recipients counted by the limiter, relative to the true number.")
 	var lines [][]string
 	for _, e := range paper.UniqueRateErrors() {
-		line := []string{fixed(e.Relative, 1), finchPrinted()[e.Relative], oneIn(e.Rate)}
+		line := []string{fixed(e.Relative, 1), arrays.FinchPrinted()[e.Relative], oneIn(e.Rate)}
 		counted := []string{}
 		for _, row := range r.Rows {
 			if row.Relative == e.Relative {
-				text := oneIn(share(row.Found, row.Asked))
-				if row.Found < rareEvents {
-					low, high := clopperPearson(row.Found, row.Asked)
+				text := oneIn(experiment.Share(row.Found, row.Asked))
+				if row.Found < experiment.RareEvents {
+					low, high := experiment.ClopperPearson(row.Found, row.Asked)
 					text += fmt.Sprintf(" (%d found: %s to %s)", row.Found, oneIn(high), oneIn(low))
 				}
 				line = append(line, text)
@@ -130,9 +132,9 @@ func (r *rateResult) section(d *document) {
 func (p *plan) mergeSection(d *document) {
 	d.heading(2, "Merging the paper's arrays")
 	rows, trials := p.mergeRows(), p.merge[0].Rounds
-	of := trials * mergeKeys
+	of := trials * arrays.MergeKeys
 	rate := func(share float64) string { return rate(int(math.Round(share*float64(of))), of) }
-	d.p("Cells of an element anywhere in the array, as in the paper. %d networks for each line, each of %d elements, report counts with P(C >= c) = c^-1.2, spread over the servers at random; 11 cells an element, k = %d. Share of elements with a wrong count after that many servers have synchronised that many times, with the exact 95 %% interval if fewer than %d are behind it.", trials, mergeKeys, mergeK, rareEvents)
+	d.p("Cells of an element anywhere in the array, as in the paper. %d networks for each line, each of %d elements, report counts with P(C >= c) = c^-1.2, spread over the servers at random; 11 cells an element, k = %d. Share of elements with a wrong count after that many servers have synchronised that many times, with the exact 95 %% interval if fewer than %d are behind it.", trials, arrays.MergeKeys, arrays.MergeK, experiment.RareEvents)
 	var lines [][]string
 	under := false
 	for _, r := range rows {
@@ -155,11 +157,11 @@ func (p *plan) mergeSection(d *document) {
 	d.figure("merge")
 }
 
-func (r *deletionResult) section(d *document) {
+func deletionSection(r *arrays.DeletionResult, d *document) {
 	d.heading(3, "Deletion")
-	of := r.Rounds * mergeKeys
+	of := r.Rounds * arrays.MergeKeys
 	rate := func(share float64) string { return rate(int(math.Round(share*float64(of))), of) }
-	d.p("A share of the elements is deleted completely, in %d arrays of %d. Share of all elements that are then counted too low:", r.Rounds, mergeKeys)
+	d.p("A share of the elements is deleted completely, in %d arrays of %d. Share of all elements that are then counted too low:", r.Rounds, arrays.MergeKeys)
 	var lines [][]string
 	for _, row := range r.Rows {
 		lines = append(lines, []string{percent(row.Share), rate(row.Intuitive), rate(row.AllCells), rate(row.MinimaOnly), rate(row.OneCell), rate(row.Revocation), rate(row.Revocation8)})
@@ -168,22 +170,22 @@ func (r *deletionResult) section(d *document) {
 	d.p("Hence `paper.Refined` has no deletion. Revocations go into a structure of their own, and old counts leave with their generation.")
 }
 
-func (r *splitResult) section(d *document) {
+func splitSection(r *arrays.SplitResult, d *document) {
 	d.heading(2, "Split storage")
-	d.p("A refined filter of %d cells an element, k = %d, in tables for 65,536 cells. Bits per cell, everything included. No code can beat \"entropy\". Fixed widths are exact only up to their largest count: in parentheses, the share of elements above it. The paper's form has a flag beside the s bits; the escape form uses the largest value of the base instead, computed from the same cells.", splitCells, splitK)
+	d.p("A refined filter of %d cells an element, k = %d, in tables for 65,536 cells. Bits per cell, everything included. No code can beat \"entropy\". Fixed widths are exact only up to their largest count: in parentheses, the share of elements above it. The paper's form has a flag beside the s bits; the escape form uses the largest value of the base instead, computed from the same cells.", arrays.SplitCells, arrays.SplitK)
 	head := []string{"counts", "entropy", "split, best s", "escape, best base"}
 	widths := []int{4, 5, 8, 16}
 	for _, w := range widths {
 		head = append(head, fmt.Sprintf("%d bits", w))
 	}
 	var lines [][]string
-	for _, name := range r.names() {
-		split, _ := r.best(name, func(row splitRow) bool { return strings.HasSuffix(row.Layout, "+1 bits") })
-		escape, _ := r.best(name, func(row splitRow) bool { return strings.HasSuffix(row.Layout, "escape") })
+	for _, name := range r.Names() {
+		split, _ := r.Best(name, func(row arrays.SplitRow) bool { return strings.HasSuffix(row.Layout, "+1 bits") })
+		escape, _ := r.Best(name, func(row arrays.SplitRow) bool { return strings.HasSuffix(row.Layout, "escape") })
 		line := []string{name, fixed(split.Entropy, 2), fmt.Sprintf("%.2f (%s)", split.Bits, split.Layout), fmt.Sprintf("%.2f (%s)", escape.Bits, strings.TrimSuffix(escape.Layout, ", escape"))}
 		for _, w := range widths {
-			fixedRow, _ := r.best(name, func(row splitRow) bool { return row.Layout == fmt.Sprintf("%d bits", w) })
-			line = append(line, fmt.Sprintf("%.2f (%s)", fixedRow.Bits, sci(fixedRow.Capped)))
+			fixedRow, _ := r.Best(name, func(row arrays.SplitRow) bool { return row.Layout == fmt.Sprintf("%d bits", w) })
+			line = append(line, fmt.Sprintf("%.2f (%s)", fixedRow.Bits, experiment.Sci(fixedRow.Capped)))
 		}
 		lines = append(lines, line)
 	}
@@ -192,7 +194,7 @@ func (r *splitResult) section(d *document) {
 	d.p("The idea holds: counts up to 100,000 take a half to little more than a quarter of the memory of 16-bit cells, and the heavier the tail, the wider the best base. For real mail, where nearly every message is reported once, the narrowest is best. The form with an escape value is always smaller. The production array uses it with 4 bits.")
 }
 
-func (r *dccResult) section(d *document) {
+func dccSection(r *arrays.DCCResult, d *document) {
 	d.heading(2, "f_dcc on real mail")
 	if r == nil {
 		d.p("Left out: no corpus was given (`--corpus`).")
@@ -205,19 +207,19 @@ func (r *dccResult) section(d *document) {
 	}
 	d.table([]string{"signatures", "messages", "reports", "different", "reported twice or more", "20 times or more", "largest count"}, lines)
 	for _, s := range r.Summaries {
-		r.scheme(d, s.Scheme)
+		dccScheme(r, d, s.Scheme)
 	}
 	d.figure("dcc")
 	d.list("Most wrong look-ups are of signatures one or two reports below the threshold: a message reported 19 times is shown as 20. That is an error of the count, and hardly one of the verdict. Signatures never reported before are shown at the threshold much less often, especially in the refined extension. Where that was never observed, the rate for unseen signatures, computed from the share of cells that have reached the threshold, gives the order of magnitude.")
 	d.list("Equation 4 supposes that reports fall on cells one by one. It is near the intuitive extension where many small counts crowd the cells (one cell a signature and less, low thresholds). At larger sizes and thresholds a cell gets there because of one frequent message, and the equation is too low, at t = 20 by ten and more orders of magnitude.")
 	d.list("The formula (1 - exp(-k n P(C >= t) / m))^k, in which only messages that have reached the threshold count, agrees with the refined extension from about two cells a signature on. In smaller filters small counts pile up, and the rate is higher than it says.")
-	d.list("At 4 cells a signature (2 bytes with 4-bit cells) and t = 20, an unseen message is shown as bulk with a probability of %s at most: bulk verdicts need far fewer cells than exact counts.", sci(r.worst(4, 20)))
+	d.list("At 4 cells a signature (2 bytes with 4-bit cells) and t = 20, an unseen message is shown as bulk with a probability of %s at most: bulk verdicts need far fewer cells than exact counts.", experiment.Sci(dccWorst(r, 4, 20)))
 	d.end()
 }
 
-// worst returns the largest rate for unseen signatures, refined, k = 4, of any
+// dccWorst returns the largest rate for unseen signatures, refined, k = 4, of any
 // scheme.
-func (r *dccResult) worst(cells float64, threshold int) (worst float64) {
+func dccWorst(r *arrays.DCCResult, cells float64, threshold int) (worst float64) {
 	for _, row := range r.Rows {
 		if row.Cells == cells && row.Threshold == threshold && row.K == 4 {
 			worst = max(worst, row.UnseenR)
@@ -226,8 +228,8 @@ func (r *dccResult) worst(cells float64, threshold int) (worst float64) {
 	return worst
 }
 
-// scheme writes the table of one scheme, k = 4.
-func (r *dccResult) scheme(d *document, scheme string) {
+// dccScheme writes the table of one scheme, k = 4.
+func dccScheme(r *arrays.DCCResult, d *document, scheme string) {
 	var lines [][]string
 	for _, row := range r.Rows {
 		if row.Scheme != scheme || row.K != 4 || row.Threshold == 2 || row.Cells < 0.5 {
@@ -235,7 +237,7 @@ func (r *dccResult) scheme(d *document, scheme string) {
 		}
 		lines = append(lines, []string{
 			fmt.Sprintf("%g, t = %d", row.Cells, row.Threshold), rate(row.WrongI, row.Asked), rate(row.WrongR, row.Asked),
-			rate(row.WrongNewI, row.AskedNew), rate(row.WrongNewR, row.AskedNew), rate(row.WrongUnseenI, row.AskedUnseen), rate(row.WrongUnseenR, row.AskedUnseen), sci(row.UnseenI), sci(row.UnseenR), sci(row.Skewed), tiny(row.Equation),
+			rate(row.WrongNewI, row.AskedNew), rate(row.WrongNewR, row.AskedNew), rate(row.WrongUnseenI, row.AskedUnseen), rate(row.WrongUnseenR, row.AskedUnseen), experiment.Sci(row.UnseenI), experiment.Sci(row.UnseenR), experiment.Sci(row.Skewed), tiny(row.Equation),
 		})
 	}
 	d.table([]string{"cells a signature (" + scheme + ", k = 4)", "f_dcc, intuitive", "refined", "never reported before, intuitive", "refined", "unseen, intuitive", "refined", "computed: intuitive", "refined", "formula for skewed counts", "Eq. 4"}, lines)
@@ -249,10 +251,10 @@ func tiny(v float64) string {
 	case v < 1e-30:
 		return fmt.Sprintf("1e%.0f", math.Log10(v))
 	}
-	return sci(v)
+	return experiment.Sci(v)
 }
 
-func (r *speedResult) section(d *document) {
+func speedSection(r *arrays.SpeedResult, d *document) {
 	d.heading(2, "Speed of queries")
 	d.p("Also left open by Yan & Cho. Nanoseconds for one look-up by the 20 bytes of a signature, including hashing (SipHash-2-4-128; the cuckoo filter and the map bring functions of their own), one thread, one key at a time: the least processor time of nine passes. performance.md has batches, larger arrays and other libraries. Other programs used the machine and its caches: compare rows of this table only.")
 	var lines [][]string

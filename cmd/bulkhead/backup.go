@@ -102,7 +102,8 @@ func newRestoreCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return command.PrintJSON(cmd.OutOrStdout(), []copied{{filepath.Join(dir, node.StoreFolder), info.LastIndex, missing}})
+				return command.PrintJSON(cmd.OutOrStdout(), []copied{{filepath.Join(dir, node.StoreFolder), info.LastIndex,
+					missing}})
 			}
 			out := cmd.ErrOrStderr()
 			fmt.Fprintf(out, "restored %s up to journal entry %d\n", filepath.Join(dir, node.StoreFolder), info.LastIndex)

@@ -198,7 +198,8 @@ func (u *adminFlags) printAudit(w io.Writer, entries []client.AuditEntry) error 
 		if result == "" {
 			result = "done"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), command.Dash(e.Account), command.Dash(e.From), e.Door,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), command.Dash(e.Account),
+			command.Dash(e.From), e.Door,
 			e.Action, command.Dash(strings.Join(about, " ")), result)
 	}
 	return t.Flush()

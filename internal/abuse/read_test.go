@@ -19,7 +19,8 @@ var site = Options{Host: "mx.example.com", Domains: []string{"example.com"}}
 func attach(head string, kind string, messages ...string) string {
 	var b strings.Builder
 	b.WriteString(head +
-		"From: ann@example.com\r\nTo: abuse@example.com\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=\"=_b\"\r\n\r\n")
+		"From: ann@example.com\r\nTo: abuse@example.com\r\nMIME-Version: 1.0\r\n" +
+		"Content-Type: multipart/mixed; boundary=\"=_b\"\r\n\r\n")
 	b.WriteString("--=_b\r\nContent-Type: text/plain\r\n\r\nSee below.\r\n")
 	for _, m := range messages {
 		b.WriteString("--=_b\r\nContent-Type: " + kind + "\r\n\r\n" + m + "\r\n")
@@ -49,7 +50,8 @@ func TestWho(t *testing.T) {
 		{"dkim failed", from + "Authentication-Results: mx.example.com; dkim=fail header.d=example.com\r\n", ""},
 		{"spf alone", from + "Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=ann@example.com\r\n", ""},
 		{"two authors",
-			"From: ann@example.com, eve@example.com\r\nAuthentication-Results: mx.example.com; dkim=pass header.d=example.com\r\n", ""},
+			"From: ann@example.com, eve@example.com\r\nAuthentication-Results: mx.example.com; dkim=pass " +
+				"header.d=example.com\r\n", ""},
 		{"auth before dkim",
 			from + "Authentication-Results: mx.example.com; dkim=pass header.d=example.com; auth=pass smtp.auth=bob\r\n", "bob"},
 		{"submitted", received("(Authenticated sender: Bob)", "mx.example.com", "ESMTPSA") + from, "bob"},
@@ -65,9 +67,11 @@ func TestWho(t *testing.T) {
 			""},
 		{"in a comment in a comment",
 			from +
-				"Authentication-Results: mx.example.com; spf=fail (eve (x) said; auth=pass smtp.auth=ann; \\) dkim=pass) smtp.mailfrom=a@b.example\r\n", ""},
+				"Authentication-Results: mx.example.com; spf=fail (eve (x) said; auth=pass smtp.auth=ann; \\) dkim=pass) " +
+				"smtp.mailfrom=a@b.example\r\n", ""},
 		{"in a string", from +
-			"Authentication-Results: mx.example.com; spf=fail reason=\"eve said; auth=pass smtp.auth=ann\" smtp.mailfrom=a@b.example\r\n", ""},
+			"Authentication-Results: mx.example.com; spf=fail reason=\"eve said; auth=pass smtp.auth=ann\" " +
+			"smtp.mailfrom=a@b.example\r\n", ""},
 		{"after a comment", from + "Authentication-Results: mx.example.com (1; 2); auth=pass (plain; 3) smtp.auth=ann\r\n",
 			"ann"},
 		{"in a sender", from +
@@ -97,16 +101,20 @@ func TestWho(t *testing.T) {
 func TestRead(t *testing.T) {
 	const plain = byAnn + "From: ann@example.com\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
 	feedback := byAnn +
-		"From: fbl@example.com\r\nMIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n" +
-		"--b\r\n\r\nAn abuse report.\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\nVersion: 1\r\n\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" + letter + "\r\n--b--\r\n"
+		"From: fbl@example.com\r\nMIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=feedback-report; " +
+		"boundary=b\r\n\r\n" +
+		"--b\r\n\r\nAn abuse report.\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n" +
+		"Version: 1\r\n\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n" + letter + "\r\n--b--\r\n"
 	inside := byAnn +
-		"Content-Type: multipart/mixed; boundary=o\r\n\r\n--o\r\nContent-Type: multipart/mixed; boundary=i\r\n\r\n--i\r\nContent-Type: message/rfc822\r\n\r\n" + letter + "\r\n--i--\r\n\r\n--o--\r\n"
+		"Content-Type: multipart/mixed; boundary=o\r\n\r\n--o\r\nContent-Type: multipart/mixed; boundary=i\r\n\r\n--i\r\n" +
+		"Content-Type: message/rfc822\r\n\r\n" + letter + "\r\n--i--\r\n\r\n--o--\r\n"
 	own := strings.Replace(attach("", "message/rfc822", "Subject: inner\r\n\r\nx"), "=_b", "=_i", 4)
 	many := make([]string, MaxMessages)
 	for i := range many {
 		many[i] = fmt.Sprintf("Subject: %d\r\n\r\ntext", i)
 	}
-	const inline = "From: seller@spam.example\r\nSubject: Lanterns\r\nContent-Type: text/plain; charset=utf-8\r\n\r\nBuy our lanterns.\r\n\r\nNow.\r\n"
+	const inline = "From: seller@spam.example\r\nSubject: Lanterns\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n" +
+		"Buy our lanterns.\r\n\r\nNow.\r\n"
 	for _, tt := range []struct {
 		name, mail string
 		inline     bool
@@ -128,18 +136,23 @@ func TestRead(t *testing.T) {
 		{"an empty one", attach(byAnn, "message/rfc822", ""), false, nil, ErrNothing},
 		{"no header", "\x00\x01\x02", false, nil, ErrMalformed},
 		{"Thunderbird", plain +
-			"fyi\r\n\r\n-------- Forwarded Message --------\r\nSubject: \tLanterns\r\nDate: \tMon, 23 Nov 2026\r\nFrom: \tseller@spam.example\r\nTo: \tann@example.com\r\n\r\n\r\nBuy our lanterns.\r\n", true, nil, nil},
+			"fyi\r\n\r\n-------- Forwarded Message --------\r\nSubject: \tLanterns\r\nDate: \tMon, 23 Nov 2026\r\n" +
+			"From: \tseller@spam.example\r\nTo: \tann@example.com\r\n\r\n\r\nBuy our lanterns.\r\n", true, nil, nil},
 		{"Gmail",
 			plain +
-				"---------- Forwarded message ---------\r\nFrom: seller@spam.example\r\nSubject: Lanterns\r\n\r\nBuy our lanterns.\r\n\r\nNow.\r\n", true, []string{inline}, nil},
+				"---------- Forwarded message ---------\r\nFrom: seller@spam.example\r\nSubject: Lanterns\r\n\r\n" +
+				"Buy our lanterns.\r\n\r\nNow.\r\n", true, []string{inline}, nil},
 		{"Outlook",
 			plain +
-				"-----Original Message-----\r\nFrom: seller@spam.example\r\nSent: Monday\r\nSubject: Lanterns\r\n\r\nBuy our lanterns.\r\n\r\nNow.\r\n", true, []string{inline}, nil},
+				"-----Original Message-----\r\nFrom: seller@spam.example\r\nSent: Monday\r\nSubject: Lanterns\r\n\r\n" +
+				"Buy our lanterns.\r\n\r\nNow.\r\n", true, []string{inline}, nil},
 		{"Apple, quoted", plain +
-			"Begin forwarded message:\r\n\r\n> From: seller@spam.example\r\n> Subject: Lanterns\r\n> \r\n> Buy our lanterns.\r\n> \r\n> Now.\r\n", true, []string{inline}, nil},
+			"Begin forwarded message:\r\n\r\n> From: seller@spam.example\r\n> Subject: Lanterns\r\n> \r\n" +
+			"> Buy our lanterns.\r\n> \r\n> Now.\r\n", true, []string{inline}, nil},
 		{"German",
 			plain +
-				"-------- Weitergeleitete Nachricht --------\r\nVon: seller@spam.example\r\nBetreff: Lanterns\r\n\r\nBuy our lanterns.\r\n\r\nNow.\r\n", true, []string{inline}, nil},
+				"-------- Weitergeleitete Nachricht --------\r\nVon: seller@spam.example\r\nBetreff: Lanterns\r\n\r\n" +
+				"Buy our lanterns.\r\n\r\nNow.\r\n", true, []string{inline}, nil},
 		{"a line that only looks so", plain + "-------- Forwarded Message --------\r\nis what Thunderbird writes.\r\n", true,
 			nil, ErrNothing},
 		{"no text after it", plain + "-------- Forwarded Message --------\r\nFrom: a@b.example\r\n\r\n \r\n", true, nil,
@@ -196,7 +209,9 @@ func FuzzRead(f *testing.F) {
 			"Received: from a (b [1.2.3.4]) (Authenticated sender: ann) by mx.example.com (Postfix) with ESMTPSA id 1\r\n\r\nx"))
 	f.Add(
 		[]byte(
-			"Authentication-Results: mx.example.com; dkim=pass header.d=example.com\r\nFrom: a@example.com\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: message/rfc822\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\nA: b=0D=0A\r\n--b--"))
+			"Authentication-Results: mx.example.com; dkim=pass header.d=example.com\r\nFrom: a@example.com\r\n" +
+				"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: message/rfc822\r\n" +
+				"Content-Transfer-Encoding: quoted-printable\r\n\r\nA: b=0D=0A\r\n--b--"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := site.Read(raw)
 		if err != nil {

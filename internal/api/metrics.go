@@ -136,7 +136,8 @@ func newNodeCollector(n Node) *nodeCollector {
 			desc("recoveries_total", "Times that the node got over a failed write."),
 			desc("generations_forgotten_total", "Generations given up before their time for want of memory."),
 			desc("gatherings_total",
-				"Times that votes looked like an attack: many on a text that get nothing, votes on known senders, a listing of what many received."),
+				"Times that votes looked like an attack: many on a text that get nothing, votes on known senders, a listing of "+
+					"what many received."),
 		},
 	}
 }

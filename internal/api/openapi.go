@@ -225,7 +225,9 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/users/{name}/token", "newToken", "Replace the token of an account.", admin, s.newToken,
 			params(name), gives(s.schema(client.Token{}))),
 		s.route("POST /v1/users/{name}/undo", "undoVotes",
-			"Take back the votes that an account, or a person on whose behalf others report, gave since a time. If several have that name, it is refused with names that mean one: account:NAME, user:NAME, user:SERVICE=NAME.", admin, s.undoVotes,
+			"Take back the votes that an account, or a person on whose behalf others report, gave since a time. If several "+
+				"have that name, it is refused with names that mean one: account:NAME, user:NAME, user:SERVICE=NAME.", admin,
+			s.undoVotes,
 			params(name), takes(nil, s.schema(client.Undo{})), gives(s.schema(client.Undone{}))),
 		s.route("GET /v1/users/{name}/undo", "previewUndo", "What undoVotes would do now. Changes nothing.", admin,
 			s.previewUndo,
@@ -410,7 +412,8 @@ func rateKeyParams() []*huma.Param {
 
 // userDoc documents the user for whom a report is made; maxUser limits the user's name, in bytes.
 const (
-	userDoc = "User on whose behalf the report is, whom the caller has authenticated: each has one voice. Only the node's own services and trusted accounts may name one."
+	userDoc = "User on whose behalf the report is, whom the caller has authenticated: each has one voice. Only the " +
+		"node's own services and trusted accounts may name one."
 	maxUser = 128
 )
 
@@ -430,12 +433,14 @@ func sourceParams() []*huma.Param {
 func rcptParam() *huma.Param {
 	most := bulkhead.MaxRecipients
 	return &huma.Param{Name: "rcpt", In: "query",
-		Description: "A mailbox that a sighting was delivered to, counted once a day; may be repeated. Absent: count of them." + mailOnly,
-		Schema:      &huma.Schema{Type: huma.TypeArray, MaxItems: &most, Items: &huma.Schema{Type: "string"}}}
+		Description: "A mailbox that a sighting was delivered to, counted once a day; may be repeated. Absent: count of " +
+			"them." + mailOnly,
+		Schema: &huma.Schema{Type: huma.TypeArray, MaxItems: &most, Items: &huma.Schema{Type: "string"}}}
 }
 
 func idempotencyKey() *huma.Param {
 	return bounded(&huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string"},
-		Description: "Within one generation, a second report of the same reporter with the same key and signatures changes nothing. " +
+		Description: "Within one generation, a second report of the same reporter with the same key and signatures changes " +
+			"nothing. " +
 			"In a batch, each message has the key KEY#INDEX unless it names its own."}, bulkhead.MaxID)
 }

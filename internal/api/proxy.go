@@ -45,7 +45,8 @@ func (s *Server) noteRelay(r *http.Request, addr netip.Addr) {
 	host := r.Host[:min(len(r.Host), 255)]
 	if s.relayed.CompareAndSwap(nil, &host) {
 		s.log.Warn(
-			"a request from this machine names another host, and does not say that it was passed on: if a proxy or forwarder did, its clients can pass for this machine. "+
+			"a request from this machine names another host, and does not say that it was passed on: if a proxy or forwarder "+
+				"did, its clients can pass for this machine. "+
 				"See \"If you run a node\" in SECURITY.md", "host", host)
 	}
 }

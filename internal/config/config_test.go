@@ -187,7 +187,8 @@ func TestParseRefuses(t *testing.T) {
 		{"inline rules", "ratelimit = [{ limit = 1, period = \"1h\" },\n{ limit = 1, period = \"1s\", mode = \"odd\" }]\n",
 			[]string{"line 1: ratelimit.mode: "}},
 		{"action of a policy",
-			"[milter]\nspam = \"reject\"\n[[milter.policy]]\ndomain = \"a.example\"\nbulk = \"bounce\"\n[[milter.policy]]\nbulk = \"none\"\nconfidence = 101\n",
+			"[milter]\nspam = \"reject\"\n[[milter.policy]]\ndomain = \"a.example\"\nbulk = \"bounce\"\n[[milter.policy]]\n" +
+				"bulk = \"none\"\nconfidence = 101\n",
 			[]string{`line 5: milter.policy.bulk: "bounce" is none of`, "line 6: milter.policy.domain: is empty",
 				"line 8: milter.policy.confidence: 101 is"}},
 		{"no action", "[milter]\nspam = \"\"\n", []string{`line 2: milter.spam: "" is none of`}},

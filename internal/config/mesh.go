@@ -86,7 +86,8 @@ func (c *checker) access(section string, external bool, a Access) {
 	switch {
 	case !external && a != Access{}:
 		c.fail(section+".credentials",
-			"credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other by their keys")
+			"credentials, ca, cert, key and domain are for NATS servers (mode \"external\"); peers know each other by their "+
+				"keys")
 	case (a.Cert == "") != (a.Key == ""):
 		c.fail(section+".cert", "cert and key are given together or not at all")
 	}

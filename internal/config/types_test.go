@@ -243,10 +243,12 @@ func TestTwiceAndBroken(t *testing.T) {
 		{"flags", "[fuzzy]\nspam_flags = [1, 256]\nham_flags = [-1]\nblocked = [\n\"192.0.2.1/24\", 3]\n[trust]\nhalf = -1\n",
 			[]string{"2 fuzzy.spam_flags", "3 fuzzy.ham_flags", "4 fuzzy.blocked", "7 trust.half"}},
 		{"times",
-			"[tally]\ngeneration = \"a day\"\n[memory]\nkeep = true\n[dccifd]\nembargo = 5\n[node]\ncheckpoint = \"0s\"\nname = true\n",
+			"[tally]\ngeneration = \"a day\"\n[memory]\nkeep = true\n[dccifd]\nembargo = 5\n[node]\ncheckpoint = \"0s\"\n" +
+				"name = true\n",
 			[]string{"2 tally.generation", "4 memory.keep", "6 dccifd.embargo", "8 node.checkpoint", "9 node.name"}},
 		{"rules inline",
-			"ratelimit = [{ limit = true, period = \"1h\", mode = \"odd\" },\n{ limit = 1, periodd = \"1s\" }]\n[trust]\nhalf = -1\n",
+			"ratelimit = [{ limit = true, period = \"1h\", mode = \"odd\" },\n{ limit = 1, periodd = \"1s\" }]\n[trust]\n" +
+				"half = -1\n",
 			[]string{"1 ratelimit.limit", "1 ratelimit.periodd", "1 ratelimit.mode", "1 ratelimit.period", "4 trust.half"}},
 		{"a line that is no TOML", "[node]\nname = 3\ndurability = always\n[trust]\nhalf = -1\n",
 			[]string{"3 ", "2 node.name", "5 trust.half"}},

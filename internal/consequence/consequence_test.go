@@ -33,7 +33,8 @@ func TestQuestions(t *testing.T) {
 			`To come back, two needs a new invitation, or "bulkhead peer add" with its key.`,
 		}},
 		{Rollback("two", since, &client.PeerLoss{}), []string{
-			"Roll back drops what two counted in generations that began since 2026-11-27 04:13 UTC: nothing, since this node holds none of it.",
+			"Roll back drops what two counted in generations that began since 2026-11-27 04:13 UTC: nothing, since this node " +
+				"holds none of it.",
 			"These generations are not fetched again.", "Earlier generations stay, and generations that begin later count.",
 		}},
 		{Close("ann", &client.Closing{Votes: 12, Sessions: 1, AnswersFor: []string{"ann.phone", "bob"}}), []string{

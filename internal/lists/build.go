@@ -230,7 +230,8 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 	}
 	if rate := l.set().ErrorRate(); !overfill && rate > 1.05*l.meta.Error {
 		return Result{}, fmt.Errorf(
-			"lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a larger --capacity",
+			"lists: %d entries beside %d raise the error rate to %.3g, limit %.3g; build the list again with a larger "+
+				"--capacity",
 			r.New, before, rate, l.meta.Error)
 	}
 	return r, l.write(path)

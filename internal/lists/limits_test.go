@@ -87,9 +87,11 @@ func TestElements(t *testing.T) {
 		{l, "a.b.c.example", "a.b.c.example b.c.example c.example"},
 		{l, "c.example", "c.example"}, {l, "example", "example"},
 		{l, "1a.2a.3a.4a.5a.6a.7a.8a.9a.example",
-			"1a.2a.3a.4a.5a.6a.7a.8a.9a.example 2a.3a.4a.5a.6a.7a.8a.9a.example 3a.4a.5a.6a.7a.8a.9a.example 4a.5a.6a.7a.8a.9a.example 5a.6a.7a.8a.9a.example 6a.7a.8a.9a.example 7a.8a.9a.example 8a.9a.example 9a.example"},
+			"1a.2a.3a.4a.5a.6a.7a.8a.9a.example 2a.3a.4a.5a.6a.7a.8a.9a.example 3a.4a.5a.6a.7a.8a.9a.example " +
+				"4a.5a.6a.7a.8a.9a.example 5a.6a.7a.8a.9a.example 6a.7a.8a.9a.example 7a.8a.9a.example 8a.9a.example 9a.example"},
 		{l, "zz.0a.1a.2a.3a.4a.5a.6a.7a.8a.9a.example",
-			"zz.0a.1a.2a.3a.4a.5a.6a.7a.8a.9a.example 2a.3a.4a.5a.6a.7a.8a.9a.example 3a.4a.5a.6a.7a.8a.9a.example 4a.5a.6a.7a.8a.9a.example 5a.6a.7a.8a.9a.example 6a.7a.8a.9a.example 7a.8a.9a.example 8a.9a.example 9a.example"},
+			"zz.0a.1a.2a.3a.4a.5a.6a.7a.8a.9a.example 2a.3a.4a.5a.6a.7a.8a.9a.example 3a.4a.5a.6a.7a.8a.9a.example " +
+				"4a.5a.6a.7a.8a.9a.example 5a.6a.7a.8a.9a.example 6a.7a.8a.9a.example 7a.8a.9a.example 8a.9a.example 9a.example"},
 		{l, "a@b.c.example", "a@b.c.example b.c.example c.example"},
 		{l, "http://b.c.example/1/2?q",
 			"//b.c.example/1/2?q //b.c.example/1/2 //b.c.example/ //b.c.example/1/ b.c.example c.example"},
@@ -97,7 +99,8 @@ func TestElements(t *testing.T) {
 		{l, "http://c.example/?q", "//c.example/?q //c.example/ c.example"},
 		{l, "http://c.example/a/", "//c.example/a/ //c.example/ c.example"},
 		{l, "http://c.example/1/2/3/4/5/6/7/8",
-			"//c.example/1/2/3/4/5/6/7/8 //c.example/ //c.example/1/ //c.example/1/2/ //c.example/1/2/3/ //c.example/1/2/3/4/ //c.example/1/2/3/4/5/ c.example"},
+			"//c.example/1/2/3/4/5/6/7/8 //c.example/ //c.example/1/ //c.example/1/2/ //c.example/1/2/3/ //c.example/1/2/3/4/ " +
+				"//c.example/1/2/3/4/5/ c.example"},
 		{l, "http://192.0.2.9/", "//192.0.2.9/ 192.0.2.9/32 192.0.2.0/24 0.0.0.0/0"},
 		{l, "http://[2001:db8::1]/x", "//[2001:db8::1]/x //[2001:db8::1]/ 2001:db8::/32"},
 		{l, "192.0.2.9", "192.0.2.9/32 192.0.2.0/24 0.0.0.0/0"}, {l, "192.0.2.0/24", "192.0.2.0/24 0.0.0.0/0"},

@@ -190,7 +190,8 @@ func TestWaveNumbers(t *testing.T) {
 		t.Errorf("wave %+v", w)
 	}
 	if got := fmt.Sprint(w.Doors, w.Senders, w.Domains,
-		w.Reporters); got != "[{milter 500 0} {http 3 0} {dcc 1 0}] [{0.example.com 250 0} {1.example.com 250 0}] [{example.net 500 0}] [{192.0.2.0 1 0} {ann 1 0} {bob 1 0}]" {
+		w.Reporters); got != "[{milter 500 0} {http 3 0} {dcc 1 0}] [{0.example.com 250 0} {1.example.com 250 0}] "+
+		"[{example.net 500 0}] [{192.0.2.0 1 0} {ann 1 0} {bob 1 0}]" {
 		t.Errorf("names %s", got)
 	}
 	if w.Slot != 8*time.Minute || len(w.Growth) != 500/8+1 || w.Growth[0] != 8 || w.Growth[62] != 4+7 {

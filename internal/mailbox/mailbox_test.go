@@ -60,7 +60,8 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-const box = "From ann@example.com Thu Feb  1 10:00:00 2024\nSubject: 1\n\none\n>From here\n>>From there\nFrom inside\n\n" +
+const box = "From ann@example.com Thu Feb  1 10:00:00 2024\nSubject: 1\n\none\n>From here\n>>From there\n" +
+	"From inside\n\n" +
 	"From bob@example.com Thu Feb  1 11:00:00 2024 +0100\nSubject: 2\n\ntwo\n"
 
 func TestRead(t *testing.T) {
@@ -83,13 +84,15 @@ func TestRead(t *testing.T) {
 			`$ ham 2024-02-01T09:00:00Z "Received: by x; Thu, 1 Feb 2024 09:00:00 +0000\nDate: Thu, 1 Feb 2024 08:00:00 +0000\n\nx"`},
 		{"date only",
 			map[string]string{
-				"a": "Received: by x; never\nDate: Thu,\n 1 Feb 2024 08:00:00 +0000\n\nReceived: y; Thu, 1 Feb 2024 09:00:00 +0000\n"}, "a",
+				"a": "Received: by x; never\nDate: Thu,\n 1 Feb 2024 08:00:00 +0000\n\nReceived: y; Thu, 1 Feb 2024 09:00:00 " +
+					"+0000\n"}, "a",
 			`$ ham 2024-02-01T08:00:00Z "Received: by x; never\nDate: Thu,\n 1 Feb 2024 08:00:00 +0000\n\nReceived: y; Thu, 1 Feb 2024 09:00:00 +0000\n"`},
 		{"folder", map[string]string{"b.EML": "B: b\n", "a.eml": "A: a\n", "c.txt": "no", "d.eml/x": ""}, "",
 			"$/a.eml ham - \"A: a\\n\"\n$/b.EML ham - \"B: b\\n\""},
 		{"Maildir", map[string]string{"cur/1706778000.M2.host:2,S": "A: 2\n", "new/1706774400.M1.host": "A: 1\n",
 			"cur/odd": "A: 0\n", "tmp/x": "no"}, "",
-			"$/cur/odd ham - \"A: 0\\n\"\n$/new/1706774400.M1.host ham 2024-02-01T08:00:00Z \"A: 1\\n\"\n$/cur/1706778000.M2.host:2,S ham 2024-02-01T09:00:00Z \"A: 2\\n\""},
+			"$/cur/odd ham - \"A: 0\\n\"\n$/new/1706774400.M1.host ham 2024-02-01T08:00:00Z \"A: 1\\n\"\n" +
+				"$/cur/1706778000.M2.host:2,S ham 2024-02-01T09:00:00Z \"A: 2\\n\""},
 		{"index", map[string]string{"index.tsv": "file\tlabel\ttime\tmore\nb\tspam\t2024-02-01T10:00:00+01:00\tx\na\t\t\n\n",
 			"a": "A: a\n", "b": "From b\n"}, "",
 			"$/b spam 2024-02-01T10:00:00+01:00 \"From b\\n\"\n$/a ham - \"A: a\\n\""},

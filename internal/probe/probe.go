@@ -133,7 +133,8 @@ func mend(door string, err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nobody listens there: is the node in another network namespace or container, or the port forwarded elsewhere?"
 	case errors.Is(err, fs.ErrPermission):
-		return "this user may not open the socket: run doctor as a user who may, or add the mail server's user to the group bulkhead"
+		return "this user may not open the socket: run doctor as a user who may, or add the mail server's user to the " +
+			"group bulkhead"
 	case errors.Is(err, fs.ErrNotExist):
 		return "the socket's file is gone: restart the node; a mail server in a chroot sees only what lies below that"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
@@ -197,7 +198,8 @@ func relay(s *client.NodeState) *Row {
 	return &Row{Name: "http",
 		Found: fmt.Sprintf("a request from this machine named the host %.80q, and no proxy said that it had passed it on",
 			*s.Relayed),
-		Mend: "if a proxy does (HAProxy as it comes), give it \"option forwardfor\"; if a tunnel or forwarder does, set anonymous_check and anonymous_report in [http] to \"none\"; " +
+		Mend: "if a proxy does (HAProxy as it comes), give it \"option forwardfor\"; if a tunnel or forwarder does, set " +
+			"anonymous_check and anonymous_report in [http] to \"none\"; " +
 			"a program of this machine should name localhost"}
 }
 
@@ -327,7 +329,8 @@ func sum(a *client.Aggregate) Row {
 	switch {
 	case a.Fault != "":
 		row.OK, row.Found = false, a.Fault
-		row.Mend = "servers in [aggregate]: is the hub there running, is the sum's key (bulkhead network show) on its list of peers, and that hub on this node's?"
+		row.Mend = "servers in [aggregate]: is the hub there running, is the sum's key (bulkhead network show) on its list " +
+			"of peers, and that hub on this node's?"
 	case a.Members == 0:
 		row.OK, row.Found, row.Mend = false, "nobody is in it but this node",
 			"members in [aggregate] name peers of weight 1: bulkhead peer list, bulkhead peer weigh KEY 1"

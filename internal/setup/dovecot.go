@@ -53,7 +53,8 @@ func (p *Plan) dovecot() error {
 }
 
 func (p *Plan) sieveScripts(pipes, junk string) error {
-	vote := "#!/bin/sh\n# Called by Dovecot's Sieve, with spam or ham and the user who says so. Written by \"bulkhead setup\".\n" +
+	vote := "#!/bin/sh\n# Called by Dovecot's Sieve, with spam or ham and the user who says so. Written by \"bulkhead " +
+		"setup\".\n" +
 		"exec " + p.binary() + " report --server " + p.server() + " --timeout 10s --vote \"$1\" --user \"$2\" - >/dev/null\n"
 	scripts := []struct{ name, text string }{
 		{"spam.sieve", `# Moved into ` + junk + `: a vote of the user for spam.

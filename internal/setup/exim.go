@@ -23,7 +23,8 @@ var (
 func (p *Plan) exim() error {
 	if scorer := p.scorer(); scorer != "" && len(p.options.For) == 0 && !p.tree.exists(eximACL) {
 		p.note(
-			"Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for %s,exim has Exim ask the node itself", scorer, scorer)
+			"Exim stays as it is: where it asks %s about mail (the spam condition), that hands it to the node. --for %s,exim "+
+				"has Exim ask the node itself", scorer, scorer)
 		return nil
 	}
 	if p.tree.exists("/etc/exim4/exim4.conf") {
@@ -51,9 +52,11 @@ func (p *Plan) exim() error {
 	}
 	if bodyVisible.MatchString(others) {
 		p.note(
-			"Exim's message_body_visible or message_body_newlines is set here: bulkhead needs 256K and true, or it sees mail in part")
+			"Exim's message_body_visible or message_body_newlines is set here: bulkhead needs 256K and true, or it sees mail " +
+				"in part")
 	} else {
-		macros += "# So much of a mail is shown to the node, as it came.\nmessage_body_visible = 256K\nmessage_body_newlines = true\n"
+		macros += "# So much of a mail is shown to the node, as it came.\nmessage_body_visible = 256K\n" +
+			"message_body_newlines = true\n"
 	}
 	p.after("update-exim4.conf", "exim4 -bV", "systemctl reload exim4")
 	if err := p.edit("exim", main, func(text string) string { return withBlock(text, macros) }); err != nil {

@@ -162,7 +162,8 @@ func (p *Plan) inspectPostfix() (asks bool, problem, mend string, err error) {
 	for _, one := range []struct{ door, parameters string }{
 		{"milter", "smtpd_milters"},
 		{"policy",
-			"smtpd_recipient_restrictions smtpd_client_restrictions smtpd_relay_restrictions smtpd_data_restrictions smtpd_end_of_data_restrictions"},
+			"smtpd_recipient_restrictions smtpd_client_restrictions smtpd_relay_restrictions smtpd_data_restrictions " +
+				"smtpd_end_of_data_restrictions"},
 	} {
 		for _, name := range strings.Fields(one.parameters) {
 			value := parameter(text, name)

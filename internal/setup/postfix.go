@@ -19,7 +19,8 @@ func (p *Plan) postfix() error {
 	if scorer := p.scorer(); scorer != "" && !asked &&
 		(endpoint == "" || !strings.Contains(parameter(text, "smtpd_milters"), endpoint)) {
 		p.note(
-			"Postfix stays as it is: %s hands the node all mail. --for %s,postfix adds the milter, which judges mail while its sender waits", scorer, scorer)
+			"Postfix stays as it is: %s hands the node all mail. --for %s,postfix adds the milter, which judges mail while "+
+				"its sender waits", scorer, scorer)
 		return nil
 	}
 	address := p.door("milter")

@@ -101,7 +101,8 @@ func (p *Plan) rspamdScores() error {
 	if junk > rspamdScore {
 		score = junk + 0.5
 		lines = fmt.Sprintf(
-			"group \"bulkhead\" {\n  symbols = {\n    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: reported as spam\"; } # junk begins at %g here\n  }\n}\n", score, junk)
+			"group \"bulkhead\" {\n  symbols = {\n    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: reported as "+
+				"spam\"; } # junk begins at %g here\n  }\n}\n", score, junk)
 	}
 	if score >= refuse {
 		p.note("rspamd refuses mail at %g here: BULKHEAD_SPAM, %g, does so alone", refuse, score)

@@ -22,7 +22,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-const letter = "From: Ann <ann@shop.example>\r\nTo: bob@example.com\r\nSubject: chairs\r\n\r\nHalf price until Monday.\r\n"
+const letter = "From: Ann <ann@shop.example>\r\nTo: bob@example.com\r\nSubject: chairs\r\n\r\n" +
+	"Half price until Monday.\r\n"
 
 // A signer is a key and its record.
 type signer struct {
@@ -275,7 +276,9 @@ func TestCache(t *testing.T) {
 // TestQuestions checks the limit of queries for one message, however its sender's record
 // branches.
 func TestQuestions(t *testing.T) {
-	records := map[string][]string{"TXT wide.example": {"v=spf1 mx:m0.example mx:m1.example mx:m2.example mx:m3.example mx:m4.example mx:m5.example mx:m6.example mx:m7.example -all"}}
+	records := map[string][]string{
+		"TXT wide.example": {"v=spf1 mx:m0.example mx:m1.example mx:m2.example mx:m3.example mx:m4.example mx:m5.example " +
+			"mx:m6.example mx:m7.example -all"}}
 	for i := range 8 {
 		for k := range 10 {
 			host := fmt.Sprintf("h%d-%d.example", i, k)

@@ -50,7 +50,8 @@ func (s *Site) people(v *view) (g.Node, error) {
 			h.TBody(g.Map(users, func(u client.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
 		)), h.P(h.Class("dim"),
 			h.Text(
-				"“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. Accuracy is of the reports that others have confirmed or taken off the list. "),
+				"“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. Accuracy is of "+
+					"the reports that others have confirmed or taken off the list. "),
 			h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
 		latest, record}, nil
 }

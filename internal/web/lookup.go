@@ -213,7 +213,8 @@ func verdictOf(d *client.Verdict) g.Node {
 		h.P(h.Class("dim"),
 			h.Text(
 				fmt.Sprintf(
-					"Delivered %s times as far as was counted; %s called it spam and %s wanted. Chance that this answer is an error of the filters: %s.",
+					"Delivered %s times as far as was counted; %s called it spam and %s wanted. Chance that this answer is an error "+
+						"of the filters: %s.",
 					count(uint64(d.Sightings)), people(d.SpamVotes), people(d.HamVotes), chance(d.Error)))),
 	)
 }

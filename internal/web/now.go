@@ -49,7 +49,8 @@ func health(s *Status) string {
 		return "Checks and reports are answered, but a part of the data folder was gone at the start and began anew: " +
 			strings.Join(s.Missing, ", ") + "."
 	case s.Doubts > 0:
-		return "Checks and reports are answered; some counts may be too low since a damaged store was salvaged. bulkhead doctor says which."
+		return "Checks and reports are answered; some counts may be too low since a damaged store was salvaged. bulkhead " +
+			"doctor says which."
 	case bad > 0:
 		if bad == len(s.Peers) {
 			return "All is well here, but no peer can be heard or counted."
@@ -57,7 +58,8 @@ func health(s *Status) string {
 		return fmt.Sprintf("All is well here, but of %s %d cannot be heard or counted.",
 			plural(uint64(len(s.Peers)), "peer"), bad)
 	case !s.Mature:
-		return "All is well. The node is young: links and contacts decide nothing until it has seen 200 messages of verified senders on two days."
+		return "All is well. The node is young: links and contacts decide nothing until it has seen 200 messages of " +
+			"verified senders on two days."
 	}
 	return "All is well."
 }

@@ -47,7 +47,8 @@ func New(source Source, api http.Handler) *Site {
 		sum := sha256.Sum256([]byte(text))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	s.policy = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; connect-src 'self'; style-src " +
+	s.policy = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; connect-src 'self'; " +
+		"style-src " +
 		hash(styleCSS) + "; script-src " + hash(liveJS)
 	s.mux.HandleFunc("GET /{$}", s.show("", s.now))
 	s.mux.HandleFunc("GET /live", s.live)

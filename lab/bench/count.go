@@ -16,13 +16,15 @@ func countSubjects() []subject {
 			build: func(n int) (structure, error) { return newCounting(n, true) }},
 		{name: "bulkhead Counting, single calls", counts: true,
 			build: func(n int) (structure, error) { return newCounting(n, false) }},
-		{name: "fingerprint table", note: "24-bit fingerprint, 8-bit count: stops at 255, hence its low counts; cannot be merged by cell", counts: true,
+		{name: "fingerprint table",
+			note: "24-bit fingerprint, 8-bit count: stops at 255, hence its low counts; cannot be merged by cell", counts: true,
 			build: func(n int) (structure, error) { return newFingerprints(n), nil }},
 		{name: "BoomFilters count-min", note: "6 rows, 11 cells of 64 bits a key", counts: true, solo: true,
 			build: func(n int) (structure, error) {
 				return &boomSketch{boom.NewCountMinSketch(math.E/(float64(n)*11/6), 0.0026)}, nil
 			}},
-		{name: "BoomFilters counting Bloom", note: "4-bit, 11 cells a key; has no count query, look is membership", solo: true,
+		{name: "BoomFilters counting Bloom", note: "4-bit, 11 cells a key; has no count query, look is membership",
+			solo: true,
 			build: func(n int) (structure, error) {
 				return &boomCounting{boom.NewCountingBloomFilter(uint(n), 4, 0.005)}, nil
 			}},

@@ -16,7 +16,8 @@ type document struct {
 
 func (d *document) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, intro, time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, loadAverage(), rounds)
+	fmt.Fprintf(&b, intro, time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), runtime.Version(),
+		runtime.GOOS, runtime.GOARCH, loadAverage(), rounds)
 	b.WriteString("\n## Membership\n\n")
 	fmt.Fprintf(&b, memberIntro, bitsPerKey)
 	table(&b, d.member, false)
@@ -109,7 +110,8 @@ func table(b *strings.Builder, rows []result, counts bool) {
 	b.WriteByte('\n')
 	for _, r := range rows {
 		if r.Access > 0 {
-			fmt.Fprintf(b, "- %s keys: one dependent access to %.1f MB takes %.0f ns by the clock.\n", count(r.N), r.Heap*float64(r.N)/1e6, r.Access)
+			fmt.Fprintf(b, "- %s keys: one dependent access to %.1f MB takes %.0f ns by the clock.\n", count(r.N),
+				r.Heap*float64(r.N)/1e6, r.Access)
 		}
 	}
 	for _, r := range rows {

@@ -82,7 +82,8 @@ func Palette(i int) color.Color {
 
 // Shapes returns the shape of the points of line i.
 func Shapes(i int) draw.GlyphDrawer {
-	all := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+	all := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.SquareGlyph{},
+		draw.TriangleGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
 	return all[i%len(all)]
 }
 
@@ -131,7 +132,8 @@ func (f *Figure) Draw(w io.Writer, format string) error {
 	drawn := out.Bytes()
 	if format == "svg" {
 		// Who has not this font has one of the same widths.
-		drawn = bytes.ReplaceAll(drawn, []byte("font-family:Liberation Serif;"), []byte("font-family:'Liberation Serif','Times New Roman',Times,serif;"))
+		drawn = bytes.ReplaceAll(drawn, []byte("font-family:Liberation Serif;"),
+			[]byte("font-family:'Liberation Serif','Times New Roman',Times,serif;"))
 	}
 	if _, err := w.Write(drawn); err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)

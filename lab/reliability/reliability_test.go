@@ -49,10 +49,13 @@ func TestBands(t *testing.T) {
 			}
 		}
 		low, high := interval.Wilson(spam, answers)
-		if b.Answers != answers || b.Spam != spam || math.Abs(b.Said-said) > 1e-9 || b.Low != low || b.High != high || answers == 0 {
+		if b.Answers != answers || b.Spam != spam || math.Abs(b.Said-said) > 1e-9 || b.Low != low || b.High != high ||
+			answers == 0 {
 			t.Errorf("%+v; want %d answers, %d spam, %.2f said, %.3f to %.3f", b, answers, spam, said, low, high)
 		}
-		if got, want := b.Observed(), float64(spam)/float64(answers); got != want || b.Promised() < float64(b.From)/100-1e-9 || b.Promised() > float64(b.To)/100+1e-9 {
+		if got, want := b.Observed(),
+			float64(spam)/float64(answers); got != want || b.Promised() < float64(b.From)/100-1e-9 ||
+			b.Promised() > float64(b.To)/100+1e-9 {
 			t.Errorf("%+v: observed %v, want %v; promised %v", b, got, want, b.Promised())
 		}
 		counted += b.Answers

@@ -34,10 +34,14 @@ const many = 16_777_200
 // told otherwise.
 func newPeers() []*peer {
 	return []*peer{
-		{newRecord("razor", "a part was reported more often than revoked"), newDigests(0, 1, bulkhead.RazorE4, bulkhead.RazorE8), 1},
-		{newRecord("pyzor", "5 reports more than withdrawals, as SpamAssassin asks"), newDigests(0, 1, bulkhead.PyzorDigest), 5},
-		{newRecord("dcc", "a sum was reported, which nobody withdraws"), newDigests(1, many, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2), many},
-		{newRecord("rspamd fuzzy", "a text was learnt, or shares more than half of its shingles with one"), newTexts(), math.SmallestNonzeroFloat64},
+		{newRecord("razor", "a part was reported more often than revoked"), newDigests(0, 1, bulkhead.RazorE4,
+			bulkhead.RazorE8), 1},
+		{newRecord("pyzor", "5 reports more than withdrawals, as SpamAssassin asks"), newDigests(0, 1, bulkhead.PyzorDigest),
+			5},
+		{newRecord("dcc", "a sum was reported, which nobody withdraws"), newDigests(1, many, bulkhead.DCCBody,
+			bulkhead.DCCFuz1, bulkhead.DCCFuz2), many},
+		{newRecord("rspamd fuzzy", "a text was learnt, or shares more than half of its shingles with one"), newTexts(),
+			math.SmallestNonzeroFloat64},
 	}
 }
 

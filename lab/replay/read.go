@@ -142,7 +142,8 @@ func (l *letter) read(ctx context.Context, raw []byte, verified bool, opts signa
 		l.source = letters.Source(m, letters.Header(raw), l.spam)
 		senders = signature.Senders(l.source)
 	}
-	if l.sigs, l.err = letters.Signed(ctx, m, senders, opts); l.err == nil && !slices.Contains(opts.Skip, bulkhead.RspamdText) {
+	if l.sigs, l.err = letters.Signed(ctx, m, senders, opts); l.err == nil && !slices.Contains(opts.Skip,
+		bulkhead.RspamdText) {
 		l.texts, l.err = fuzzyHasher.Hashes(ctx, m, rspamd.Policy{})
 	}
 }

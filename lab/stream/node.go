@@ -81,12 +81,14 @@ func (s *node) server(site int) *engine.Engine {
 // deliver checks a copy and counts it.
 func (s *node) deliver(ctx context.Context, d *delivery) (answer, error) {
 	door := bulkhead.Reporter{Account: d.account()}
-	v, err := s.server(d.site).Check(ctx, bulkhead.Query{Signatures: d.letter.sigs, Source: d.letter.source, Reporter: door, Terse: true})
+	v, err := s.server(d.site).Check(ctx, bulkhead.Query{Signatures: d.letter.sigs, Source: d.letter.source,
+		Reporter: door, Terse: true})
 	if err != nil {
 		return answer{}, err
 	}
 	_, err = s.server(d.site).Report(ctx, bulkhead.Report{
-		Signatures: d.letter.sigs, Vote: bulkhead.Sighting, Reporter: door, Source: d.letter.source, Recipients: []string{d.address()},
+		Signatures: d.letter.sigs, Vote: bulkhead.Sighting, Reporter: door, Source: d.letter.source,
+		Recipients: []string{d.address()},
 	})
 	return answer{v.Class, v.Confidence}, err
 }
@@ -94,7 +96,8 @@ func (s *node) deliver(ctx context.Context, d *delivery) (answer, error) {
 // vote reports on behalf of the site.
 func (s *node) vote(ctx context.Context, d *delivery, vote bulkhead.Vote) error {
 	_, err := s.server(d.site).Report(ctx, bulkhead.Report{
-		Signatures: d.letter.sigs, Vote: vote, Source: d.letter.source, Reporter: bulkhead.Reporter{Account: d.account(), User: d.name()},
+		Signatures: d.letter.sigs, Vote: vote, Source: d.letter.source, Reporter: bulkhead.Reporter{Account: d.account(),
+			User: d.name()},
 	})
 	return err
 }
@@ -105,7 +108,8 @@ func (s *node) vote(ctx context.Context, d *delivery, vote bulkhead.Vote) error 
 func (s *node) turn(ctx context.Context, now time.Time) error {
 	s.now.Store(&now)
 	slices := [2]int64{
-		now.UnixNano() / int64(engine.DefaultTally().Generation), now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
+		now.UnixNano() / int64(engine.DefaultTally().Generation),
+		now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
 	}
 	if slices == s.slices {
 		return nil

@@ -51,7 +51,8 @@ var networkKey = [16]byte{'s', 't', 'r', 'e', 'a', 'm'}
 // anything of its sender: the same messages whenever the share is the same, and more where
 // it is larger. The first error of mail ends it. progress is told how many messages are done, not of
 // how many; it may be nil.
-func Read(ctx context.Context, mail iter.Seq2[Mail, error], unverified float64, progress func(done int)) ([]*Letter, error) {
+func Read(ctx context.Context, mail iter.Seq2[Mail, error], unverified float64,
+	progress func(done int)) ([]*Letter, error) {
 	if progress == nil {
 		progress = func(int) {}
 	}

@@ -278,8 +278,9 @@ func (r Results) PlotPNG(w io.Writer) error { return r.figure().Draw(w, "png") }
 
 func (r Results) figure() *figure.Figure {
 	f := &figure.Figure{
-		Name: "stream", Title: "Spam caught by its place in its campaign", XLabel: "copy", YLabel: "called spam, % (dashed: or suspected)",
-		LogX: true, YMax: 105, LegendBottom: true,
+		Name: "stream", Title: "Spam caught by its place in its campaign", XLabel: "copy",
+		YLabel: "called spam, % (dashed: or suspected)",
+		LogX:   true, YMax: 105, LegendBottom: true,
 	}
 	for i, result := range r {
 		caught := figure.Series{Label: result.Title(), Color: figure.Palette(i), Shape: figure.Shapes(i)}
@@ -294,7 +295,8 @@ func (r Results) figure() *figure.Figure {
 				continue
 			}
 			caught.Xs, caught.Ys = append(caught.Xs, float64(from)), append(caught.Ys, percent(all.Spam, all.Copies))
-			marked.Xs, marked.Ys = append(marked.Xs, float64(from)), append(marked.Ys, percent(all.Spam+all.Suspected, all.Copies))
+			marked.Xs, marked.Ys = append(marked.Xs, float64(from)),
+				append(marked.Ys, percent(all.Spam+all.Suspected, all.Copies))
 		}
 		f.Series = append(f.Series, caught, marked)
 	}

@@ -93,7 +93,8 @@ func manifest(c *experiment.Config, ctx context.Context) (*Manifest, error) {
 		parts = experiment.Parts()
 	}
 	m := &Manifest{
-		Format: manifestFormat, Rounds: c.Rounds, Seed: c.Seed, Draw: c.Draw, Family: c.StoredFamily(), Parts: parts, Go: runtime.Version(),
+		Format: manifestFormat, Rounds: c.Rounds, Seed: c.Seed, Draw: c.Draw, Family: c.StoredFamily(), Parts: parts,
+		Go:     runtime.Version(),
 		System: runtime.GOOS + "/" + runtime.GOARCH, Revision: "unknown", Modules: []string{}, Corpora: []CorpusHash{},
 	}
 	m.Command = fmt.Sprintf("bulkhead-lab study --artefact DIR --rounds %d --seed %d --draw %s", c.Rounds, c.Seed, c.Draw)
@@ -265,7 +266,8 @@ func (m *Manifest) repeat(ctx context.Context, folder, corpus string, again []st
 		return nil, fmt.Errorf("study: %w", err)
 	}
 	defer os.RemoveAll(out)
-	if err := Run(ctx, experiment.Config{Out: out, Rounds: m.Rounds, Seed: m.Seed, Draw: m.Draw, Family: m.Family, Only: again, Corpus: corpus}); err != nil {
+	if err := Run(ctx, experiment.Config{Out: out, Rounds: m.Rounds, Seed: m.Seed, Draw: m.Draw, Family: m.Family,
+		Only: again, Corpus: corpus}); err != nil {
 		return nil, err
 	}
 	results, err := filepath.Glob(filepath.Join(out, "results", "*.json"))

@@ -143,7 +143,8 @@ func (p *plan) write(ctx context.Context) error {
 		if err := p.file("tables.csv", func(w io.Writer) error { return experiment.WriteTables(w, rows) }); err != nil {
 			return err
 		}
-		if err := p.file("comparison.csv", func(w io.Writer) error { return experiment.WriteComparison(w, compared) }); err != nil {
+		err := p.file("comparison.csv", func(w io.Writer) error { return experiment.WriteComparison(w, compared) })
+		if err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,8 @@ func TestSmallStudy(t *testing.T) {
 		}
 		// With 6 rounds the standard errors are rough themselves.
 		if line[2] == "80K" && math.Abs(z) > 6 {
-			t.Errorf("experiment %s, %s, %s, k = %s: printed %s, measured %s, %.1f standard errors", line[0], line[1], line[2], line[3], line[4], line[6], z)
+			t.Errorf("experiment %s, %s, %s, k = %s: printed %s, measured %s, %.1f standard errors", line[0], line[1], line[2],
+				line[3], line[4], line[6], z)
 		}
 	}
 	for n := 1; n <= 8; n++ {
@@ -182,7 +183,8 @@ func writeCorpus(t *testing.T, n int) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	words := strings.Fields("harbour copper meadow lantern violet orchard timber gravel saddle thunder window basket pepper ribbon castle garden marble feather barrel candle")
+	words := strings.Fields("harbour copper meadow lantern violet orchard timber gravel saddle thunder window basket " +
+		"pepper ribbon castle garden marble feather barrel candle")
 	var index strings.Builder
 	index.WriteString("file\tlabel\ttime\tmore\n")
 	r := experiment.Stream(1, "made-up mail")
@@ -196,7 +198,8 @@ func writeCorpus(t *testing.T, n int) string {
 		for range 40 {
 			text.WriteString(words[body.IntN(len(words))] + " ")
 		}
-		mail := fmt.Sprintf("From: a%d@example.com\nTo: b@example.org\nSubject: note %d\nDate: Thu, 29 Feb 2024 12:00:00 +0000\n\n%s\n", i, i, text.String())
+		mail := fmt.Sprintf("From: a%d@example.com\nTo: b@example.org\nSubject: note %d\n"+
+			"Date: Thu, 29 Feb 2024 12:00:00 +0000\n\n%s\n", i, i, text.String())
 		name := fmt.Sprintf("%04d.eml", i)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(mail), 0o644); err != nil {
 			t.Fatal(err)
@@ -231,8 +234,10 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(b)
-	for _, want := range []string{"Table X)", "## Merging", "### Deletion", "## Split storage", "dcc/fuz1", "1 in 170000", "1.948E-8", "SBF first",
-		"Garwood", "expected by chance", "| independent |", "GhostError", "as a node reads", "Spam that revocations hide", "Table II", "made-up"} {
+	for _, want := range []string{"Table X)", "## Merging", "### Deletion", "## Split storage", "dcc/fuz1", "1 in 170000",
+		"1.948E-8", "SBF first",
+		"Garwood", "expected by chance", "| independent |", "GhostError", "as a node reads", "Spam that revocations hide",
+		"Table II", "made-up"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q", want)
 		}

@@ -126,9 +126,12 @@ Content-Type: text/plain; charset=utf-8
 `
 
 // gardenText has enough words for shingles.
-const gardenText = "when the frost has left the beds we carry the boxes of seed potatoes out of the cellar and sort them by hand because every spring " +
-	"a few have gone soft and must not be planted with the others the children count the good ones into baskets while their grandmother " +
-	"draws straight lines across the soil with a string and two wooden pegs and by the evening the whole field is finished and everybody " +
+const gardenText = "when the frost has left the beds we carry the boxes of seed potatoes out of the cellar and sort " +
+	"them by hand because every spring " +
+	"a few have gone soft and must not be planted with the others the children count the good ones into baskets while " +
+	"their grandmother " +
+	"draws straight lines across the soil with a string and two wooden pegs and by the evening the whole field is " +
+	"finished and everybody " +
 	"sits on the wall with bread and cheese to look at the brown earth where nothing at all can be seen yet\n"
 
 func mail(subject, id, text string) string { return fmt.Sprintf(letter, subject, id) + text }
@@ -157,8 +160,10 @@ func TestRspamdFuzzyCheck(t *testing.T) {
 		"cheese", "apples"))
 	short := mail("a short one", "3", "buy the green watering can today it is cheap and good for all who have a garden\n")
 	other := mail("harbour", "4",
-		"the harbour master keeps a book in which every boat that comes in before noon is written with its length its flag and the name of "+
-			"the person who steers it and when the book is full he takes it to the town hall where it lies beside two hundred others that nobody reads any more\n")
+		"the harbour master keeps a book in which every boat that comes in before noon is written with its length its flag "+
+			"and the name of "+
+			"the person who steers it and when the book is full he takes it to the town hall where it lies beside two hundred "+
+			"others that nobody reads any more\n")
 	want := func(message, name string, present bool) symbol {
 		t.Helper()
 		symbols := r.scan(message)
@@ -196,7 +201,8 @@ func TestRspamdFuzzyCheck(t *testing.T) {
 // twice is a mail whose HTML has other last words than its plain text: two digests,
 // and the same shingles.
 func twice(id, text string) string {
-	return "From: Ida <ida@garden.example>\nTo: reader@farm.example\nSubject: seed\nDate: Mon, 02 Mar 2026 09:15:00 +0000\n" +
+	return "From: Ida <ida@garden.example>\nTo: reader@farm.example\nSubject: seed\n" +
+		"Date: Mon, 02 Mar 2026 09:15:00 +0000\n" +
 		"Message-ID: <" + id + "@garden.example>\nMIME-Version: 1.0\nContent-Type: multipart/alternative; boundary=b\n\n" +
 		"--b\nContent-Type: text/plain; charset=utf-8\n\n" + text +
 		"\n--b\nContent-Type: text/html; charset=utf-8\n\n<html><body><p>" + text + " always</p></body></html>\n--b--\n"

@@ -83,7 +83,8 @@ func TestSoak(t *testing.T) {
 		}
 	})
 	fmt.Printf(
-		"soak-mesh: %d schedules, seeds %d to %d, of which %d were not exact: %v; %d nodes, %d counts compared, %d of them too high by chance, %v; steps: %v\n",
+		"soak-mesh: %d schedules, seeds %d to %d, of which %d were not exact: %v; %d nodes, %d counts compared, %d of them "+
+			"too high by chance, %v; steps: %v\n",
 		s.done, *firstSeed, *firstSeed+uint64(*soaks)-1, len(s.failed), s.failed, s.nodes, s.compared, s.over,
 		time.Since(s.began).Round(time.Second), s.n)
 	for _, what := range soakSteps {

@@ -111,8 +111,10 @@ func TestQueries(t *testing.T) {
 func TestExposition(t *testing.T) {
 	dir, address := t.TempDir(), nodetest.Address(t)
 	config := fmt.Sprintf(
-		"[listen]\nhttp = %q\nmilter = \"127.0.0.1:0\"\npolicy = \"127.0.0.1:0\"\ndnsbl = \"127.0.0.1:0\"\nfuzzy = \"127.0.0.1:0\"\n"+
-			"dcc = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nrazor2 = \"127.0.0.1:0\"\n[mesh]\nmode = \"hub\"\nlisten = %q\n", address, nodetest.Address(t))
+		"[listen]\nhttp = %q\nmilter = \"127.0.0.1:0\"\npolicy = \"127.0.0.1:0\"\ndnsbl = \"127.0.0.1:0\"\n"+
+			"fuzzy = \"127.0.0.1:0\"\n"+
+			"dcc = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nrazor2 = \"127.0.0.1:0\"\n[mesh]\n"+
+			"mode = \"hub\"\nlisten = %q\n", address, nodetest.Address(t))
 	if err := os.WriteFile(filepath.Join(dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

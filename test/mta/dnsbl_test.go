@@ -31,7 +31,8 @@ func dnsblNode(t testing.TB) *node {
 	add := func(name, form, code string, args []string, lines ...string) {
 		path := n.list(t, name+".list", append(args, "--reason", "made up: "+name), lines...)
 		text += fmt.Sprintf(
-			"[[lists.list]]\nname = %q\npath = %q\n[[dnsbl.zone]]\nname = \"%s.bl.example.com\"\nlist = %q\nform = %q\ncode = %q\n",
+			"[[lists.list]]\nname = %q\npath = %q\n[[dnsbl.zone]]\nname = \"%s.bl.example.com\"\nlist = %q\nform = %q\n"+
+				"code = %q\n",
 			name, path, name, name, form, code)
 	}
 	add("domain", "domain", "127.0.0.2", nil, "evil.example.net", "spam-shop.com")

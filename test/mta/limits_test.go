@@ -82,7 +82,8 @@ func TestPostfixLimits(t *testing.T) {
 			accepted = "header"
 		}
 		config += fmt.Sprintf(
-			"[[ratelimit]]\nname = %q\nkey = \"{client_address}\"\nper = \"cmd\"\nstate = %q\nlimit = 1000\nperiod = \"240h\"\naccepted = %q\n",
+			"[[ratelimit]]\nname = %q\nkey = \"{client_address}\"\nper = \"cmd\"\nstate = %q\nlimit = 1000\n"+
+				"period = \"240h\"\naccepted = %q\n",
 			strings.ToLower(state), state, accepted)
 		if state == "MAIL" {
 			config += "header = \"X-Rate-Of-Mail\"\n"

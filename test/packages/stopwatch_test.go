@@ -126,13 +126,15 @@ var records = map[string][]string{
 func letter(about, from, to, name, link, more string) string {
 	text := fmt.Sprintf("Dear %s,\n\n", name)
 	for i, w := range strings.Fields(
-		"anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper quiver ribbon saddle tunnel") {
+		"anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper " +
+			"quiver ribbon saddle tunnel") {
 		text += fmt.Sprintf("the %[1]s%[2]s that we keep is %[2]s%[1]s for you,%[3]s", about, w,
 			map[bool]string{true: "\n", false: " "}[i%3 == 2])
 	}
 	_, host, _ := strings.Cut(strings.Trim(from, ">"), "@")
 	return fmt.Sprintf(
-		"From: %s\nTo: %s <%s@example.org>\nSubject: %s for %s\nDate: %s\nMessage-ID: <%s.%s@%s>\nMIME-Version: 1.0\nContent-Type: text/plain; charset=us-ascii\n\n%s\n%s\n%s\n",
+		"From: %s\nTo: %s <%s@example.org>\nSubject: %s for %s\nDate: %s\nMessage-ID: <%s.%s@%s>\nMIME-Version: 1.0\n"+
+			"Content-Type: text/plain; charset=us-ascii\n\n%s\n%s\n%s\n",
 		from, name, to, about, name, time.Now().Format(time.RFC1123Z), about, to, host, text, more, link)
 }
 

@@ -135,7 +135,8 @@ func (v *victim) withPeer(hub string) *client.Client {
 	}
 	address := nodetest.Address(t)
 	config := fmt.Sprintf(
-		"[node]\nlog_level = \"warn\"\n[listen]\nhttp = %q\n[tally]\nkeep = 40\n[mesh]\nmode = \"join\"\nservers = [%q]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n", address, hub)
+		"[node]\nlog_level = \"warn\"\n[listen]\nhttp = %q\n[tally]\nkeep = 40\n[mesh]\nmode = \"join\"\nservers = [%q]\n"+
+			"publish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n", address, hub)
 	if err := os.WriteFile(filepath.Join(v.dir, "peer.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,8 @@ func (v *victim) limits(ahead time.Duration) {
 	user := fmt.Sprintf("user%016x@example.com", v.rng.Uint64())
 	for i := range 7 {
 		request := fmt.Sprintf(
-			"request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", user, i)
+			"request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@example.com\n"+
+				"client_address=192.0.2.7\n\n", user, i)
 		var answer string
 		// A machine with much to do may be late. A retried request is counted once.
 		nodetest.Settle(v.t, patienceAtStart, "an answer of the policy door", func() string {

@@ -414,7 +414,8 @@ func readMilter(conn net.Conn) (reply byte, answer []byte, err error) {
 func (o *others) policy(_ context.Context, rng *rand.Rand) error {
 	answer, err := o.ask("policy",
 		fmt.Sprintf(
-			"request=smtpd_access_policy\nprotocol_state=RCPT\nsasl_username=u%d\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", rng.IntN(50), rng.IntN(1e6)))
+			"request=smtpd_access_policy\nprotocol_state=RCPT\nsasl_username=u%d\nrecipient=r%d@example.com\n"+
+				"client_address=192.0.2.7\n\n", rng.IntN(50), rng.IntN(1e6)))
 	if err == nil && !strings.HasPrefix(answer, "action=") {
 		err = fmt.Errorf("answer %.100q", answer)
 	}

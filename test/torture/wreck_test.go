@@ -33,7 +33,8 @@ func (v *victim) configureEverything() {
 		t.Fatal(err)
 	}
 	b = fmt.Appendf(b,
-		"[mesh]\nmode = \"hub\"\nlisten = %q\n[dccifd]\ngreylist = true\n[[lists.list]]\nname = \"list\"\npath = %q\n[[dnsbl.zone]]\nname = \"list.example\"\nlist = \"list\"\nform = \"ip\"\n", nodetest.Address(t), list)
+		"[mesh]\nmode = \"hub\"\nlisten = %q\n[dccifd]\ngreylist = true\n[[lists.list]]\nname = \"list\"\npath = %q\n"+
+			"[[dnsbl.zone]]\nname = \"list.example\"\nlist = \"list\"\nform = \"ip\"\n", nodetest.Address(t), list)
 	if err := os.WriteFile(filepath.Join(v.dir, everything), b, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ import (
 )
 
 func newFilterCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "filter", Short: "Inspect filter files", Args: cli.Args(cobra.NoArgs), RunE: command.NeedCommand}
+	cmd := &cobra.Command{Use: "filter", Short: "Inspect filter files", Args: cli.Args(cobra.NoArgs),
+		RunE: command.NeedCommand}
 	var asJSON bool
 	var keyFile string
 	info := &cobra.Command{

@@ -96,7 +96,8 @@ func newListBuild() *cobra.Command {
 	f.StringVar(&eigen, "eigenvalue", "hash",
 		"what goes into the second section: hash, chars, domain, length, mid-square, division; all but hash are experiments")
 	f.StringVar(&structure, "structure", "two-part",
-		"two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which never changes")
+		"two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which "+
+			"never changes")
 	f.StringVar(&like, "like", "", "use the shape and key of this `LIST`, so that the two can be merged")
 	f.BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
 	command.JSONFlag(f, &asJSON)
@@ -117,7 +118,8 @@ func newListAdd() *cobra.Command {
 					return err
 				}
 				if asJSON {
-					return command.PrintJSON(cmd.OutOrStdout(), []built{{List: args[0] + lists.AllowSuffix, Read: uint64(len(args) - 1)}})
+					return command.PrintJSON(cmd.OutOrStdout(),
+						[]built{{List: args[0] + lists.AllowSuffix, Read: uint64(len(args) - 1)}})
 				}
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s%s: %d entries added\n", args[0], lists.AllowSuffix, len(args)-1)
 				return err

@@ -67,7 +67,8 @@ func newCheckCommand() *cobra.Command {
 	return cmd
 }
 
-const messageHelp = "A MESSAGE is a file with one message,\nan mbox file, a Maildir, a folder of *.eml files, or - for standard input."
+const messageHelp = "A MESSAGE is a file with one message,\nan mbox file, a Maildir, a folder of *.eml files, or - " +
+	"for standard input."
 
 // A verdictPrinter prints verdicts for people or programs, and counts them.
 type verdictPrinter struct {

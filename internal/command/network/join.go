@@ -61,7 +61,8 @@ func newInviteCommand() *cobra.Command {
 	f.IntVar(&in.Uses, "uses", 1, "how many nodes may join with the line")
 	f.DurationVar(&lifetime, "lifetime", 48*time.Hour, "how long the line is good")
 	f.StringSliceVar(&in.Hubs, "hub", nil,
-		"`ADDRESS` where this node is found, host:port; may be repeated (default: this machine's name and the port of mesh.listen)")
+		"`ADDRESS` where this node is found, host:port; may be repeated (default: this machine's name and the port of "+
+			"mesh.listen)")
 	f.StringVar(&withdraw, "withdraw", "", "make the invitation of this `ID` void instead; who has joined stays a peer")
 	return cmd
 }
@@ -219,12 +220,14 @@ func newPeerRequests(u *adminFlags) *cobra.Command {
 			fmt.Fprintln(t, "INVITATION\tFOR\tWEIGHT\tEXPIRES\tSTATE\tSINCE\tCALLS ITSELF\tKEY")
 			for i := range list {
 				v := &list[i]
-				head := fmt.Sprintf("%s\t%s\t%.3g\t%s", v.ID, command.Dash(v.Name), v.Weight, v.Expires.Local().Format(time.DateTime))
+				head := fmt.Sprintf("%s\t%s\t%.3g\t%s", v.ID, command.Dash(v.Name), v.Weight,
+					v.Expires.Local().Format(time.DateTime))
 				if len(v.Joiners) == 0 {
 					fmt.Fprintf(t, "%s\tnot shown\t-\t-\t-\n", head)
 				}
 				for _, j := range v.Joiners {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, j.State, j.At.Local().Format(time.DateTime), command.Dash(j.Name), j.Key)
+					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, j.State, j.At.Local().Format(time.DateTime), command.Dash(j.Name),
+						j.Key)
 				}
 			}
 			return t.Flush()

@@ -107,7 +107,8 @@ func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 		}
 		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%d\t%s\t%s\n", command.Dash(p.Name), p.Weight,
 			state, heard,
-			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused, command.Dash(p.Group),
+			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused,
+			command.Dash(p.Group),
 			max(1, p.Organisations), p.Key, reasons(p))
 	}
 	return t.Flush()

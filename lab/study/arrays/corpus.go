@@ -205,7 +205,8 @@ func CorpusSource(c *experiment.Config) func(context.Context) (*corpusResult, er
 		}
 		n := 100 * c.Rounds
 		stored := &corpusResult{}
-		u := &experiment.Unit{Name: "corpus-" + strconv.Itoa(n), Result: stored, Have: func() bool { return stored.Folder == c.Corpus }}
+		u := &experiment.Unit{Name: "corpus-" + strconv.Itoa(n), Result: stored,
+			Have: func() bool { return stored.Folder == c.Corpus }}
 		if ok, err := c.Load(u); err != nil {
 			return nil, err
 		} else if ok {

@@ -115,7 +115,8 @@ func summarise(mail *corpusResult, scheme string, counts []uint32) streamSummary
 
 // measureDCC replays a stream into filters under several sets of hash functions: at 1000
 // rounds about a million look-ups, in 1 to 50 replays.
-func measureDCC(ctx context.Context, c *experiment.Config, reports []int32, counts []uint32, cells float64, k int) ([]dccRow, error) {
+func measureDCC(ctx context.Context, c *experiment.Config, reports []int32, counts []uint32, cells float64,
+	k int) ([]dccRow, error) {
 	m := max(64, int(cells*float64(len(counts))))
 	draws := max(1, min(50, 1_000_000/len(reports))*c.Rounds/1000)
 	rows := make([]dccRow, len(DCCThresholds()))

@@ -81,7 +81,8 @@ func newDeletionTrial(r *rand.Rand, share float64) *deletionTrial {
 			t.intuitive[p]++
 		}
 	}
-	t.all, t.minima, t.one = append(experiment.CellArray(nil), t.refined...), append(experiment.CellArray(nil), t.refined...), append(experiment.CellArray(nil), t.refined...)
+	t.all, t.minima, t.one = append(experiment.CellArray(nil), t.refined...), append(experiment.CellArray(nil),
+		t.refined...), append(experiment.CellArray(nil), t.refined...)
 	t.revoked, t.revokedSmall = make(experiment.CellArray, mergeCells), make(experiment.CellArray, mergeCells/8)
 	for _, i := range r.Perm(MergeKeys)[:int(share*MergeKeys)] {
 		for range t.truth[i] {

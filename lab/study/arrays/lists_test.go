@@ -14,8 +14,10 @@ import (
 func TestRealLists(t *testing.T) {
 	folder := t.TempDir()
 	mails := map[string]string{
-		"spam 1.eml": "From: Offers <Deal@shop.example>\nSubject: x\n\nSee http://shop.example/a?b=3D1 and https://two.exam=\nple/c.\n",
-		"ham 2.eml":  "From: friend@home.example, deal@SHOP.example\nSubject: y\n\nhttps://home.example/photos, http://shop.example/a?b=1\n",
+		"spam 1.eml": "From: Offers <Deal@shop.example>\nSubject: x\n\nSee http://shop.example/a?b=3D1 and " +
+			"https://two.exam=\nple/c.\n",
+		"ham 2.eml": "From: friend@home.example, deal@SHOP.example\nSubject: y\n\n" +
+			"https://home.example/photos, http://shop.example/a?b=1\n",
 	}
 	index := "file\tlabel\ttime\n"
 	for _, name := range []string{"spam 1.eml", "ham 2.eml"} {
@@ -41,7 +43,8 @@ func TestRealLists(t *testing.T) {
 		others    []string
 	}{
 		{spam.senders, ham.senders, []string{"deal@shop.example"}, []string{"friend@home.example"}},
-		{spam.links, ham.links, []string{"http://shop.example/a?b=1", "https://two.example/c."}, []string{"https://home.example/photos,"}},
+		{spam.links, ham.links, []string{"http://shop.example/a?b=1", "https://two.example/c."},
+			[]string{"https://home.example/photos,"}},
 		{spam.hosts, ham.hosts, []string{"shop.example", "two.example"}, []string{"home.example"}},
 	} {
 		l := apart("x", tt.spam, tt.ham)
@@ -54,7 +57,8 @@ func TestRealLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The mail is too little, the notes lie beside mail, the licence is short.
-	if len(lists) != 1 || lists[0].name != "names/list.txt" || len(lists[0].members) != 500 || len(lists[0].others) != 500 {
+	if len(lists) != 1 || lists[0].name != "names/list.txt" || len(lists[0].members) != 500 ||
+		len(lists[0].others) != 500 {
 		t.Fatalf("%d lists: %.200v", len(lists), lists)
 	}
 	both := slices.Sorted(slices.Values(append(slices.Clone(lists[0].members), lists[0].others...)))

@@ -190,7 +190,8 @@ func (t *mergeTrial) run(row *MergeRow, weight float64) {
 // local runs the methods whose arrays are each inserted into by one server
 // alone: cumulative, new for each period, intuitive, and one for everybody.
 func (t *mergeTrial) local() (locals []experiment.CellArray, periods, intuitive, one experiment.CellArray) {
-	periods, intuitive, one = make(experiment.CellArray, mergeCells), make(experiment.CellArray, mergeCells), make(experiment.CellArray, mergeCells)
+	periods, intuitive, one = make(experiment.CellArray, mergeCells), make(experiment.CellArray, mergeCells),
+		make(experiment.CellArray, mergeCells)
 	for range t.servers {
 		locals = append(locals, make(experiment.CellArray, mergeCells))
 	}

@@ -93,7 +93,8 @@ const (
 const NodeKeys = NodeLines * 128 / NodeCells
 
 // NodeUnits returns the work of merging, deleting and measuring f_dcc on a node's arrays.
-func NodeUnits(c *experiment.Config, corpus func(context.Context) (*corpusResult, error)) (units []*experiment.Unit, results []*NodeResult) {
+func NodeUnits(c *experiment.Config, corpus func(context.Context) (*corpusResult, error)) (units []*experiment.Unit,
+	results []*NodeResult) {
 	add := func(name string, cost float64, run func(ctx context.Context, r *NodeResult, tick func(float64)) error) {
 		r := &NodeResult{}
 		results = append(results, r)
@@ -139,7 +140,8 @@ func NodeUnits(c *experiment.Config, corpus func(context.Context) (*corpusResult
 
 // nodeMerge lets servers report for themselves and tell each other their rounds, and
 // compares the ways to read what they have together.
-func nodeMerge(c *experiment.Config, ctx context.Context, servers, syncs int, tick func(float64)) (NodeMergeRow, error) {
+func nodeMerge(c *experiment.Config, ctx context.Context, servers, syncs int,
+	tick func(float64)) (NodeMergeRow, error) {
 	row := NodeMergeRow{Servers: servers, Syncs: syncs}
 	trials := max(1, c.Rounds/20)
 	for i := range trials {
@@ -325,7 +327,8 @@ func (n *idealNetwork) count(i int) uint32 {
 // nodeDelete takes keys back by a second array, and drops a generation.
 func nodeDelete(c *experiment.Config, ctx context.Context, tick func(float64)) (rows []nodeDeleteRow, err error) {
 	trials := max(1, c.Rounds/20)
-	quarters := newLineModel(experiment.Stream(c.Seed, "node delete theory"), modelKeys(c), mergeTail, []float64{0.25, 0.25, 0.25, 0.25})
+	quarters := newLineModel(experiment.Stream(c.Seed, "node delete theory"), modelKeys(c), mergeTail,
+		[]float64{0.25, 0.25, 0.25, 0.25})
 	drop := quarters.sumOfMinima(nodeGeometry(NodeLines), float64(NodeKeys)/NodeLines, 3)
 	for i, share := range []float64{0.01, 0.1, 0.3} {
 		row := nodeDeleteRow{Share: share}
@@ -400,7 +403,8 @@ func (row *nodeDeleteRow) trial(r *rand.Rand) error {
 }
 
 // nodeDCC replays the streams of real mail into nodes' arrays.
-func nodeDCC(c *experiment.Config, ctx context.Context, mail *corpusResult, tick func(float64)) (rows []NodeDCCRow, err error) {
+func nodeDCC(c *experiment.Config, ctx context.Context, mail *corpusResult,
+	tick func(float64)) (rows []NodeDCCRow, err error) {
 	names := mail.schemes()
 	for i, scheme := range names {
 		for j, cells := range NodeDCCCells() {

@@ -54,7 +54,8 @@ func TestNodeMerge(t *testing.T) {
 			theory float64
 		}{
 			"node": {r.Node, r.Keys, r.NodeTheory}, "sum": {r.Sum, r.Keys, r.SumTheory}, "one": {r.One, r.Keys, r.OneTheory},
-			"ghosts, sum": {r.SumGhost, r.Asked, r.GhostTheory}, "ghosts, one": {r.OneGhost, r.Asked, r.GhostTheory}, "ghosts, node": {r.NodeGhost, r.Asked, r.NodeGhostTheory},
+			"ghosts, sum": {r.SumGhost, r.Asked, r.GhostTheory}, "ghosts, one": {r.OneGhost, r.Asked, r.GhostTheory},
+			"ghosts, node": {r.NodeGhost, r.Asked, r.NodeGhostTheory},
 		} {
 			if !agrees(x.n, x.of, x.theory) {
 				t.Errorf("%d servers, %s: %d of %d, theory %g", r.Servers, what, x.n, x.of, x.theory)
@@ -102,7 +103,8 @@ func TestLines(t *testing.T) {
 		}
 		for i, n := range row.Shown {
 			if !agrees(n, row.Asked, row.Given[i]) {
-				t.Errorf("%g keys a line, %d and more: %d of %d, by the cells %g", keys, linesCounts()[i], n, row.Asked, row.Given[i])
+				t.Errorf("%g keys a line, %d and more: %d of %d, by the cells %g", keys, linesCounts()[i], n, row.Asked,
+					row.Given[i])
 			}
 		}
 	}
@@ -129,7 +131,8 @@ func TestNodeReplay(t *testing.T) {
 		if r.Asked != draws*want[r.Threshold][0] || r.Wrong != 0 || r.WrongUnseen != 0 || r.Cells != 12_800 {
 			t.Errorf("%+v over %d draws", r, draws)
 		}
-		if heavy := map[int]uint64{2: 2, 5: 1, 10: 1, 20: 1}[r.Threshold]; math.Abs(r.Theory-filter.Geometry{Kind: filter.Cells, Lines: 300, K: 6}.GhostError(heavy)) > 1e-15 {
+		if heavy := map[int]uint64{2: 2, 5: 1, 10: 1, 20: 1}[r.Threshold]; math.Abs(
+			r.Theory-filter.Geometry{Kind: filter.Cells, Lines: 300, K: 6}.GhostError(heavy)) > 1e-15 {
 			t.Errorf("theory %g", r.Theory)
 		}
 	}
@@ -142,7 +145,8 @@ func TestRevocation(t *testing.T) {
 		if err := row.measure(t.Context(), &c, 0); err != nil {
 			t.Fatal(err)
 		}
-		if !agrees(row.Hidden, row.Spam, row.Theory) || !agrees(row.Taken, row.Ham, row.HamTheory) || row.Hidden == 0 || row.Taken == 0 {
+		if !agrees(row.Hidden, row.Spam, row.Theory) || !agrees(row.Taken, row.Ham, row.HamTheory) || row.Hidden == 0 ||
+			row.Taken == 0 {
 			t.Errorf("%+v", row)
 		}
 	}

@@ -45,7 +45,8 @@ func RevocationUnit(c *experiment.Config) (*experiment.Unit, *RevocationResult) 
 		Have: func() bool { return r.Rounds >= c.Rounds },
 		Run: func(ctx context.Context, _ *experiment.Simulator, tick func(float64)) error {
 			*r = RevocationResult{}
-			cases := []struct{ share, sized float64 }{{0.001, 0.01}, {0.01, 0.01}, {0.02, 0.01}, {0.05, 0.01}, {0.1, 0.01}, {0.1, 0.1}}
+			cases := []struct{ share, sized float64 }{{0.001, 0.01}, {0.01, 0.01}, {0.02, 0.01}, {0.05, 0.01}, {0.1, 0.01},
+				{0.1, 0.1}}
 			for i, x := range cases {
 				for _, of := range []string{"a node's, one line", "the paper's, k = 10"} {
 					row := revocationRow{Filters: of, Share: x.share, Sized: x.sized}
@@ -72,7 +73,8 @@ type keySet struct {
 
 // nodeSet is a node's bits, sized for n keys.
 func nodeSet(n int) (keySet, error) {
-	g, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: uint64(n), Error: filter.Ghost, Rate: RevocationRate})
+	g, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: uint64(n), Error: filter.Ghost,
+		Rate: RevocationRate})
 	if err != nil {
 		return keySet{}, err
 	}
@@ -81,7 +83,8 @@ func nodeSet(n int) (keySet, error) {
 		return keySet{}, err
 	}
 	added := uint64(0)
-	return keySet{func(k filter.Key) { b.Set(k); added++ }, b.Has, func() float64 { return g.GhostError(added) }, g.Bytes()}, nil
+	return keySet{func(k filter.Key) { b.Set(k); added++ }, b.Has, func() float64 { return g.GhostError(added) },
+		g.Bytes()}, nil
 }
 
 // paperSet is a classic filter of the least size for n keys and ten functions.

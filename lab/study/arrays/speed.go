@@ -180,7 +180,8 @@ func lookups(c *experiment.Config, n int) ([]lookup, error) {
 }
 
 func productionLookups(secret filter.Secret, n int) ([]lookup, error) {
-	geometry, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: uint64(n), Error: filter.Ghost, Rate: 1e-3, KeyID: secret.ID()})
+	geometry, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: uint64(n), Error: filter.Ghost,
+		Rate: 1e-3, KeyID: secret.ID()})
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +189,8 @@ func productionLookups(secret filter.Secret, n int) ([]lookup, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: uint64(n), Error: filter.CountWrong, Rate: 1e-3, KeyID: secret.ID()})
+	g, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: uint64(n), Error: filter.CountWrong, Rate: 1e-3,
+		KeyID: secret.ID()})
 	if err != nil {
 		return nil, err
 	}
@@ -197,8 +199,10 @@ func productionLookups(secret filter.Secret, n int) ([]lookup, error) {
 		return nil, err
 	}
 	return []lookup{
-		{"production bits, one line", float64(geometry.Bytes()), func(x []byte) { bits.Set(secret.Key(x)) }, func(x []byte) bool { return bits.Has(secret.Key(x)) }},
-		{"production counting, one line", float64(g.Bytes()), func(x []byte) { counting.Add(secret.Key(x), 1) }, func(x []byte) bool { return counting.Count(secret.Key(x)) > 0 }},
+		{"production bits, one line", float64(geometry.Bytes()), func(x []byte) { bits.Set(secret.Key(x)) },
+			func(x []byte) bool { return bits.Has(secret.Key(x)) }},
+		{"production counting, one line", float64(g.Bytes()), func(x []byte) { counting.Add(secret.Key(x), 1) },
+			func(x []byte) bool { return counting.Count(secret.Key(x)) > 0 }},
 	}, nil
 }
 
@@ -208,7 +212,8 @@ func (r *SpeedResult) orders(c *experiment.Config, n int) error {
 	secret := experiment.SecretOf(c.Seed, 3)
 	var fs [2]*filter.Bits
 	for i, size := range []int{n, n / 100} {
-		g, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: uint64(size), Error: filter.Ghost, Rate: 1e-4, KeyID: secret.ID()})
+		g, err := filter.SizeFor(filter.Target{Kind: filter.Bitmap, Signatures: uint64(size), Error: filter.Ghost, Rate: 1e-4,
+			KeyID: secret.ID()})
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,8 @@ type SplitResult struct {
 const SplitCells, SplitK = 11, 6
 
 // SplitUnit returns the work of comparing the ways to store cells.
-func SplitUnit(c *experiment.Config, corpus func(context.Context) (*corpusResult, error)) (*experiment.Unit, *SplitResult) {
+func SplitUnit(c *experiment.Config, corpus func(context.Context) (*corpusResult, error)) (*experiment.Unit,
+	*SplitResult) {
 	r := &SplitResult{}
 	n := max(2000, min(100_000, 100*c.Rounds))
 	wanted := 1
@@ -111,7 +112,8 @@ func (r *SplitResult) measure(ctx context.Context, c *experiment.Config, name st
 		r.Rows = append(r.Rows, row)
 	}
 	for base := 2; base <= 6; base++ {
-		r.Rows = append(r.Rows, SplitRow{Counts: name, Layout: strconv.Itoa(base) + " bits, escape", Bits: escapeBits(values, base, m), Entropy: entropy})
+		r.Rows = append(r.Rows, SplitRow{Counts: name, Layout: strconv.Itoa(base) + " bits, escape",
+			Bits: escapeBits(values, base, m), Entropy: entropy})
 	}
 	return nil
 }

@@ -84,7 +84,9 @@ func populations(seed uint64) []population {
 		one("100 stems and digits", func(r *rand.Rand) string {
 			return stems[r.IntN(len(stems))] + fmt.Sprint(r.IntN(1e8)) + "@" + providers[0]
 		}),
-		one("one stem and digits", func(r *rand.Rand) string { return fmt.Sprintf("offer%09d@%s", r.IntN(1e9), providers[0]) }),
+		one("one stem and digits", func(r *rand.Rand) string {
+			return fmt.Sprintf("offer%09d@%s", r.IntN(1e9), providers[0])
+		}),
 		{"spam on 200 domains of its own", farm, mixed},
 		{"half of the spam on large providers", func(r *rand.Rand) string {
 			if r.IntN(2) == 0 {
@@ -97,7 +99,8 @@ func populations(seed uint64) []population {
 
 // TwoPartEigenvalues returns the eigenvalues that are compared.
 func TwoPartEigenvalues() []filter.Eigenvalue {
-	return []filter.Eigenvalue{filter.EigenChars, filter.EigenDomain, filter.EigenLength, filter.EigenMidSquare, filter.EigenDivision, filter.EigenHash}
+	return []filter.Eigenvalue{filter.EigenChars, filter.EigenDomain, filter.EigenLength, filter.EigenMidSquare,
+		filter.EigenDivision, filter.EigenHash}
 }
 
 // TwoPartUnit returns the work of Figures 1 to 3.
@@ -182,7 +185,8 @@ func (t *TwoPartResult) measure(c *experiment.Config, l elementList, bits int, t
 	}
 	var filters []*filter.TwoPart
 	for _, e := range TwoPartEigenvalues() {
-		f, err := filter.NewTwoPart(filter.TwoPartShape{M1: m1, M2: m2, K: TwoPartK, D: TwoPartD, Eigen: e}, experiment.SecretOf(c.Seed, 2))
+		f, err := filter.NewTwoPart(filter.TwoPartShape{M1: m1, M2: m2, K: TwoPartK, D: TwoPartD, Eigen: e},
+			experiment.SecretOf(c.Seed, 2))
 		if err != nil {
 			return err
 		}

@@ -66,7 +66,8 @@ func (c *Config) OrderUnits() (units []*Unit, results []*DrawResult) {
 
 // spreadUnits runs an experiment in several ways that meet the same hash functions. with
 // sets the simulator up for one of them, and returns how often elements are inserted.
-func (c *Config) spreadUnits(e *Experiment, name string, with func(s *Simulator, d int) []uint8) (units []*Unit, results []*DrawResult) {
+func (c *Config) spreadUnits(e *Experiment, name string, with func(s *Simulator,
+	d int) []uint8) (units []*Unit, results []*DrawResult) {
 	n, ways := max(2, c.Rounds*6/100), c.DrawsCompared()
 	for _, k := range HashCounts() {
 		r := &DrawResult{}

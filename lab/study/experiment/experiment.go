@@ -84,7 +84,8 @@ func Experiments() []Experiment {
 		{Number: 5, order: blocks, counts: uniform(20), most: 20, zeros: 537, Total: 99_909, Sizes: small},
 		{Number: 6, order: shuffled, counts: poisson(10), most: CellLimit - 1, Total: 99_563, Sizes: small},
 		{Number: 7, order: shuffled, counts: poisson(20), most: CellLimit - 1, Total: 200_000, Sizes: small},
-		{Number: 8, order: shuffled, counts: uniform(40), most: 40, zeros: 253, Total: 198_053, Sizes: []int{80, 160, 240, 320, 640}},
+		{Number: 8, order: shuffled, counts: uniform(40), most: 40, zeros: 253, Total: 198_053,
+			Sizes: []int{80, 160, 240, 320, 640}},
 	}
 }
 

@@ -31,7 +31,8 @@ func TestIntervals(t *testing.T) {
 	for _, tt := range []struct {
 		n, of     int
 		low, high float64
-	}{{0, 10, 0, 0.3085}, {1, 10, 0.002529, 0.44502}, {5, 10, 0.18709, 0.81291}, {10, 10, 0.69150, 1}, {8, 400, 0.0086755, 0.039012}} {
+	}{{0, 10, 0, 0.3085}, {1, 10, 0.002529, 0.44502}, {5, 10, 0.18709, 0.81291}, {10, 10, 0.69150, 1}, {8, 400, 0.0086755,
+		0.039012}} {
 		low, high := ClopperPearson(tt.n, tt.of)
 		near(t, "Clopper-Pearson, low", low, tt.low, 1e-3)
 		near(t, "Clopper-Pearson, high", high, tt.high, 1e-3)

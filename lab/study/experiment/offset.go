@@ -61,8 +61,10 @@ func Suppositions(mean float64) []supposition {
 			s.Shuffle(counts, nil)
 			s.exchange(Stream(seed, "naive order", round))
 		}},
-		{Kind: "definition", Name: supposeDistinct, rate: func(r *roundResult) float64 { return Share(r.WrongR, r.Elements) }},
-		{Kind: "definition", Name: supposeMixed, rate: func(r *roundResult) float64 { return float64(r.WeightR) / (NumKeys * mean) }},
+		{Kind: "definition", Name: supposeDistinct,
+			rate: func(r *roundResult) float64 { return Share(r.WrongR, r.Elements) }},
+		{Kind: "definition", Name: supposeMixed,
+			rate: func(r *roundResult) float64 { return float64(r.WeightR) / (NumKeys * mean) }},
 	}
 }
 
@@ -145,7 +147,8 @@ func (c *Config) OffsetUnits() (units []*Unit, results []*OffsetResult) {
 }
 
 // suppose runs an experiment at 80,000 cells under a supposition.
-func (c *Config) suppose(ctx context.Context, s *Simulator, e *Experiment, sup *supposition, tick func(float64)) (offsetRow, error) {
+func (c *Config) suppose(ctx context.Context, s *Simulator, e *Experiment, sup *supposition,
+	tick func(float64)) (offsetRow, error) {
 	out := offsetRow{Experiment: e.Number, Supposition: sup.Name}
 	draw, family := c.Draw, c.Family
 	if sup.draw != "" {
@@ -180,7 +183,8 @@ func (c *Config) suppose(ctx context.Context, s *Simulator, e *Experiment, sup *
 			tick((float64(i) + float64(round+1)/float64(c.Rounds)) / float64(len(HashCounts())))
 		}
 		a, b := StatOf(is), StatOf(rs)
-		out.Cells = append(out.Cells, cellStat{M: DrawsM, K: k, Rounds: c.Rounds, MeanI: a.Mean, SDI: a.SD, MeanR: b.Mean, SDR: b.SD})
+		out.Cells = append(out.Cells, cellStat{M: DrawsM, K: k, Rounds: c.Rounds, MeanI: a.Mean, SDI: a.SD, MeanR: b.Mean,
+			SDR: b.SD})
 	}
 	return out, nil
 }

@@ -21,7 +21,8 @@ type cellStat struct {
 // Row returns s as a row of the tables of e.
 func (s cellStat) Row(e *Experiment) Row {
 	r := Row{Experiment: e, M: s.M, K: s.K, correlation: s.Correlation,
-		Intuitive: Stat{s.Rounds, s.MeanI, s.SDI}, Refined: Stat{s.Rounds, s.MeanR, s.SDR}, Reduction: math.NaN(), reductionSE: math.NaN()}
+		Intuitive: Stat{s.Rounds, s.MeanI, s.SDI}, Refined: Stat{s.Rounds, s.MeanR, s.SDR}, Reduction: math.NaN(),
+		reductionSE: math.NaN()}
 	if s.MeanR > 0 {
 		r.Reduction, r.reductionSE = s.MeanI/s.MeanR, ratioSE(r.Intuitive, r.Refined, s.Correlation)
 	}
@@ -90,7 +91,8 @@ func (c *Config) repeatUnit(e *Experiment, name string, seed uint64, family Hash
 						t.Rounds = append(t.Rounds, s.run(&ex, seed, c.Draw, t.M, k, round, counts))
 					}
 					sum := t.Row(&ex, n)
-					r.Cells = append(r.Cells, cellStat{t.M, k, n, sum.Intuitive.Mean, sum.Intuitive.SD, sum.Refined.Mean, sum.Refined.SD, sum.correlation})
+					r.Cells = append(r.Cells, cellStat{t.M, k, n, sum.Intuitive.Mean, sum.Intuitive.SD, sum.Refined.Mean,
+						sum.Refined.SD, sum.correlation})
 					tick(float64(len(r.Cells)) / steps)
 				}
 			}
@@ -132,7 +134,8 @@ func AgainstEachOther(as, bs [][]Row, spreads map[int]float64) (numbers, outside
 			if a.Experiment.IntuitiveOf() == a.Experiment.Number {
 				pairs = append(pairs, twoRates{a.Intuitive, b.Intuitive, 1, 1, 0, 0, false})
 			}
-			pairs = append(pairs, twoRates{a.Refined, b.Refined, a.Intuitive.Mean, b.Intuitive.Mean, math.Hypot(a.reductionSE/a.Reduction, b.reductionSE/b.Reduction), spread, true})
+			pairs = append(pairs, twoRates{a.Refined, b.Refined, a.Intuitive.Mean, b.Intuitive.Mean,
+				math.Hypot(a.reductionSE/a.Reduction, b.reductionSE/b.Reduction), spread, true})
 			for _, p := range pairs {
 				z, d := p.compare()
 				if math.IsNaN(z) {

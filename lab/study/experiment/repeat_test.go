@@ -92,7 +92,8 @@ func TestPool(t *testing.T) {
 func TestAgainstEachOther(t *testing.T) {
 	e := Experiments()[0]
 	rows := func(f float64) [][]Row {
-		return [][]Row{{cellStat{80_000, 4, 1000, 0.02, 0.001, 0.005 * f, 0.0007, 0.3}.Row(&e), cellStat{320_000, 8, 1000, 4e-6, 2e-5, 0, 0, 0}.Row(&e)}}
+		return [][]Row{{cellStat{80_000, 4, 1000, 0.02, 0.001, 0.005 * f, 0.0007, 0.3}.Row(&e),
+			cellStat{320_000, 8, 1000, 4e-6, 2e-5, 0, 0, 0}.Row(&e)}}
 	}
 	if n, out, _ := AgainstEachOther(rows(1), rows(1), nil); n != 4 || out != 0 {
 		t.Errorf("%d numbers, %d outside, want 4 and 0", n, out)

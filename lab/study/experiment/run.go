@@ -108,7 +108,8 @@ func (c *Config) Wants(part string) bool { return len(c.Only) == 0 || slices.Con
 // (the theory of a node's arrays against measurement), "node" (f_dcc, merging and
 // deletion on them), "revocation" (spam that is hidden by chance) and "speed".
 func Parts() []string {
-	return []string{"1", "2", "3", "4", "5", "6", "7", "8", "draws", "seeds", "families", "offset", "equal", "growth", "membership", "twopart", "rate", "merge", "deletion", "split", "dcc", "lines", "node", "revocation", "speed"}
+	return []string{"1", "2", "3", "4", "5", "6", "7", "8", "draws", "seeds", "families", "offset", "equal", "growth",
+		"membership", "twopart", "rate", "merge", "deletion", "split", "dcc", "lines", "node", "revocation", "speed"}
 }
 
 // A Unit is a piece of work whose result is kept in a file.
@@ -159,7 +160,8 @@ func (c *Config) Load(u *Unit) (bool, error) {
 		return false, fmt.Errorf("study: %w", err)
 	}
 	var s Stored
-	if err := json.Unmarshal(b, &s); err != nil || s.Format != storedFormat || s.Seed != c.Seed || s.Draw != c.Draw || s.Family != c.StoredFamily() {
+	if err := json.Unmarshal(b, &s); err != nil || s.Format != storedFormat || s.Seed != c.Seed || s.Draw != c.Draw ||
+		s.Family != c.StoredFamily() {
 		c.Log.Info("ignoring a result of other settings", "file", c.path(u))
 		return false, nil
 	}

@@ -257,8 +257,10 @@ func insert6(c *[maxCells]uint8, p *[6]uint32) {
 }
 
 func insert8(c *[maxCells]uint8, p *[8]uint32) {
-	p0, p1, p2, p3, p4, p5, p6, p7 := p[0]&cellMask, p[1]&cellMask, p[2]&cellMask, p[3]&cellMask, p[4]&cellMask, p[5]&cellMask, p[6]&cellMask, p[7]&cellMask
-	v0, v1, v2, v3, v4, v5, v6, v7 := uint32(c[p0]), uint32(c[p1]), uint32(c[p2]), uint32(c[p3]), uint32(c[p4]), uint32(c[p5]), uint32(c[p6]), uint32(c[p7])
+	p0, p1, p2, p3, p4, p5, p6, p7 := p[0]&cellMask, p[1]&cellMask, p[2]&cellMask, p[3]&cellMask, p[4]&cellMask,
+		p[5]&cellMask, p[6]&cellMask, p[7]&cellMask
+	v0, v1, v2, v3, v4, v5, v6, v7 := uint32(c[p0]), uint32(c[p1]), uint32(c[p2]), uint32(c[p3]), uint32(c[p4]),
+		uint32(c[p5]), uint32(c[p6]), uint32(c[p7])
 	after := min(min(v0, v1, v2, v3, v4, v5, v6, v7)+1, 255)
 	c[p0] = uint8(max(v0, after))
 	c[p1] = uint8(max(v1, after))

@@ -19,7 +19,8 @@ type TableResult struct {
 }
 
 // simulate adds the rounds that r lacks, up to n.
-func (r *TableResult) simulate(ctx context.Context, s *Simulator, e *Experiment, c *Config, n int, tick func(float64)) error {
+func (r *TableResult) simulate(ctx context.Context, s *Simulator, e *Experiment, c *Config, n int,
+	tick func(float64)) error {
 	var counts []uint8
 	if c.Draw != DrawFresh || !e.weighted() {
 		counts = e.drawCounts(c.Seed, c.Draw, 0)
@@ -364,7 +365,8 @@ func Empties(cs []Comparison) (n int) {
 // WriteComparison writes comparison.csv.
 func WriteComparison(w io.Writer, cs []Comparison) error {
 	out := csv.NewWriter(w)
-	out.Write([]string{"experiment", "extension", "m", "k", "printed", "printed_se", "measured", "measured_se", "deviation_se", "events", "deviation_se_with_draws"})
+	out.Write([]string{"experiment", "extension", "m", "k", "printed", "printed_se", "measured", "measured_se",
+		"deviation_se", "events", "deviation_se_with_draws"})
 	g := func(v float64) string {
 		if math.IsNaN(v) {
 			return "-"

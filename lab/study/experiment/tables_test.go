@@ -7,7 +7,8 @@ import (
 
 func TestScientific(t *testing.T) {
 	for v, want := range map[float64]string{
-		0.0239: "2.390E-2", 0.0015564: "1.556E-3", 0: "0.000E+0", 1: "1.000E+0", 6.564e-8: "6.564E-8", 1.23456e-10: "1.235E-10",
+		0.0239: "2.390E-2", 0.0015564: "1.556E-3", 0: "0.000E+0", 1: "1.000E+0", 6.564e-8: "6.564E-8",
+		1.23456e-10: "1.235E-10",
 	} {
 		if got := Scientific(v); got != want {
 			t.Errorf("scientific(%g) = %s, want %s", v, got, want)

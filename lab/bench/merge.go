@@ -76,7 +76,7 @@ func measureMerge(n int) ([]mergeResult, error) {
 		}
 		return sum.Merge(c.c)
 	}
-	err := add("Counting.Merge (saturating add, exact overflow)", first, func() error { return sum.Merge(c.c) })
+	err = add("Counting.Merge (saturating add, exact overflow)", first, func() error { return sum.Merge(c.c) })
 	if err != nil {
 		return nil, err
 	}

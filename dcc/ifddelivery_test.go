@@ -225,7 +225,7 @@ func (h unlisting) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Rece
 // for it.
 func TestIfdUnlisted(t *testing.T) {
 	ask := serveIfd(t, wholeIfd(t, unlisting{new(prototest.House)}))
-	want := "X-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many (not listed: it is\n\twhitelisted or tells no message from others)\n\n"
+	want := "X-DCC-b-Metrics: vm 101; bulk Body=many Fuz1=many (not listed: it is\n\twhitelisted or not distinctive)\n\n"
 	if got := ask(ifdRequestText("header spam", "bob@example.net")); !strings.HasSuffix(got, want) {
 		t.Errorf("reported: %q, want it to end in %q", got, want)
 	}

@@ -358,7 +358,7 @@ func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
 
 // unlisted is the reason in the header of a message that was reported as spam but may not be
 // listed: the protocol has no other place for it.
-const unlisted = "not listed: it is whitelisted or tells no message from others"
+const unlisted = "not listed: it is whitelisted or not distinctive"
 
 // greylist asks the greylist for each recipient.
 func (s *Ifd) greylist(m *mailing) {

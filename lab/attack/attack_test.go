@@ -68,7 +68,7 @@ func TestMistake(t *testing.T) {
 // networks of their own, cannot list an established newsletter if 5 users object, even with
 // the help of an administrator's mistake.
 func TestCoalition(t *testing.T) {
-	for _, name := range []string{"list an issue of an established newsletter", "list the next issue, too", "help a mistake of half a vote"} {
+	for _, name := range []string{"list an issue of an established newsletter", "list the next issue as well", "help a mistake of half a vote"} {
 		s := scenario(t, name, Aged)
 		w, err := s.prepared(t.Context(), 5, 1)
 		if err != nil {

@@ -67,7 +67,7 @@ func byVoices(m Means) []Scenario {
 		{Name: "list a newsletter on its first day", before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
 		{Name: "list an issue of an established newsletter", daily: newsletter, before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
 		{Name: "list an issue of a daily newsletter", daily: dailyNewsletter, before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
-		{Name: "list the next issue, too", daily: newsletter, before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, nextIssue), mend: says(bulkhead.Ham, nextIssue)},
+		{Name: "list the next issue as well", daily: newsletter, before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, nextIssue), mend: says(bulkhead.Ham, nextIssue)},
 		{Name: "list a bank's statements", daily: statements, before: likes(statement), strike: accuseStatements, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
 		{Name: "list a bank's statements by clones of them", daily: statements, before: likes(statement), strike: accuseClones, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
 		{Name: "list what one person will write", daily: letters, before: likes(personal), strike: accuse(personal), holds: is(bulkhead.ClassSpam, herNext), mend: says(bulkhead.Ham, herNext)},

@@ -93,7 +93,7 @@ func takesFigure(results []Result) figure.Figure {
 		means Means
 	}{
 		{"un-list a campaign of 10 reports", Mailboxes},
-		{"list the next issue, too", Mailboxes},
+		{"list the next issue as well", Mailboxes},
 		{"list an issue of an established newsletter", Mailboxes},
 		{"list an established newsletter as a peer", Peers},
 	} {

@@ -68,7 +68,8 @@ func TestMistake(t *testing.T) {
 // networks of their own, cannot list an established newsletter if 5 users object, even with
 // the help of an administrator's mistake.
 func TestCoalition(t *testing.T) {
-	for _, name := range []string{"list an issue of an established newsletter", "list the next issue as well", "help a mistake of half a vote"} {
+	for _, name := range []string{"list an issue of an established newsletter", "list the next issue as well",
+		"help a mistake of half a vote"} {
 		s := scenario(t, name, Aged)
 		w, err := s.prepared(t.Context(), 5, 1)
 		if err != nil {
@@ -96,7 +97,8 @@ func TestCampaign(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := campaignReports + honest; r.Takes != want || r.Undone != 1 {
-			t.Errorf("%d of full weight un-list what %d reported, and %d list it again; want %d and 1", r.Takes, want, r.Undone, want)
+			t.Errorf("%d of full weight un-list what %d reported, and %d list it again; want %d and 1", r.Takes, want, r.Undone,
+				want)
 		}
 	}
 	if succeeds(t, scenario(t, s.Name+" as a peer", Peers), 0, 100) {

@@ -141,7 +141,8 @@ func witness(day int) bulkhead.Reporter {
 func (w *world) earn(day int) error {
 	spam := text(bulkhead.Exact, fmt.Sprintf("spam of day %d", day))
 	for _, r := range append(w.attacks[:len(w.attacks):len(w.attacks)], witness(day)) {
-		if err := w.report(bulkhead.Report{Signatures: []bulkhead.Signature{spam}, Vote: bulkhead.Spam, Reporter: r}); err != nil {
+		if err := w.report(bulkhead.Report{Signatures: []bulkhead.Signature{spam}, Vote: bulkhead.Spam, Reporter: r}); err !=
+			nil {
 			return err
 		}
 	}
@@ -180,7 +181,8 @@ func (w *world) vote(by []bulkhead.Reporter, v bulkhead.Vote, m mail) error {
 func (w *world) deliver(m mail, recipients ...string) error {
 	w.sent++
 	return w.report(bulkhead.Report{
-		Signatures: m.signatures(), Recipients: recipients, Count: uint32(len(recipients)), ID: fmt.Sprint("delivery ", w.sent),
+		Signatures: m.signatures(), Recipients: recipients, Count: uint32(len(recipients)),
+		ID: fmt.Sprint("delivery ", w.sent),
 	})
 }
 

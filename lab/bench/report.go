@@ -48,13 +48,15 @@ const memberIntro = `Every filter has %d bits a key and 8 hashes. Ghosts: share 
 
 `
 
-const countIntro = `Wrong: share of keys whose count is too high (single reports in random order up to a million keys; above, one weighted
-insert a key). Low: share of keys whose count is too low. Ghosts: share of keys never inserted with a count above 0.
+const countIntro = `Wrong: share of keys whose count is too high (single reports in random
+order up to a million keys; above, one weighted insert a key). Low: share of keys whose count is too
+low. Ghosts: share of keys never inserted with a count above 0.
 
 `
 
-const memoryIntro = `Live heap after garbage collection, and growth of the process's resident memory, both per key, of the whole
-structure. A map's cost depends on when its tables last doubled, hence three sizes.
+const memoryIntro = `Live heap after garbage collection, and growth of the process's resident
+memory, both per key, of the whole structure. A map's cost depends on when its tables last doubled,
+hence three sizes.
 
 `
 

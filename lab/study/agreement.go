@@ -35,35 +35,53 @@ func (p *plan) agreementSection(d *document, experiments [][]experiment.Row, com
 	d.heading(3, "How well they agree")
 	spreads := p.spreads()
 	numbers, plain, drawn, few := outside(compared)
-	d.p("Of %d printed numbers %d say nothing: no error in 1,000 rounds, there and here. Of the other %d, %d rest on fewer than %d errors on one side; for them a standard error is no measure, and the deviation is that of an exact test: given both numbers of errors together, one is binomial (marked †; errors that weigh c_i count as the number of equal ones that would have their variance, and of a reduction the refined errors are tested).", len(compared), experiment.Empties(compared), numbers, few, experiment.RareEvents)
-	d.p("All 1,000 rounds of each of Experiments 4 to 8 share one draw of the c_i, in the paper and here. So no standard error over rounds includes the variation between draws. Measured with %d draws that meet the same hash functions (80K, refined, all k), the standard deviation between draws is %s of the mean. It is added, once for the paper's draw and once for ours, to the errors of the refined rates and reductions of these experiments; the deviation with it stands in parentheses in the tables.", p.config.DrawsCompared(), spreadText(spreads, p.config.DrawsCompared()))
+	d.p("Of %d printed numbers %d say nothing: no error in 1,000 rounds, there and here. Of the other %d, %d rest on "+
+		"fewer than %d errors on one side; for them a standard error is no measure, and the deviation comes from an exact "+
+		"test: given both numbers of errors together, one is binomial (marked †; errors that weigh c_i count as the number "+
+		"of equal ones that would have their variance, and of a reduction the refined errors are tested).", len(compared),
+		experiment.Empties(compared), numbers, few, experiment.RareEvents)
+	d.p("All 1,000 rounds of each of Experiments 4 to 8 share one draw of the c_i, in the paper and here. So no "+
+		"standard error over rounds includes the variation between draws. Measured with %d draws that meet the same hash "+
+		"functions (80K, refined, all k), the standard deviation between draws is %s of the mean. It is added, once for "+
+		"the paper's draw and once for ours, to the errors of the refined rates and reductions of these experiments; the "+
+		"deviation with it stands in parentheses in the tables.", p.config.DrawsCompared(), spreadText(spreads,
+		p.config.DrawsCompared()))
 	chance := p.chance(spreads)
-	lines := [][]string{{"this run", fmt.Sprint(p.config.Rounds), fmt.Sprint(numbers), fmt.Sprint(plain), fmt.Sprint(drawn), fixed(chance3*float64(numbers), 1)}}
+	lines := [][]string{{"this run", fmt.Sprint(p.config.Rounds), fmt.Sprint(numbers), fmt.Sprint(plain),
+		fmt.Sprint(drawn), fixed(chance3*float64(numbers), 1)}}
 	d.p("Numbers outside 3 standard errors:")
 	for i := range uint64(p.config.MoreSeeds()) {
-		cs := experiment.Compare(experiment.RowsOf(p.seeds, func(r *experiment.RepeatResult) bool { return r.Seed == p.config.Seed+i+1 }), spreads)
+		cs := experiment.Compare(experiment.RowsOf(p.seeds, func(r *experiment.RepeatResult) bool {
+			return r.Seed == p.config.Seed+i+1
+		}), spreads)
 		if len(cs) == 0 {
 			continue
 		}
 		n, a, b, _ := outside(cs)
-		lines = append(lines, []string{fmt.Sprintf("seed %d", p.config.Seed+i+1), fmt.Sprint(p.seeds[0].Rounds), fmt.Sprint(n), fmt.Sprint(a), fmt.Sprint(b), fixed(chance3*float64(n), 1)})
+		lines = append(lines, []string{fmt.Sprintf("seed %d", p.config.Seed+i+1), fmt.Sprint(p.seeds[0].Rounds),
+			fmt.Sprint(n), fmt.Sprint(a), fmt.Sprint(b), fixed(chance3*float64(n), 1)})
 	}
 	lines = append(lines, chance...)
 	byExperiment := p.outsideByExperiment(compared, spreads)
 	d.table([]string{"compared", "rounds", "numbers", "outside", "with draws", "expected by chance"}, lines)
-	d.p("The expectation is that of as many independent normal deviates. The numbers are not independent: the same hash functions are behind all eight experiments, and a reduction is the ratio of two other numbers, so they come outside in groups. What chance does with that shows in the last line, where our seeds are compared with each other in the same way as with print. Of the numbers outside with draws, over all seeds against print, there are %s.", byExperiment)
+	d.p("The expectation is that of as many independent normal deviates. The numbers are not independent: the same hash "+
+		"functions are behind all eight experiments, and a reduction is the ratio of two other numbers, so they come "+
+		"outside in groups. The last line shows the effect of chance: our seeds are compared with each other in the same "+
+		"way as with print. Numbers outside with draws, over all seeds against print: %s.", byExperiment)
 	p.outsideTable(d, compared)
 	deviationsSection(d, experiments)
 	p.offsetSection(d, experiments)
 	p.familiesSection(d, experiments)
 }
 
-// outsideByExperiment says in which experiments numbers lie outside with draws, this run
+// outsideByExperiment lists how many numbers of each experiment lie outside with draws, this run
 // and the other seeds taken together.
 func (p *plan) outsideByExperiment(compared []experiment.Comparison, spreads map[int]float64) string {
 	all := slices.Clone(compared)
 	for i := range uint64(p.config.MoreSeeds()) {
-		all = append(all, experiment.Compare(experiment.RowsOf(p.seeds, func(r *experiment.RepeatResult) bool { return r.Seed == p.config.Seed+i+1 }), spreads)...)
+		all = append(all, experiment.Compare(experiment.RowsOf(p.seeds, func(r *experiment.RepeatResult) bool {
+			return r.Seed == p.config.Seed+i+1
+		}), spreads)...)
 	}
 	var parts []string
 	for n := 1; n <= 8; n++ {
@@ -73,7 +91,7 @@ func (p *plan) outsideByExperiment(compared []experiment.Comparison, spreads map
 		}
 		parts = append(parts, fmt.Sprintf("%d of Experiment %d", out, n))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
 }
 
 // chance compares the seeds with each other, and returns a line of the table.
@@ -91,7 +109,9 @@ func (p *plan) chance(spreads map[int]float64) [][]string {
 		}
 	}
 	mean := func(n int) string { return fixed(float64(n)/float64(pairs), 1) }
-	return [][]string{{fmt.Sprintf("these %d seeds with each other, mean of %d pairs", p.config.MoreSeeds(), pairs), fmt.Sprint(p.seeds[0].Rounds), mean(numbers), mean(plain), mean(drawn), fixed(chance3*float64(numbers)/float64(pairs), 1)}}
+	return [][]string{{fmt.Sprintf("these %d seeds with each other, mean of %d pairs", p.config.MoreSeeds(), pairs),
+		fmt.Sprint(p.seeds[0].Rounds), mean(numbers), mean(plain), mean(drawn), fixed(chance3*float64(numbers)/float64(pairs),
+			1)}}
 }
 
 func (p *plan) outsideTable(d *document, compared []experiment.Comparison) {
@@ -104,7 +124,8 @@ func (p *plan) outsideTable(d *document, compared []experiment.Comparison) {
 		if c.Extension == "reduction" {
 			ours = ratioText(c.Ours, c.OursSE)
 		}
-		lines = append(lines, []string{fmt.Sprintf("Experiment %d, %s, %s, k = %d", c.Experiment, c.Extension, c.M, c.K), c.Mean, ours, signed(c.Z), signed(c.Drawn)})
+		lines = append(lines, []string{fmt.Sprintf("Experiment %d, %s, %s, k = %d", c.Experiment, c.Extension, c.M, c.K),
+			c.Mean, ours, signed(c.Z), signed(c.Drawn)})
 	}
 	if lines == nil {
 		d.p("No number of this run lies outside.")
@@ -121,7 +142,8 @@ func spreadText(spreads map[int]float64, draws int) string {
 	var parts []string
 	for n := 4; n <= 8; n++ {
 		s := spreads[n]
-		parts = append(parts, fmt.Sprintf("%s (Experiment %d; 95 %% interval %s to %s)", percent(s), n, percent(s*low), percent(s*high)))
+		parts = append(parts, fmt.Sprintf("%s (Experiment %d; 95 %% interval %s to %s)", percent(s), n, percent(s*low),
+			percent(s*high)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -142,7 +164,8 @@ func deviationsSection(d *document, experiments [][]experiment.Row) {
 				if extension == "refined" {
 					ours, spread = r.Refined, r.SpreadR
 				}
-				c, ok := printed[experiment.Cell{Experiment: r.Experiment.Number, Extension: extension, M: experiment.Thousands(r.M), K: r.K}.ID()]
+				c, ok := printed[experiment.Cell{Experiment: r.Experiment.Number, Extension: extension,
+					M: experiment.Thousands(r.M), K: r.K}.ID()]
 				if !ok || math.Min(ours.Events(), c.Stat().Events()) < experiment.RareEvents {
 					continue
 				}
@@ -153,7 +176,8 @@ func deviationsSection(d *document, experiments [][]experiment.Row) {
 				ratios[r.Experiment.Number] = append(ratios[r.Experiment.Number], ours.SD/c.Stat().SD)
 				if math.Abs(z) > 3 {
 					out++
-					worst = append(worst, []string{fmt.Sprintf("Experiment %d, %s, %s, k = %d", c.Experiment, c.Extension, c.M, c.K), c.SD, experiment.Scientific(ours.SD), signed(z)})
+					worst = append(worst, []string{fmt.Sprintf("Experiment %d, %s, %s, k = %d", c.Experiment, c.Extension, c.M, c.K),
+						c.SD, experiment.Scientific(ours.SD), signed(z)})
 				}
 			}
 		}
@@ -166,7 +190,11 @@ func deviationsSection(d *document, experiments [][]experiment.Row) {
 		}
 	}
 	d.heading(4, "Standard deviations")
-	d.p("The printed standard deviations are compared as well, those of at least %d errors: %d numbers, %d outside 3 standard errors of the logarithm of their ratio (by the fourth moment of our rounds), where %s are expected by chance. Ours over print, mean over the cells of each experiment: %s. With a draw for each round instead of one for all, those of Experiments 4 to 8 would have the variance between draws in them.", experiment.RareEvents, numbers, out, fixed(chance3*float64(numbers), 1), strings.Join(means, ", "))
+	d.p("The printed standard deviations of at least %d errors are compared as well: %d numbers. %d lie outside 3 "+
+		"standard errors of the logarithm of their ratio, by the fourth moment of our rounds; %s are expected by chance. "+
+		"Ours over print, mean over the cells of each experiment: %s. With a draw for each round instead of one for all, "+
+		"Experiments 4 to 8 would have the variance between draws in them.", experiment.RareEvents, numbers, out,
+		fixed(chance3*float64(numbers), 1), strings.Join(means, "; "))
 	if worst != nil {
 		d.table([]string{"standard deviation", "printed", "measured", "deviation"}, worst)
 	}
@@ -176,7 +204,9 @@ func deviationsSection(d *document, experiments [][]experiment.Row) {
 func (p *plan) runs(experiments [][]experiment.Row, n int) (all [][]experiment.Row) {
 	all = append(all, rowsOfExperiment(experiments, n))
 	for i := range uint64(p.config.MoreSeeds()) {
-		more := experiment.RowsOf(p.seeds, func(r *experiment.RepeatResult) bool { return r.Seed == p.config.Seed+i+1 && r.Experiment == n })
+		more := experiment.RowsOf(p.seeds, func(r *experiment.RepeatResult) bool {
+			return r.Seed == p.config.Seed+i+1 && r.Experiment == n
+		})
 		all = append(all, more...)
 	}
 	return all
@@ -196,7 +226,10 @@ func rowsOfExperiment(all [][]experiment.Row, n int) []experiment.Row {
 func (p *plan) offsetSection(d *document, experiments [][]experiment.Row) {
 	d.heading(4, "The offset of Experiments 6 and 8")
 	spreads := p.spreads()
-	d.p("At 80K, where errors are many, rates can be told to fractions of a per cent. Refined rates, measured less printed, in per cent, k = 4, 6 and 8 together, for each seed, each with a draw of its own; combined with weights by their variances over rounds and draws (random effects). The error contains the rounds and the draw of the paper. Q is Cochran's measure of how much the seeds differ among themselves, %d expected.", p.config.MoreSeeds())
+	d.p("At 80K, where errors are many, rates are known to fractions of a per cent. Refined rates, measured less "+
+		"printed, in per cent, k = 4, 6 and 8 together, for each seed, each with a draw of its own; combined with weights "+
+		"by their variances over rounds and draws (random effects). The error contains the rounds and the draw of the "+
+		"paper. Q is Cochran's measure of how much the seeds differ among themselves, %d expected.", p.config.MoreSeeds())
 	head := []string{"experiment"}
 	for i := range uint64(p.config.MoreSeeds() + 1) {
 		head = append(head, fmt.Sprintf("seed %d", p.config.Seed+i))
@@ -217,11 +250,16 @@ func (p *plan) offsetSection(d *document, experiments [][]experiment.Row) {
 			continue
 		}
 		chi += all.Mean * all.Mean / (all.SE * all.SE)
-		lines = append(lines, append(line, fmt.Sprintf("%+.2f ± %.2f", 100*all.Mean, 100*all.SE), signed(all.Mean/all.SE), fixed(all.Heterogeneity, 1)))
+		lines = append(lines, append(line, fmt.Sprintf("%+.2f ± %.2f", 100*all.Mean, 100*all.SE), signed(all.Mean/all.SE),
+			fixed(all.Heterogeneity, 1)))
 	}
 	d.table(append(head, "combined", "deviation", "Q"), lines)
-	d.p("The squares of the eight deviations add up to %s, where 8 are expected: a probability of %s. (They share hash functions in the paper, and Experiments 4 and 5 a draw, so it is a rough one.)", fixed(chi, 1), experiment.Sci(1-distuv.ChiSquared{K: 8}.CDF(chi)))
-	d.p("Four explanations of the offset of Experiments 6 and 8 are tested: the draw of the c_i, the hash functions, the order and the definition of the rate. The seed of the tables; with one standard error over the rounds of both, and in parentheses with the draws of both.")
+	d.p("The squares of the eight deviations add up to %s, where 8 are expected: a probability of %s. (They share hash "+
+		"functions in the paper, and Experiments 4 and 5 a draw, so it is a rough one.)", fixed(chi, 1), experiment.Sci(
+		1-distuv.ChiSquared{K: 8}.CDF(chi)))
+	d.p("Four explanations of the offset of Experiments 6 and 8 are tested: the draw of the c_i, the hash functions, " +
+		"the order and the definition of the rate. The seed of the tables; with one standard error over the rounds of " +
+		"both, and in parentheses with the draws of both.")
 	p.offsetTable(d, experiments, spreads)
 	d.list("%s", p.offsetVerdict(experiments, spreads))
 	p.ordersText(d, experiments, spreads)
@@ -230,7 +268,10 @@ func (p *plan) offsetSection(d *document, experiments [][]experiment.Row) {
 		expected := experiment.NumKeys * experiment.OffsetExperiments()[n]
 		a, of := experiment.WholeRates(n, float64(e.Total))
 		b, ofB := experiment.WholeRates(n, expected)
-		d.list("Over %.0f insertions, the number expected, instead of those drawn, the rates of Experiment %d would be lower by %s. But print speaks against it: its rates of few errors are whole numbers over 1,000 x %d in %d of %d cases, and over 1,000 x %.0f in %d of %d.", expected, n, percent(1-float64(e.Total)/expected), e.Total, a, of, expected, b, ofB)
+		d.list("Over %.0f insertions, the number expected, instead of those drawn, the rates of Experiment %d would be "+
+			"lower by %s. But print speaks against it: its rates of few errors are whole numbers over 1,000 x %d in %d of %d "+
+			"cases. They are whole numbers over 1,000 x %.0f in %d of %d.", expected, n, percent(1-float64(e.Total)/expected),
+			e.Total, a, of, expected, b, ofB)
 	}
 	d.end()
 }
@@ -256,7 +297,10 @@ func (p *plan) ordersText(d *document, experiments [][]experiment.Row, spreads m
 	if fits {
 		verdict = "So one order for all rounds fits all of them, as no other explanation does; nothing in print proves it."
 	}
-	d.list("If the paper shuffled once, and not for each round, its rates have the variation between orders in them. Measured with %d orders that meet the same hash functions, its standard deviation is %s of the mean. With it, once, in the error the combined deviations of the shuffled experiments are %s. %s", p.config.DrawsCompared(), strings.Join(parts, ", "), strings.Join(with, ", "), verdict)
+	d.list("If the paper shuffled once, and not for each round, its rates have the variation between orders in them. It "+
+		"was measured with %d orders that meet the same hash functions. Standard deviations: %s of the mean. With it, "+
+		"once, in the error the combined deviations of the shuffled experiments are %s. %s", p.config.DrawsCompared(),
+		strings.Join(parts, ", "), strings.Join(with, ", "), verdict)
 }
 
 // allExperiments returns experiment n.
@@ -273,14 +317,19 @@ func (p *plan) offsetTable(d *document, experiments [][]experiment.Row, spreads 
 			}
 			mean, ours, theirs := experiment.Offset(rows)
 			se := math.Hypot(ours, theirs)
-			line = append(line, fmt.Sprintf("%+.2f ± %.2f (%.2f)", 100*mean, 100*se, 100*math.Sqrt(se*se+2*spreads[n]*spreads[n])))
+			line = append(line, fmt.Sprintf("%+.2f ± %.2f (%.2f)", 100*mean, 100*se,
+				100*math.Sqrt(se*se+2*spreads[n]*spreads[n])))
 		}
 		lines = append(lines, line)
 	}
-	add(fmt.Sprintf("as in the tables, seed %d", p.config.Seed), func(n int) []experiment.Row { return rowsOfExperiment(experiments, n) })
+	add(fmt.Sprintf("as in the tables, seed %d", p.config.Seed), func(n int) []experiment.Row {
+		return rowsOfExperiment(experiments, n)
+	})
 	for _, f := range experiment.HashFamilies() {
 		add("hash functions: "+string(f), func(n int) []experiment.Row {
-			return rowsOfExperiment(experiment.RowsOf(p.families, func(r *experiment.RepeatResult) bool { return r.Family == f }), n)
+			return rowsOfExperiment(experiment.RowsOf(p.families, func(r *experiment.RepeatResult) bool {
+				return r.Family == f
+			}), n)
 		})
 	}
 	for _, sup := range experiment.Suppositions(0) {
@@ -321,7 +370,8 @@ func (p *plan) offsetVerdict(experiments [][]experiment.Row, spreads map[int]flo
 		for _, n := range []int{6, 8} {
 			base, _, _ := experiment.Offset(experiments[n-1])
 			mean, ours, theirs := experiment.Offset(p.supposed(n, sup.Name))
-			fits = fits && math.Abs(mean) < 2*math.Sqrt(ours*ours+theirs*theirs+2*spreads[n]*spreads[n]) && math.Abs(mean) < math.Abs(base)
+			fits = fits && math.Abs(mean) < 2*math.Sqrt(ours*ours+theirs*theirs+2*spreads[n]*spreads[n]) &&
+				math.Abs(mean) < math.Abs(base)
 		}
 		if fits {
 			bring = append(bring, sup.Kind+", "+sup.Name)
@@ -332,7 +382,8 @@ func (p *plan) offsetVerdict(experiments [][]experiment.Row, spreads map[int]flo
 	if bring == nil {
 		bring = []string{"none"}
 	}
-	return "Nearer to print in both experiments, and within two errors with draws: " + strings.Join(bring, "; ") + ". Not so: " + strings.Join(not, "; ") + "."
+	return "Nearer to print in both experiments, and within two errors with draws: " + strings.Join(bring, "; ") +
+		". Not so: " + strings.Join(not, "; ") + "."
 }
 
 // familiesSection compares the hash families: the paper's future work.
@@ -342,7 +393,11 @@ func (p *plan) familiesSection(d *document, experiments [][]experiment.Row) {
 		d.p("Left out of this run.")
 		return
 	}
-	d.p("The paper means to repeat its experiments with independent hash functions. All eight, every m and k, with other families (`--family` runs everything with one), %d rounds each, against this run's %s functions: how many of the rates and reductions differ by more than 3 standard errors, and the refined rates at 80K, all k together, relative to it. Keys and draws are the same; so the draws are not in the errors.", p.families[0].Rounds, p.config.Family)
+	d.p("The paper means to repeat its experiments with independent hash functions. All eight, every m and k, with "+
+		"other families (`--family` runs everything with one), %d rounds each, against this run's %s functions: how many "+
+		"of the rates and reductions differ by more than 3 standard errors; and the refined rates at 80K, all k together, "+
+		"relative to it. Keys and draws are the same; so the draws are not in the errors.", p.families[0].Rounds,
+		p.config.Family)
 	head := []string{"family", "numbers", "differ", "expected"}
 	for n := 1; n <= 8; n++ {
 		head = append(head, fmt.Sprintf("Exp. %d, %%", n))
@@ -362,7 +417,9 @@ func (p *plan) familiesSection(d *document, experiments [][]experiment.Row) {
 		lines = append(lines, line)
 	}
 	d.table(head, lines)
-	d.p("Families whose functions reach every cell give the same numbers: nothing new is found with independent functions. MD5 in 8 chunks of 16 bits reaches %d cells of 80,000 and of more alike, and errs as an array of that size does: much more often, in the larger arrays by orders of magnitude.", experiment.FamilyMD5.Reach(80_000, 8))
+	d.p("Families whose functions reach every cell give the same numbers: nothing new is found with independent "+
+		"functions. MD5 in 8 chunks of 16 bits reaches %d cells of 80,000 and of more alike, and errs as an array of that "+
+		"size does: much more often, in the larger arrays by orders of magnitude.", experiment.FamilyMD5.Reach(80_000, 8))
 }
 
 // relative returns by how much the refined rates of a lie above those of b at 80K, as a
@@ -388,7 +445,10 @@ func (p *plan) equalSection(d *document) {
 		d.p("Left out of this run.")
 		return
 	}
-	d.p("\"With less storage requirement (smaller m) or less computation (smaller k)\" the refined extension has the same rate, says the paper. Measured on a grid of %d sizes and %d numbers of functions, %d rounds each; between sizes by a line through the logarithms.", len(experiment.EqualSizes()), len(experiment.EqualHashes()), p.equal[0].Rounds)
+	d.p("\"With less storage requirement (smaller m) or less computation (smaller k)\" the refined extension has the "+
+		"same rate, says the paper. Measured on a grid of %d sizes and %d numbers of functions, %d rounds each; between "+
+		"sizes by a line through the logarithms.", len(experiment.EqualSizes()), len(experiment.EqualHashes()),
+		p.equal[0].Rounds)
 	var lines [][]string
 	for _, r := range p.equal {
 		for _, m := range []int{80, 160} {
@@ -402,11 +462,13 @@ func (p *plan) equalSection(d *document) {
 				if h, ok := r.FewerHashes(1000*m, k); ok {
 					fewer = fmt.Sprint(h)
 				}
-				lines = append(lines, []string{fmt.Sprintf("Experiment %d: %dK, %d", row.Experiment, m, k), experiment.Sci(row.Intuitive), less, fewer})
+				lines = append(lines, []string{fmt.Sprintf("Experiment %d: %dK, %d", row.Experiment, m, k),
+					experiment.Sci(row.Intuitive), less, fewer})
 			}
 		}
 	}
-	d.table([]string{"intuitive extension: m, k", "its rate", "refined, same k: cells for that rate", "refined, same m: least k for no more"}, lines)
+	d.table([]string{"intuitive extension: m, k", "its rate", "refined, same k: cells for that rate",
+		"refined, same m: least k for no more"}, lines)
 	d.figure("equal")
 }
 

@@ -54,14 +54,16 @@ func (p *plan) verdictClaims() []claim {
 	below, cases := 0, 0
 	for _, r := range p.lines {
 		for _, row := range r.Rows {
-			below += experiment.Bit(experiment.Share(row.Shown[2], row.Asked) < experiment.Share(row.Wrong, row.Added) || row.Wrong == 0 && row.Shown[2] == 0)
+			below += experiment.Bit(experiment.Share(row.Shown[2], row.Asked) < experiment.Share(row.Wrong, row.Added) ||
+				row.Wrong == 0 && row.Shown[2] == 0)
 			cases++
 		}
 	}
 	if cases == 0 {
 		return nil
 	}
-	return []claim{{"f_dcc is below the rate of wrong counts, which is thus a bound of it", below == cases, fmt.Sprintf("%d of %d arrays of one line a key, t = 20: see below", below, cases)}}
+	return []claim{{"f_dcc is below the rate of wrong counts, which is thus a bound of it", below == cases,
+		fmt.Sprintf("%d of %d arrays of one line a key, t = 20: see below", below, cases)}}
 }
 
 // rateClaims: what is said of the rates themselves.
@@ -90,12 +92,15 @@ func rateClaims(experiments [][]experiment.Row) []claim {
 		}
 	}
 	return []claim{
-		{"Rates can be made very small by the choice of m/n and k", least < 1e-6, "the least that is not 0: " + experiment.Sci(least)},
+		{"Rates can be made very small by the choice of m/n and k", least < 1e-6,
+			"the least that is not 0: " + experiment.Sci(least)},
 		{"The refined extension never has more false positives than the intuitive one", never, "all configurations"},
-		{"Both have the same in one case only: Experiment 8, 640K, where there are none", equal == " Experiment 8, 640K, k = 8", "equal:" + equal},
+		{"Both have the same in one case only: Experiment 8, 640K, where there are none",
+			equal == " Experiment 8, 640K, k = 8", "equal:" + equal},
 		{"The same holds of different elements counted wrong over different elements", distinct, "all configurations"},
 		{"With k fixed, errors fall as m grows", smaller, "all configurations"},
-		{"With m fixed, errors do not always fall as k grows", rising > 0, fmt.Sprintf("from k = 6 to 8 they rise in %d of %d cases, intuitive", rising, 26)},
+		{"With m fixed, errors do not always fall as k grows", rising > 0,
+			fmt.Sprintf("from k = 6 to 8 they rise in %d of %d cases, intuitive", rising, 26)},
 	}
 }
 
@@ -123,8 +128,10 @@ func (p *plan) lessClaims() []claim {
 		}
 	}
 	return []claim{
-		{"The refined extension has the intuitive one's error with less m", smaller, fmt.Sprintf("with %s to %s of it, in %d cases", percent(low), percent(high), cases)},
-		{"The refined extension has the intuitive one's error with smaller k", fewer == cases, fmt.Sprintf("%d of %d cases%s", fewer, cases, but)},
+		{"The refined extension has the intuitive one's error with less m", smaller,
+			fmt.Sprintf("with %s to %s of it, in %d cases", percent(low), percent(high), cases)},
+		{"The refined extension has the intuitive one's error with smaller k", fewer == cases, fmt.Sprintf("%d of %d cases%s",
+			fewer, cases, but)},
 	}
 }
 
@@ -170,14 +177,19 @@ func bestClaims(experiments [][]experiment.Row, compared []experiment.Comparison
 	}
 	four, eight := at(4, 80, 8).Reduction, at(8, 80, 8).Reduction
 	out := []claim{
-		{"The largest reductions: uniform counts, random order (Experiment 4, and 8)", four > 6 && best == math.Max(four, eight), "at 80K, where errors are many, " + where},
-		{"The distribution of counts matters: Experiment 4 against 6, 8 against 7", at(4, 80, 6).Reduction > 1.5*at(6, 80, 6).Reduction && at(8, 80, 6).Reduction > 1.5*at(7, 80, 6).Reduction,
-			fmt.Sprintf("80K, k = 6: %.2f against %.2f, %.2f against %.2f", at(4, 80, 6).Reduction, at(6, 80, 6).Reduction, at(8, 80, 6).Reduction, at(7, 80, 6).Reduction)},
+		{"The largest reductions: uniform counts, random order (Experiment 4, and 8)",
+			four > 6 && best == math.Max(four, eight), "at 80K, where errors are many, " + where},
+		{"The distribution of counts matters: Experiment 4 against 6, 8 against 7",
+			at(4, 80, 6).Reduction > 1.5*at(6, 80, 6).Reduction && at(8, 80, 6).Reduction > 1.5*at(7, 80, 6).Reduction,
+			fmt.Sprintf("80K, k = 6: %.2f against %.2f, %.2f against %.2f", at(4, 80, 6).Reduction, at(6, 80, 6).Reduction,
+				at(8, 80, 6).Reduction, at(7, 80, 6).Reduction)},
 	}
 	for _, c := range compared {
 		if c.Experiment == 4 && c.Extension == "reduction" && c.M == "320K" && c.K == 8 {
-			out = append(out, claim{"In the best case the reduction is about 18 (Experiment 4, 320K, k = 8)", !(math.Abs(c.Z) > 3),
-				fmt.Sprintf("17.733 rests on about %.0f errors; measured %s, an exact test of both: %s", c.PrintEvents, ratioText(c.Ours, c.OursSE), comparisonDeviation(c))})
+			out = append(out, claim{"In the best case the reduction is about 18 (Experiment 4, 320K, k = 8)",
+				!(math.Abs(c.Z) > 3),
+				fmt.Sprintf("17.733 rests on about %.0f errors; measured %s, an exact test of both: %s", c.PrintEvents,
+					ratioText(c.Ours, c.OursSE), comparisonDeviation(c))})
 		}
 	}
 	return out
@@ -189,13 +201,17 @@ func (p *plan) orderClaims(experiments [][]experiment.Row) []claim {
 	order := true
 	for _, k := range experiment.HashCounts() {
 		for _, m := range []int{80, 160, 320} {
-			order = order && at(2, m, k).Refined.Mean <= at(1, m, k).Refined.Mean && at(1, m, k).Refined.Mean <= at(3, m, k).Refined.Mean
+			order = order && at(2, m, k).Refined.Mean <= at(1, m, k).Refined.Mean &&
+				at(1, m, k).Refined.Mean <= at(3, m, k).Refined.Mean
 		}
 	}
 	differ := orderMatters(p.config.Seed)
 	out := []claim{
-		{"The order matters much to the refined extension: Experiment 2 <= 1 <= 3", order, fmt.Sprintf("80K, k = 6: %s, %s, %s", experiment.Sci(at(2, 80, 6).Refined.Mean), experiment.Sci(at(1, 80, 6).Refined.Mean), experiment.Sci(at(3, 80, 6).Refined.Mean))},
-		{"The order does not matter to the intuitive extension", differ == 0, fmt.Sprintf("one by one in three orders: %d of 80,000 cells differ", differ)},
+		{"The order matters much to the refined extension: Experiment 2 <= 1 <= 3", order,
+			fmt.Sprintf("80K, k = 6: %s, %s, %s", experiment.Sci(at(2, 80, 6).Refined.Mean),
+				experiment.Sci(at(1, 80, 6).Refined.Mean), experiment.Sci(at(3, 80, 6).Refined.Mean))},
+		{"The order does not matter to the intuitive extension", differ == 0,
+			fmt.Sprintf("one by one in three orders: %d of 80,000 cells differ", differ)},
 	}
 	if p.growth != nil && len(p.tables[2]) > 0 {
 		second, n := 0.0, min(p.growth.Rounds, p.config.Rounds)
@@ -214,9 +230,14 @@ func (p *plan) orderClaims(experiments [][]experiment.Row) []claim {
 			rising = rising && g.Shuffled[i+1] > g.Shuffled[i]
 		}
 		out = append(out,
-			claim{"Experiment 2 is effectively the first pass of Experiment 1", math.Abs(second-g.Sequential[0]) < 1e-12, fmt.Sprintf("the same %d rounds: %s and %s", n, experiment.Sci(second), experiment.Sci(g.Sequential[0]))},
-			claim{"A few more errors come in the second pass of Experiment 1, none later", flat && g.Sequential[1] > g.Sequential[0], fmt.Sprintf("%s, %s, %s in the end", experiment.Sci(g.Sequential[0]), experiment.Sci(g.Sequential[1]), experiment.Sci(g.Sequential[19]))},
-			claim{"In Experiment 3 every twentieth of the insertions brings new errors", rising, fmt.Sprintf("%s after the first, %s after the last", experiment.Sci(g.Shuffled[0]), experiment.Sci(g.Shuffled[19]))})
+			claim{"Experiment 2 is effectively the first pass of Experiment 1", math.Abs(second-g.Sequential[0]) < 1e-12,
+				fmt.Sprintf("the same %d rounds: %s and %s", n, experiment.Sci(second), experiment.Sci(g.Sequential[0]))},
+			claim{"A few more errors come in the second pass of Experiment 1, none later",
+				flat && g.Sequential[1] > g.Sequential[0], fmt.Sprintf("%s, %s, %s in the end", experiment.Sci(g.Sequential[0]),
+					experiment.Sci(g.Sequential[1]), experiment.Sci(g.Sequential[19]))},
+			claim{"In Experiment 3 every twentieth of the insertions brings new errors", rising,
+				fmt.Sprintf("%s after the first, %s after the last", experiment.Sci(g.Shuffled[0]),
+					experiment.Sci(g.Shuffled[19]))})
 	}
 	return out
 }
@@ -278,10 +299,15 @@ func growthClaims(experiments [][]experiment.Row) []claim {
 		note += fmt.Sprintf("%s and %s (k = %d), ", percent(r.CleanI), percent(r.CleanR), k)
 	}
 	return []claim{
-		{"Cells grow more slowly in the refined extension, in every configuration", slower, "cells above 20, all configurations"},
-		{"No refined cell reaches 63, many intuitive ones do", none && full > 0, fmt.Sprintf("80K, k = 8, Experiment 1: %.0f intuitive cells of 80,000 at 63; largest refined cell %d", b.FullI, b.LargestR)},
-		{"Cells above 20: more than 200 times as many in the intuitive extension", above > 200, fmt.Sprintf("up to %.0f times", above)},
+		{"Cells grow more slowly in the refined extension, in every configuration", slower,
+			"cells above 20, all configurations"},
+		{"No refined cell reaches 63, many intuitive ones do", none && full > 0,
+			fmt.Sprintf("80K, k = 8, Experiment 1: %.0f intuitive cells of 80,000 at 63; largest refined cell %d", b.FullI,
+				b.LargestR)},
+		{"Cells above 20: more than 200 times as many in the intuitive extension", above > 200,
+			fmt.Sprintf("up to %.0f times", above)},
 		{"Experiment 1, 320K: the standard deviation is above the mean, refined", wide, "k = 4, 6, 8"},
-		{"because most rounds have no error at all, in all configurations of 320K", clean, "rounds without one, intuitive and refined: " + note + "so all but the intuitive one with k = 4"},
+		{"because most rounds have no error at all, in all configurations of 320K", clean,
+			"rounds without one, intuitive and refined: " + note + "so all but the intuitive one with k = 4"},
 	}
 }

@@ -2,6 +2,7 @@ package study
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -23,5 +24,23 @@ func TestWorkedExample(t *testing.T) {
 	}
 	if !slices.EqualFunc(w.growth, want, slices.Equal) {
 		t.Errorf("Table II: %v", w.growth)
+	}
+}
+
+// TestWrap: running text is broken at the width, code stays whole, and no line begins like an item.
+func TestWrap(t *testing.T) {
+	long := strings.Repeat("word ", 19) // 95 characters
+	for text, want := range map[string]string{
+		"# " + long + long:                       "# " + long + long,
+		long + "`a b c` end":                     strings.TrimSpace(long) + "\n`a b c` end",
+		"- " + long + "then":                     "- " + strings.TrimSpace(long) + "\n  then",
+		long + "of n - 1 elements":               strings.TrimSpace(long) + " of\nn - 1 elements",
+		long[:90] + "of n - 1":                   strings.TrimSpace(long[:90]) + " of n - 1",
+		long + "n\n" + "    code " + long + long: strings.TrimSpace(long) + " n\n" + "    code " + long + long,
+		long + "n - 1":                           strings.TrimSpace(long) + " n - 1",
+	} {
+		if got := wrap(text); got != want {
+			t.Errorf("wrap(%q) = %q, want %q", text, got, want)
+		}
 	}
 }

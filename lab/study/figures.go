@@ -69,8 +69,9 @@ func experimentFigure(rows []experiment.Row) *figure.Figure {
 	e := rows[0].Experiment
 	f := &figure.Figure{
 		Name: fmt.Sprintf("experiment-%d", e.Number), Title: fmt.Sprintf("Experiment %d", e.Number),
-		Caption: fmt.Sprintf("Figure %d of the paper: false-positive rates of both extensions in Experiment %d. Points are measured, crosses printed; bars are 95 %% intervals, exact where errors are few.", e.Number+2, e.Number),
-		XLabel:  "filter size m (cells)", YLabel: "false-positive rate", LogX: true, LogY: true,
+		Caption: fmt.Sprintf("Figure %d of the paper: false-positive rates of both extensions in Experiment %d. Points are "+
+			"measured, crosses printed; bars are 95 %% intervals, exact where errors are few.", e.Number+2, e.Number),
+		XLabel: "filter size m (cells)", YLabel: "false-positive rate", LogX: true, LogY: true,
 	}
 	for _, m := range e.Sizes {
 		f.XTicks = append(f.XTicks, plot.Tick{Value: float64(m), Label: strconv.Itoa(m) + "K"})
@@ -82,7 +83,8 @@ func experimentFigure(rows []experiment.Row) *figure.Figure {
 	paper := figure.Series{Label: "as printed", Color: color.Black, Shape: draw.CrossGlyph{}, Bare: true}
 	for _, refined := range []bool{false, true} {
 		for i, k := range experiment.HashCounts() {
-			s := figure.Series{Label: fmt.Sprintf("intuitive, k = %d", k), Color: figure.Palette(i), Shape: figure.Hollow(i), Dashes: figure.Dashes(2), Thin: true}
+			s := figure.Series{Label: fmt.Sprintf("intuitive, k = %d", k), Color: figure.Palette(i), Shape: figure.Hollow(i),
+				Dashes: figure.Dashes(2), Thin: true}
 			if refined {
 				s.Label, s.Shape, s.Dashes = fmt.Sprintf("refined, k = %d", k), figure.Shapes(i), nil
 			}
@@ -96,7 +98,8 @@ func experimentFigure(rows []experiment.Row) *figure.Figure {
 					value, extension, number = r.Refined, "refined", e.Number
 				}
 				below, above := statReach(value)
-				s.Xs, s.Ys, s.Below, s.Above = append(s.Xs, x), append(s.Ys, value.Mean), append(s.Below, below), append(s.Above, above)
+				s.Xs, s.Ys, s.Below, s.Above = append(s.Xs, x), append(s.Ys, value.Mean), append(s.Below, below),
+					append(s.Above, above)
 				c := printed[experiment.Cell{Experiment: number, Extension: extension, M: experiment.Thousands(r.M), K: k}.ID()]
 				paper.Xs, paper.Ys = append(paper.Xs, x), append(paper.Ys, c.Stat().Mean)
 			}
@@ -110,9 +113,10 @@ func experimentFigure(rows []experiment.Row) *figure.Figure {
 func growthFigure(g *experiment.GrowthResult) *figure.Figure {
 	f := &figure.Figure{
 		Name: "growth", Title: "Errors over time, refined, 80K cells, k = 6",
-		Caption: "Measured: share of wrong counts after each twentieth of the insertions: in rounds (Experiment 1) all errors arise in the first two, in random order (Experiment 3) more arise all the time.",
-		XTicks:  numberTicks(1, 5, 10, 15, 20),
-		XLabel:  "insertions (twentieths)", YLabel: "share of elements counted wrong", LegendLeft: true,
+		Caption: "Measured: share of wrong counts after each twentieth of the insertions: in rounds (Experiment 1) all " +
+			"errors arise in the first two, in random order (Experiment 3) more arise all the time.",
+		XTicks: numberTicks(1, 5, 10, 15, 20),
+		XLabel: "insertions (twentieths)", YLabel: "share of elements counted wrong", LegendLeft: true,
 	}
 	a := figure.Series{Label: "Experiment 3, shuffled", Color: figure.Palette(1), Shape: figure.Shapes(1), Thin: true}
 	b := figure.Series{Label: "Experiment 1, in rounds", Color: figure.Palette(0), Shape: figure.Hollow(0), Thin: true}
@@ -141,8 +145,9 @@ func jiangZhaoFigures() []*figure.Figure {
 	one.Series = []figure.Series{s}
 	two := &figure.Figure{
 		Name: "jiang-zhao-2", Title: "False positives against size",
-		Caption: "Figure 2 of Jiang & Zhao: the false-positive rate, computed by formula 2, against the size, for several numbers of hash functions.",
-		XLabel:  "bits an element, m/n", YLabel: "false-positive rate", LogY: true, LegendBottom: true, LegendLeft: true,
+		Caption: "Figure 2 of Jiang & Zhao: the false-positive rate, computed by formula 2, against the size, for several " +
+			"numbers of hash functions.",
+		XLabel: "bits an element, m/n", YLabel: "false-positive rate", LogY: true, LegendBottom: true, LegendLeft: true,
 	}
 	three := &figure.Figure{
 		Name: "jiang-zhao-3", Title: "Memory against false positives, a million elements",
@@ -168,8 +173,10 @@ func jiangZhaoFigures() []*figure.Figure {
 func twoPartFigure(t *arrays.TwoPartResult) *figure.Figure {
 	f := &figure.Figure{
 		Name: "two-part", Title: "Two-part filter, 16 bits an element",
-		Caption: "False positives of the two-part filter by eigenvalue, and of a classic filter of the same size and number of hash functions, by kind of elements (A to G made up, the others real lists: see the table). Points are measured, with exact 95 % intervals; the dashed line is formula 5 as printed, computed.",
-		XLabel:  "kind of elements (see the table)", YLabel: "false-positive rate", LogY: true, YMin: 5e-6, YMax: 30, YTop: 1,
+		Caption: "False positives of the two-part filter by eigenvalue, and of a classic filter of the same size and " +
+			"number of hash functions. Kinds of elements: A to G made up, the others real lists (see the table). Points are " +
+			"measured, with exact 95 % intervals; the dashed line is formula 5 as printed, computed.",
+		XLabel: "kind of elements (see the table)", YLabel: "false-positive rate", LogY: true, YMin: 5e-6, YMax: 30, YTop: 1,
 	}
 	var cases []string
 	lines := map[string]*counted{}
@@ -177,7 +184,8 @@ func twoPartFigure(t *arrays.TwoPartResult) *figure.Figure {
 	formula := figure.Series{Label: "formula 5", Color: figure.Palette(5), Dashes: figure.Dashes(1)}
 	for _, e := range arrays.TwoPartEigenvalues() {
 		i := len(lines)
-		lines[e.String()] = &counted{figure.Series{Label: "two-part, " + e.String(), Color: figure.Palette(i), Shape: figure.Shapes(i), Bare: true}}
+		lines[e.String()] = &counted{figure.Series{Label: "two-part, " + e.String(), Color: figure.Palette(i),
+			Shape: figure.Shapes(i), Bare: true}}
 	}
 	for _, r := range t.Rows {
 		if r.Bits != 16 || r.Third {
@@ -216,7 +224,8 @@ type counted struct{ figure.Series }
 
 func (s *counted) count(x float64, n, of int) {
 	below, above := experiment.Bars(n, of)
-	s.Xs, s.Ys, s.Below, s.Above = append(s.Xs, x), append(s.Ys, experiment.Share(n, of)), append(s.Below, below), append(s.Above, above)
+	s.Xs, s.Ys, s.Below, s.Above = append(s.Xs, x), append(s.Ys, experiment.Share(n, of)), append(s.Below, below),
+		append(s.Above, above)
 }
 
 // statReach returns the lengths of the 95 % interval of a mean, below and above: exact if few
@@ -236,16 +245,19 @@ func statReach(s experiment.Stat) (below, above float64) {
 func rateFigure(r *arrays.RateResult) *figure.Figure {
 	f := &figure.Figure{
 		Name: "unique-rate", Title: "Unique-rate filter, 16 bits x limit, 8 functions",
-		Caption: "Finch's table: false positives against the sending rate. The line is the formula, computed; points are measured, with exact 95 % intervals.",
-		XLabel:  "sending rate / limit", YLabel: "false-positive rate", LogY: true, LegendBottom: true,
+		Caption: "Finch's table: false positives against the sending rate. The line is the formula, computed; points are " +
+			"measured, with exact 95 % intervals.",
+		XLabel: "sending rate / limit", YLabel: "false-positive rate", LogY: true, LegendBottom: true,
 	}
 	line := figure.Series{Label: "formula", Color: figure.Palette(5)}
 	for x := 0.3; x <= 4.2; x += 0.05 {
-		line.Xs, line.Ys = append(line.Xs, x), append(line.Ys, paper.FalsePositiveRateApprox(filter.DefaultRateBits/x, filter.DefaultRateHashes))
+		line.Xs, line.Ys = append(line.Xs, x), append(line.Ys, paper.FalsePositiveRateApprox(filter.DefaultRateBits/x,
+			filter.DefaultRateHashes))
 	}
 	f.Series = []figure.Series{line}
 	for i, limit := range []int{10, 100, 1000} {
-		s := counted{figure.Series{Label: fmt.Sprintf("limit %d", limit), Color: figure.Palette(i), Shape: figure.Hollow(i), Bare: true}}
+		s := counted{figure.Series{Label: fmt.Sprintf("limit %d", limit), Color: figure.Palette(i), Shape: figure.Hollow(i),
+			Bare: true}}
 		for _, row := range r.Rows {
 			if row.Limit == limit {
 				s.count(row.Relative*(1+0.02*float64(i-1)), row.Found, row.Asked)
@@ -259,8 +271,11 @@ func rateFigure(r *arrays.RateResult) *figure.Figure {
 func mergeFigure(rows []arrays.MergeRow, of int) *figure.Figure {
 	f := &figure.Figure{
 		Name: "merge", Title: "Merging refined filters, 20 synchronisations",
-		Caption: "Measured on arrays of unrelated cells, with exact 95 % intervals: share of wrong counts after merging, against the number of servers. Only H1 on the merged array counts too low; all other methods can only count too high.",
-		XLabel:  "servers", YLabel: "share of elements counted wrong", LogX: true, LogY: true, LegendBottom: true, LegendLeft: true,
+		Caption: "Measured on arrays of unrelated cells, with exact 95 % intervals: share of wrong counts after merging, " +
+			"against the number of servers. Only H1 on the merged array counts too low; all other methods can only count too " +
+			"high.",
+		XLabel: "servers", YLabel: "share of elements counted wrong", LogX: true, LogY: true, LegendBottom: true,
+		LegendLeft: true,
 	}
 	methods := []struct {
 		label string
@@ -275,7 +290,8 @@ func mergeFigure(rows []arrays.MergeRow, of int) *figure.Figure {
 		{"one array sees all", func(r arrays.MergeRow) float64 { return r.OneOver }},
 	}
 	for i, m := range methods {
-		s := counted{figure.Series{Label: m.label, Color: figure.Palette(i), Shape: figure.Shapes(i), Dashes: figure.Dashes(i), Thin: true}}
+		s := counted{figure.Series{Label: m.label, Color: figure.Palette(i), Shape: figure.Shapes(i),
+			Dashes: figure.Dashes(i), Thin: true}}
 		for _, r := range rows {
 			if r.Syncs == 20 {
 				s.count(float64(r.Servers), int(math.Round(m.value(r)*float64(of))), of)
@@ -292,11 +308,13 @@ func mergeFigure(rows []arrays.MergeRow, of int) *figure.Figure {
 func splitFigure(r *arrays.SplitResult) *figure.Figure {
 	f := &figure.Figure{
 		Name: "split", Title: "Split storage, exact counts",
-		Caption: "Measured: memory of the paper's split storage (s bits, a flag and tables) against the base width s, for report counts of different tails and for real mail.",
-		XLabel:  "base width s, bits", YLabel: "bits a cell, tables included", YMin: 2, YMax: 20,
+		Caption: "Measured: memory of the paper's split storage (s bits, a flag and tables) against the base width s. " +
+			"Report counts have different tails, or are of real mail.",
+		XLabel: "base width s, bits", YLabel: "bits a cell, tables included", YMin: 2, YMax: 20,
 	}
 	for i, name := range r.Names() {
-		s := figure.Series{Label: name, Color: figure.Palette(i), Shape: figure.Shapes(i), Dashes: figure.Dashes(i), Thin: true}
+		s := figure.Series{Label: name, Color: figure.Palette(i), Shape: figure.Shapes(i), Dashes: figure.Dashes(i),
+			Thin: true}
 		for base := 1; base <= 8; base++ {
 			for _, row := range r.Rows {
 				if row.Counts == name && row.Layout == strconv.Itoa(base)+"+1 bits" {
@@ -311,7 +329,8 @@ func splitFigure(r *arrays.SplitResult) *figure.Figure {
 
 func dccThresholdFigure(r *arrays.DCCResult) *figure.Figure {
 	f := dccFigure("dcc", "f_dcc on real mail, unrelated cells (dcc/fuz1, k = 4)",
-		"Probability that a signature which was never reported is shown at or above the threshold, refined extension, against the size of the filter.")
+		"Probability that a signature which was never reported is shown at or above the threshold, refined extension, "+
+			"against the size of the filter.")
 	for i, t := range arrays.DCCThresholds() {
 		points, cells, formula := dccSeries(i, t)
 		for _, row := range r.Rows {
@@ -331,14 +350,17 @@ func dccThresholdFigure(r *arrays.DCCResult) *figure.Figure {
 func dccFigure(name, title, caption string) *figure.Figure {
 	return &figure.Figure{
 		Name: name, Title: title,
-		Caption: caption + " Points are counted, with exact 95 % intervals. Lines are computed: thick by the formula, thin from the cells that have reached the threshold in the end.",
-		XLabel:  "cells for each different signature", YLabel: "probability", LogX: true, LogY: true, YMin: 1e-10, YMax: 1e5, YTop: 1,
+		Caption: caption + " Points are counted, with exact 95 % intervals. Lines are computed: thick by the formula, thin " +
+			"from the cells that have reached the threshold in the end.",
+		XLabel: "cells for each different signature", YLabel: "probability", LogX: true, LogY: true, YMin: 1e-10, YMax: 1e5,
+		YTop: 1,
 	}
 }
 
 // dccSeries are what a figure of f_dcc shows for a threshold.
 func dccSeries(i, t int) (points counted, cells, formula figure.Series) {
-	points = counted{figure.Series{Label: fmt.Sprintf("t = %d, measured", t), Color: figure.Palette(i), Shape: figure.Shapes(i), Bare: true}}
+	points = counted{figure.Series{Label: fmt.Sprintf("t = %d, measured", t), Color: figure.Palette(i),
+		Shape: figure.Shapes(i), Bare: true}}
 	cells = figure.Series{Color: figure.Palette(i), Dashes: figure.Dashes(i), Thin: true}
 	formula = figure.Series{Label: fmt.Sprintf("t = %d, formula", t), Color: figure.Palette(i), Dashes: figure.Dashes(i)}
 	return points, cells, formula

@@ -31,8 +31,8 @@ func succeeds(t *testing.T, s Scenario, honest, n int) bool {
 	return got.won
 }
 
-// TestStrangers checks that without a voice that somebody vouched for nothing is listed, taken
-// off or made bulk, and nobody gains weight, whether somebody objects or not.
+// TestStrangers checks that without an account that an administrator vouches for nothing is listed,
+// taken off or made bulk, and no account gains weight, with and without objections.
 func TestStrangers(t *testing.T) {
 	many := map[Means]int{Fresh: 2000, Aged: 60}
 	for _, s := range Scenarios() {
@@ -118,8 +118,8 @@ func TestWorn(t *testing.T) {
 }
 
 // TestVisible checks that the log warns of what votes prepare, before they have their way:
-// strangers of whom a few are there, and voices of full weight, traps, changes of mind and peers
-// of which one more would be enough. What nobody received and nobody objects to looks like any
+// strangers of whom a few are there, and voices of full weight, traps, changes of mind and peers of
+// which one more would be enough. Mail without a delivery and without an objection looks like any
 // other spam.
 func TestVisible(t *testing.T) {
 	for _, s := range Scenarios() {

@@ -25,7 +25,7 @@ var (
 	personal  = letter("what she wrote").from("ann", "home.example").withoutLinks()
 	herNext   = letter("what she writes next").from("ann", "home.example").withoutLinks()
 
-	neighbours = "192.0.2.0/24" // the network of a person whose mail nobody can verify, and of a spammer
+	neighbours = "192.0.2.0/24" // the network of a person whose mail cannot be verified, and of a spammer
 	spamNearby = letter("a campaign").unverified(neighbours)
 	unsigned   = letter("what he wrote").unverified(neighbours)
 	hisNext    = letter("what he writes next").unverified(neighbours)
@@ -84,7 +84,7 @@ func byVoices(m Means) []Scenario {
 			strike: accuseClones, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
 		{Name: "list what one person will write", daily: letters, before: likes(personal), strike: accuse(personal),
 			holds: is(bulkhead.ClassSpam, herNext), mend: says(bulkhead.Ham, herNext)},
-		{Name: "have the network of a person suspected whose mail nobody verifies", daily: unverifiedLetters,
+		{Name: "have the network of a person suspected whose mail is not verified", daily: unverifiedLetters,
 			before: likes(unsigned), strike: accuse(spamNearby), holds: is(bulkhead.ClassSuspected, hisNext),
 			mend: says(bulkhead.Ham, hisNext)},
 		{Name: "un-list a campaign of 10 reports", before: tenReport, strike: excuse(campaign),
@@ -287,7 +287,7 @@ func inboxes(n int) (to []string) {
 // helpers is how many strangers help to count a message: more than their counts add to.
 const helpers = 30
 
-// spread sends a message to n mailboxes of the attacker's, and has strangers count it, too.
+// spread sends a message to n mailboxes of the attacker's, and has strangers count it as well.
 func spread(m mail) act {
 	return func(w *world, n int) error {
 		if err := w.register(helpers); err != nil {
@@ -364,7 +364,7 @@ func raised(w *world) (bool, error) {
 	return false, nil
 }
 
-// lie adds n peers whose nodes were told to cast a vote on a message.
+// lie adds n peers whose nodes cast a false vote on a message.
 func lie(v bulkhead.Vote, m mail) act {
 	return func(w *world, n int) error {
 		var origins []engine.Origin
@@ -395,14 +395,14 @@ func lie(v bulkhead.Vote, m mail) act {
 	}
 }
 
-// received is what the attacker does, and a copy of the message that comes to a user meanwhile.
+// received is the attacker's act, during which a copy of the message comes to a user.
 func received(m mail, strike act) act {
 	return func(w *world, n int) error {
 		return errors.Join(strike(w, n), w.deliver(m, everybody()[0]))
 	}
 }
 
-// lies returns what a peer sends after its node was told to cast a vote on a message.
+// lies returns what a peer sends after its node has cast a false vote on a message.
 func (w *world) lies(v bulkhead.Vote, m mail) ([]engine.Part, error) {
 	liar, err := w.engine()
 	if err != nil {

@@ -117,8 +117,8 @@ func (w *world) register(n int) error {
 	return nil
 }
 
-// witnesses is how many accounts in other networks, vouched for by an administrator, report
-// spam. It takes that many to raise somebody to the ceiling.
+// witnesses is how many accounts in other networks, vouched for by an administrator, report spam.
+// It takes three to raise an account to the ceiling.
 const witnesses = 3
 
 // vouch makes the witnesses.

@@ -51,9 +51,8 @@ func newCounting(n int, batch bool) (*counting, error) {
 	return &counting{c, batch}, err
 }
 
-// keysOf returns x as keys: the 16 bytes of an item are those of a key in memory,
-// as the first 8 of them are the 64-bit hash that other filters ask for. So no
-// row pays for a conversion.
+// keysOf returns x as keys: the 16 bytes of an item are a key as it is in memory. The first 8 of
+// them are the 64-bit hash that other filters ask for. So no row pays for a conversion.
 func keysOf(x []item) []filter.Key {
 	return unsafe.Slice((*filter.Key)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
@@ -117,9 +116,9 @@ func (f *fingerprints) insert(x []item, n []uint32) {
 		a, b, fp := f.places(&x[i])
 		at, free := slot(a, fp)
 		if at < 0 {
-			other, more := slot(b, fp)
-			if other >= 0 || more > free {
-				a, at, free = b, other, more
+			other, room := slot(b, fp)
+			if other >= 0 || room > free {
+				a, at, free = b, other, room
 			}
 		}
 		if at >= 0 {

@@ -171,7 +171,7 @@ func share(p float64) string {
 	return fmt.Sprintf("%.1e", p)
 }
 
-// cpuName returns the processor's name, as Linux tells it.
+// cpuName returns the processor's name, as Linux reports it.
 func cpuName() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

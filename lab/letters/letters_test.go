@@ -58,8 +58,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestSigned checks that a note that nobody could report has no signature, whatever the name
-// in its From.
+// TestSigned checks that a note that could not be reported has no signature, whatever the name in
+// its From.
 func TestSigned(t *testing.T) {
 	for raw, want := range map[string]bool{
 		"From: Ann Example <a@b.example>\n\nhi\n":                                false,

@@ -54,9 +54,9 @@ func Source(m *mail.Message, header []byte, unsigned bool) bulkhead.Source {
 	return source
 }
 
-// clientOf returns the address of the client that handed the message over: that of which the
-// results speak, or else the first public one of a Received field. A server always knows
-// it, but some headers do not say it: then it is one of a network of the message's own.
+// clientOf returns the address of the client that handed the message over: the address in the
+// results, or else the first public address of a Received field. A server always knows it, but some
+// headers do not say it: then it is one of a network of the message's own.
 func clientOf(header []byte) netip.Addr {
 	var fields [][]byte
 	if field := results.FindSubmatch(header); field != nil {

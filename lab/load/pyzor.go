@@ -15,8 +15,8 @@ type Pyzor struct {
 	Known uint64
 }
 
-// AppendRequest appends a request of the Python client; see docs/specs/pyzor.md#requests.
-// Nobody verifies the signature of an anonymous request, so it is always the same.
+// AppendRequest appends a request of the Python client; see docs/specs/pyzor.md#requests. The
+// signature of an anonymous request is not verified, so it is always the same.
 func (o *Pyzor) AppendRequest(dst []byte, tag uint32, n, seed uint64) []byte {
 	dst = append(append(append(dst, "Op: "...), o.Op...), '\n')
 	if o.Op != "ping" {

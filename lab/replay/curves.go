@@ -42,7 +42,7 @@ func (r *Result) Curves() Picture {
 			figure.Series{Color: figure.Palette(i), Shape: figure.Shapes(i), Bare: true, Xs: []float64{x},
 				Ys: []float64{100 * rate(j.Caught, r.Spam)}})
 	}
-	// The part that anybody would run, half as wide again as what they do.
+	// The useful range, and half of its width beyond.
 	f.XMax = min(100, max(1, math.Ceil(1.5*f.XMax)))
 	return p
 }

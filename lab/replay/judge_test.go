@@ -66,7 +66,7 @@ func TestJudges(t *testing.T) {
 		if last := d.Within[len(d.Within)-1]; d.Within[0].Messages != 0 || last.Messages != 1 {
 			t.Errorf("%s: %+v, want it caught after the first minute", name, d.Within)
 		}
-		// Whoever asks for less catches what came after the first, and nobody more than there is.
+		// A lower limit catches what came after the first, and no limit more than there is.
 		end := CurvePoint{}
 		for i, c := range j.Curve {
 			if i > 0 && (c.Score >= end.Score || c.Spam < end.Spam || c.Ham < end.Ham) {

@@ -104,7 +104,7 @@ func TestReplayWave(t *testing.T) {
 	}
 }
 
-// TestReplayBulk lets nobody report, so spam can only be called bulk.
+// TestReplayBulk has no reports, so spam can only be called bulk.
 func TestReplayBulk(t *testing.T) {
 	r, err := Run(t.Context(), slice(waveAmong(20)...), Options{Share: 1e-12, Threshold: 5})
 	if err != nil {
@@ -385,18 +385,18 @@ func TestConfidence(t *testing.T) {
 	}
 	// Two groups: copies of one message are answered alike, so that single bands say little.
 	for _, group := range []struct{ from, to, least int }{{60, 84, 300}, {85, 100, 300}} {
-		answers, spam, said := 0, 0, 0.0
+		answers, spam, promised := 0, 0, 0.0
 		for _, b := range r.Filters.Reliability.Bands() {
 			if b.From >= group.from && b.To <= group.to {
-				answers, spam, said = answers+b.Answers, spam+b.Spam, said+b.Said
+				answers, spam, promised = answers+b.Answers, spam+b.Spam, promised+b.Said
 			}
 		}
 		if answers < group.least {
 			t.Errorf("%d messages were answered %d to %d: too few to tell anything", answers, group.from, group.to)
 		}
-		if float64(spam) < said {
+		if float64(spam) < promised {
 			t.Errorf("%d of %d messages answered %d to %d were spam, want %.1f at least", spam, answers, group.from, group.to,
-				said)
+				promised)
 		}
 	}
 	if r.Filters.HamFlagged < 50 {

@@ -17,8 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// An event is something that happens at a site: a message arrives, or somebody
-// acts on one.
+// An event is something that happens at a site: a message arrives, or a recipient acts on one.
 type event struct {
 	at     time.Time
 	order  int // of events at the same time

@@ -270,7 +270,7 @@ func (f *fleet) turn(ctx context.Context) error {
 	if slices == f.turned {
 		return nil
 	}
-	// What was counted before belongs to the generation that ends.
+	// Earlier counts belong to the generation that ends.
 	if err := f.tell(ctx); err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (f *fleet) turn(ctx context.Context) error {
 	return nil
 }
 
-// exchange has the servers tell each other what they counted, if it is time.
+// exchange has the servers share what they counted, if it is time.
 func (f *fleet) exchange(ctx context.Context, at time.Time) error {
 	if at.Sub(f.last) < exchangeEvery {
 		return nil

@@ -164,10 +164,10 @@ func newTally(p *plan) *tally {
 }
 
 // delivered counts a copy that was judged.
-func (t *tally) delivered(d *delivery, said answer) {
-	class := said.class
+func (t *tally) delivered(d *delivery, verdict answer) {
+	class := verdict.class
 	if !d.early {
-		t.reliability.Add(class, said.confidence, d.letter.Kind.Spam())
+		t.reliability.Add(class, verdict.confidence, d.letter.Kind.Spam())
 		t.kinds[d.letter.Kind].add(class)
 	}
 	c := &t.campaigns[d.campaign]

@@ -22,11 +22,11 @@ func of(t *testing.T, mail ...Mail) []*Letter {
 // asked returns what a judge says of a letter at a site.
 func asked(t *testing.T, j judge, l *Letter, site int) bool {
 	t.Helper()
-	said, err := j.deliver(t.Context(), &delivery{letter: l, site: site, campaign: 1})
+	verdict, err := j.deliver(t.Context(), &delivery{letter: l, site: site, campaign: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said.class == bulkhead.ClassSpam
+	return verdict.class == bulkhead.ClassSpam
 }
 
 func says(t *testing.T, j judge, l *Letter, site int, vote bulkhead.Vote) {
@@ -115,8 +115,8 @@ func TestOracles(t *testing.T) {
 				t.Errorf("%s: letter %d spam %v, want %v", rule, i, got, want)
 			}
 		}
-		if said, _ := j.deliver(t.Context(), &delivery{letter: letters[1]}); said.class != bulkhead.ClassSpam {
-			t.Errorf("%s: a copy of a campaign that was reported is %v", rule, said.class)
+		if verdict, _ := j.deliver(t.Context(), &delivery{letter: letters[1]}); verdict.class != bulkhead.ClassSpam {
+			t.Errorf("%s: a copy of a campaign that was reported is %v", rule, verdict.class)
 		}
 	}
 }

@@ -248,7 +248,7 @@ func TestSeed(t *testing.T) {
 }
 
 // TestPlan checks that the numbers of copies follow the distribution of the options, that
-// deliveries are in order, and that the reports of a lower rate are among those of a higher.
+// deliveries are in order, and that a higher rate of reports includes the reports of a lower one.
 func TestPlan(t *testing.T) {
 	var mail []Mail
 	for n := range 4000 {
@@ -302,8 +302,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestMailings checks that every message is sent, those of a campaign each in its place, and
-// that the campaign has the copies of all of them.
+// TestMailings checks that every message is sent, each message of a campaign in its place, and that
+// the campaign has the copies of all of them.
 func TestMailings(t *testing.T) {
 	letters := made(t)
 	opts := Options{}
@@ -372,17 +372,17 @@ func TestApart(t *testing.T) {
 // A noting judge keeps what another one said.
 type noting struct {
 	judge
-	said []answer
+	answers []answer
 }
 
 func (n *noting) deliver(ctx context.Context, d *delivery) (answer, error) {
 	a, err := n.judge.deliver(ctx, d)
-	n.said = append(n.said, a)
+	n.answers = append(n.answers, a)
 	return a, err
 }
 
-// TestAfter counts by hand what is first sent after some time: all else is played, too, and
-// changes what is said of these copies, but none of the counts.
+// TestAfter counts by hand what is first sent after some time: all else is also played, and changes
+// the answers for these copies, but none of the counts.
 func TestAfter(t *testing.T) {
 	opts := Options{Sites: 3, Users: 4, Days: 10, Reporting: 0.5, Mistakes: 100, Spread: 10 * time.Hour, Tail: 0.5,
 		Apart: true, Rule: TextAlone}
@@ -402,12 +402,12 @@ func TestAfter(t *testing.T) {
 		if err := s.speak(t.Context(), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		return p, s.tally.result(p), n.said
+		return p, s.tally.result(p), n.answers
 	}
 	const half = 5 * 24 * time.Hour
 	p, all, want := outcome(0)
-	_, late, said := outcome(half)
-	if !slices.Equal(said, want) {
+	_, late, answers := outcome(half)
+	if !slices.Equal(answers, want) {
 		t.Fatal("other answers for other counts")
 	}
 	began, first := map[*Letter]time.Time{}, map[int]time.Time{}
@@ -424,7 +424,7 @@ func TestAfter(t *testing.T) {
 	for i, d := range p.deliveries {
 		if began[d.letter].Sub(begin) >= half {
 			c := counts[d.letter.Kind.String()]
-			c.add(said[i].class)
+			c.add(answers[i].class)
 			counts[d.letter.Kind.String()] = c
 		}
 		if d.letter.Kind.Spam() && p.sizes[d.campaign] >= Large && first[d.campaign].Sub(begin) >= half {
@@ -507,8 +507,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// TestUnverified: of a share of the ham nobody has verified the sender, and of more if the
-// share is larger.
+// TestUnverified: a share of the ham has unverified senders, and of more if the share is larger.
 func TestUnverified(t *testing.T) {
 	const n = 1000
 	var mail []Mail
@@ -575,9 +574,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestFirstReport draws campaigns of ten copies and more as streams have them, each alone, and
-// tells how many of its copies come before its first report: what no rule can catch that waits
-// for one, unless the copies share something with what was reported before.
+// TestFirstReport draws campaigns of ten copies and more as streams have them, each alone, and logs
+// how many of its copies come before its first report: what no rule can catch that waits for one,
+// unless the copies share something with what was reported before.
 func TestFirstReport(t *testing.T) {
 	for _, tt := range []struct {
 		reporting     float64

@@ -204,10 +204,10 @@ func deviationsSection(d *document, experiments [][]experiment.Row) {
 func (p *plan) runs(experiments [][]experiment.Row, n int) (all [][]experiment.Row) {
 	all = append(all, rowsOfExperiment(experiments, n))
 	for i := range uint64(p.config.MoreSeeds()) {
-		more := experiment.RowsOf(p.seeds, func(r *experiment.RepeatResult) bool {
+		others := experiment.RowsOf(p.seeds, func(r *experiment.RepeatResult) bool {
 			return r.Seed == p.config.Seed+i+1 && r.Experiment == n
 		})
-		all = append(all, more...)
+		all = append(all, others...)
 	}
 	return all
 }

@@ -226,11 +226,11 @@ func CheckArtefact(ctx context.Context, folder, corpus string, again []string) (
 		}
 	}
 	if len(again) > 0 && len(wrong) == 0 {
-		more, err := m.repeat(ctx, folder, corpus, again)
+		found, err := m.repeat(ctx, folder, corpus, again)
 		if err != nil {
 			return nil, err
 		}
-		wrong = append(wrong, more...)
+		wrong = append(wrong, found...)
 	}
 	if len(wrong) > 0 {
 		return nil, fmt.Errorf("%w: %s", ErrArtefact, strings.Join(wrong, "; "))

@@ -16,7 +16,7 @@ type claim struct {
 }
 
 func (p *plan) claimsSection(d *document, experiments [][]experiment.Row, compared []experiment.Comparison) {
-	d.heading(3, "What the paper concludes from them")
+	d.heading(3, "The paper's conclusions from them")
 	d.p("Every observation of its section V.B, and the bound that it gives f_dcc, checked on the numbers of this run.")
 	var lines [][]string
 	for _, c := range p.claims(experiments, compared) {

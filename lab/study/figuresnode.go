@@ -67,8 +67,8 @@ func reachFigures() ([]*figure.Figure, error) {
 	return []*figure.Figure{one, two}, nil
 }
 
-// reached returns the share of the positions in each of so many parts of the array that n
-// elements hit, and the middle of the part in thousands.
+// reached returns the share of the positions in each of the parts of the array that n elements hit,
+// and the middle of the part in thousands.
 func reached(f paper.Family, parts, n int) (xs, ys []float64) {
 	hit := make([]bool, f.M())
 	var at []uint64

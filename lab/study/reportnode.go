@@ -10,7 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
-// rate spells n of so many tries: with few behind it, its exact interval.
+// rate formats n/of, with its exact interval if n is small.
 func rate(n, of int) string {
 	if n < experiment.RareEvents {
 		return experiment.Interval(n, of)
@@ -150,8 +150,7 @@ func (p *plan) linesSection(d *document) {
 	five, far5 := p.byCells(1)
 	twenty, far20 := p.byCells(2)
 	d.list("By the cells verdicts reach further: every report fell into the arrays as on a node, and only the last step "+
-		"is computed: if c cells of a line have reached the threshold, all k of a random key are among them with "+
-		"probability C(c, k) / C(128, k). With %d cells a key and more they go %s at 5 reports. At 20 reports they go %s, "+
+		"is computed: if c cells of a line have reached the threshold, all k of a key are among them with probability C(c, k) / C(128, k). With %d cells a key and more they go %s at 5 reports. At 20 reports they go %s, "+
 		"and both differ from the theory by less than %d %%.", theoryCells, five, twenty,
 		int(math.Ceil(20*math.Max(far5, far20)))*5)
 	d.list("Bulk verdicts follow the theory down from the largest arrays to about 3 cells a key; in smaller ones small " +
@@ -191,7 +190,7 @@ func (s *spanned) add(n, of int) {
 // String returns, for example, "from 2.50e-7 to 0.74 (6.5 decades)".
 func (s spanned) String() string {
 	if s.high == 0 {
-		return "too few to tell"
+		return "too few for a range"
 	}
 	return fmt.Sprintf("from %s to %s (%.1f decades)", experiment.Sci(s.low), experiment.Sci(s.high),
 		math.Log10(s.high/s.low))

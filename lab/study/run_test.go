@@ -81,8 +81,8 @@ func TestSmallStudy(t *testing.T) {
 	}
 }
 
-// TestResume interrupts a run, finishes it, and compares the results byte by byte with
-// those of one uninterrupted run with more workers.
+// TestResume interrupts a run, finishes it, and compares the results byte by byte with the results
+// of one uninterrupted run with more workers.
 func TestResume(t *testing.T) {
 	only := []string{"2", "5", "growth", "rate"}
 	whole, broken := t.TempDir(), t.TempDir()

@@ -75,9 +75,9 @@ func newReplayCommand() *cobra.Command {
 	f.Float64Var(&r.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
 	f.DurationVar(&r.Delay, "delay", time.Hour, "mean time until they act")
 	f.IntSliceVar(&r.servers, "servers", nil, "numbers of servers to compare, for example 1,2,5,10")
-	f.Uint32Var(&r.ShareFrom, "share-counts-from", 1, "count from which servers tell each other of a signature")
+	f.Uint32Var(&r.ShareFrom, "share-counts-from", 1, "count from which servers share a signature")
 	f.Uint32Var(&r.ShareVotesFrom, "share-votes-from", 1,
-		"voters of a server from which on it tells others what they list")
+		"voters of a server from which on it shares what they list")
 	f.Float64Var(&r.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
 	f.Float64Var(&r.Weight, "weight", 1, "trust in each site; a total weight of 1 lists a signature")
 	f.Uint32Var(&r.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")
@@ -89,7 +89,7 @@ func newReplayCommand() *cobra.Command {
 	f.Uint64Var(&r.Seed, "seed", 1, "seed of all choices")
 	f.BoolVar(&r.json, "json", false, "print the result as JSON")
 	f.StringSliceVar(&r.templates, "templates", nil,
-		"folders of mail from templates and clones, which is spread over the time of the rest and counted apart, too")
+		"folders of mail from templates and clones, which is spread over the time of the rest and also counted apart")
 	f.StringVar(&r.curves, "roc", "", "file for a plot of the spam that each judge catches by the ham it calls spam, at "+
 		"every limit of its score (.svg or .png)")
 	f.StringVar(&r.delays, "delays", "", "file for a plot of the time until spam with several deliveries is caught "+

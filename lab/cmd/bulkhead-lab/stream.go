@@ -64,13 +64,13 @@ func newStreamCommand() *cobra.Command {
 	f.Float64Var(&s.Mistakes, "mistakes", 1, "factor for the rates of mistaken reports, 0.05 to 0.3 % by kind of ham")
 	f.StringSliceVar(&s.templates, "templates", nil,
 		"folders of mail from templates and clones, with kinds and families in index.tsv")
-	f.Float64Var(&s.unverified, "unverified", 0, "share of the ham without a server's results of which nobody verified "+
-		"the sender")
+	f.Float64Var(&s.unverified, "unverified", 0, "share of the ham without a server's results whose sender was "+
+		"not verified")
 	f.IntVar(&s.Days, "days", 30, "days that a stream lasts")
 	f.Float64Var(&s.Tail, "tail", 1.1, "exponent of the number of copies of a campaign; a smaller one makes larger "+
 		"campaigns")
 	f.DurationVar(&s.Spread, "spread", s.Spread, "mean time from the first copy of spam to the others")
-	f.BoolVar(&s.Apart, "apart", false, "take each message as a campaign of its own, also those of one cluster")
+	f.BoolVar(&s.Apart, "apart", false, "take each message as a campaign of its own, also the messages of one cluster")
 	f.DurationVar(&s.After, "after", 0, "count only what is first sent after this time of the stream, for example 168h")
 	f.IntVar(&s.Runs, "runs", 5, "streams for each setting, each with its own seed")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of the first stream")

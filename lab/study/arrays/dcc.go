@@ -143,8 +143,8 @@ func measureDCC(ctx context.Context, c *experiment.Config, reports []int32, coun
 	return rows, nil
 }
 
-// replayDCC looks every report up before it counts it, in both extensions, and asks for
-// so many signatures in the end that were never reported.
+// replayDCC looks every report up before it counts it, in both extensions, and at the end asks for
+// unseen signatures that were never reported.
 func replayDCC(reports []int32, different, m, k int, r *rand.Rand, rows []dccRow, weight float64, unseen int) {
 	index := make([]uint32, 0, different*k)
 	for range different {

@@ -10,8 +10,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
-// A LinesRow is a node's counting array with so many keys to a cache line: what the
-// theory of lines says of its three errors, and what was counted.
+// A LinesRow is a node's counting array with a number of keys to a cache line: its three errors by
+// the theory of lines, and as counted.
 type LinesRow struct {
 	K      int     `json:"k"`
 	Keys   float64 `json:"keys"` // in the mean line

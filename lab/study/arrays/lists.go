@@ -18,9 +18,9 @@ import (
 // listLines is the least number of lines of a text file that is a list.
 const listLines = 1000
 
-// realLists returns what real lists hold: of the mail, the senders, links and hosts of
-// links of spam, and those of other mail that are not among them; and of each list that
-// lies beside the mail a random half, and the other half.
+// realLists returns what real lists hold: of the mail, the senders, links and hosts of links of
+// spam, and the others that only other mail has; and of each list that lies beside the mail a
+// random half, and the other half.
 func realLists(ctx context.Context, c *experiment.Config) ([]elementList, error) {
 	files, err := ListCorpus(c.Corpus)
 	if err != nil {
@@ -47,11 +47,11 @@ func realLists(ctx context.Context, c *experiment.Config) ([]elementList, error)
 		apart("hosts of these links", spam.hosts, ham.hosts),
 	}
 	lists = slices.DeleteFunc(lists, func(l elementList) bool { return len(l.members) < 10 || len(l.others) < 10 })
-	more, err := listFiles(c.Corpus)
+	listed, err := listFiles(c.Corpus)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range more {
+	for _, name := range listed {
 		l, err := halves(c, name)
 		if err != nil {
 			return nil, err

@@ -28,7 +28,7 @@ type MergeRow struct {
 	MinOfSum     float64 `json:"min_of_sum"`     // minimum of the summed array
 	OwnAndOthers float64 `json:"own_and_others"` // own minimum + minimum of the others' sum
 	SumOfMin     float64 `json:"sum_of_min"`     // sum of all minima
-	// Elements that nobody reported and that show a count.
+	// Elements that were never reported and show a count.
 	GhostMinOfSum float64 `json:"ghost_min_of_sum"`
 	GhostSumOfMin float64 `json:"ghost_sum_of_min"`
 	// A new refined array for each period, summed.

@@ -13,12 +13,11 @@ import (
 // spread over several refined arrays, which are then read together: filter's model of
 // one array, carried on to sums of arrays.
 //
-// A key x that has been counted j times in an array is counted wrong there from the
-// moment at which all its cells are above j because of others, if x is added again or
-// never will be. Whether another key y has lifted a cell above j is a matter of its
-// reports until then, N(y) > j: of all keys a share q. At that moment the error is that
-// of an array which holds only these, ghost(q n / lines); the model adds such errors up
-// over the reports of x, which is an upper bound.
+// A key x that has been counted j times in an array is counted wrong there from the moment at which
+// all its cells are above j because of others, if x is added again or never will be. Whether
+// another key y has lifted a cell above j is a matter of its reports until then, N(y) > j: of all
+// keys a share q. At that moment the error is the error of an array with only these, ghost(q n /
+// lines); the model adds such errors up over the reports of x, which is an upper bound.
 //
 // Read as a sum, cell by cell, the count is too high in the end if each cell of x has
 // been lifted in some array: a key y lifts it if N_s(y) > x_s in at least one array s.
@@ -108,7 +107,7 @@ func (m *lineModel) during(g filter.Geometry, perLine float64, x history, a int)
 
 // ghostOf is [filter.Geometry.GhostError] for a mean of perLine keys in a line.
 func ghostOf(g filter.Geometry, perLine float64) float64 {
-	// GhostError takes whole keys: of so many lines that rounding is nothing.
+	// GhostError takes whole keys: with enough lines, rounding is nothing.
 	g.Lines = filter.MaxLines
 	return g.GhostError(uint64(math.Round(perLine * filter.MaxLines)))
 }
@@ -126,8 +125,8 @@ func (m *lineModel) sumOfCells(g filter.Geometry, perLine float64) (mean float64
 	return mean
 }
 
-// sumOfMinima predicts the share of counts that are too high in the sum of the first
-// so many arrays' own counts.
+// sumOfMinima predicts the share of counts that are too high in the sum of the own counts of the
+// first arrays.
 func (m *lineModel) sumOfMinima(g filter.Geometry, perLine float64, arrays int) (mean float64) {
 	for _, x := range m.xs {
 		p := 0.0

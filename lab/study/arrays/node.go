@@ -138,8 +138,8 @@ func NodeUnits(c *experiment.Config, corpus func(context.Context) (*corpusResult
 	return units, results
 }
 
-// nodeMerge lets servers report for themselves and tell each other their rounds, and
-// compares the ways to read what they have together.
+// nodeMerge lets servers report for themselves and send each other their rounds, and compares the
+// ways to read what they have together.
 func nodeMerge(c *experiment.Config, ctx context.Context, servers, syncs int,
 	tick func(float64)) (NodeMergeRow, error) {
 	row := NodeMergeRow{Servers: servers, Syncs: syncs}
@@ -200,11 +200,11 @@ func (row *NodeMergeRow) trial(r *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	more, err := nodeArrays(3, NodeLines)
+	replayed, err := nodeArrays(3, NodeLines)
 	if err != nil {
 		return err
 	}
-	others, one, sum := more[0], more[1], more[2]
+	others, one, sum := replayed[0], replayed[1], replayed[2]
 	keys, truth := drawKeysAndCounts(r, NodeKeys)
 	parts := dealReports(r, truth, row.Servers, row.Syncs)
 	ideal := newIdealNetwork(r, NodeKeys, row.Servers)
@@ -247,7 +247,7 @@ func (row *NodeMergeRow) trial(r *rand.Rand) error {
 	return nil
 }
 
-// dealReports spreads the reports over servers, and those of each over its
+// dealReports spreads the reports over servers, and each server's reports over its
 // synchronisations, in random order.
 func dealReports(r *rand.Rand, truth []uint32, servers, syncs int) [][][]uint16 {
 	lists := make([][]uint16, servers)
@@ -412,14 +412,14 @@ func nodeDCC(c *experiment.Config, ctx context.Context, mail *corpusResult,
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
-				more, err := nodeReplay(c, mail.Streams[scheme], mail.counts(scheme), cells, k)
+				replayed, err := nodeReplay(c, mail.Streams[scheme], mail.counts(scheme), cells, k)
 				if err != nil {
 					return nil, err
 				}
-				for r := range more {
-					more[r].Scheme = scheme
+				for r := range replayed {
+					replayed[r].Scheme = scheme
 				}
-				rows = append(rows, more...)
+				rows = append(rows, replayed...)
 			}
 			tick((float64(i) + float64(j+1)/float64(len(NodeDCCCells()))) / float64(len(names)))
 		}
@@ -430,7 +430,7 @@ func nodeDCC(c *experiment.Config, ctx context.Context, mail *corpusResult,
 // NodeDCCCells returns the sizes of the arrays, in cells a key.
 func NodeDCCCells() []float64 { return []float64{0.5, 1, 2, 4, 8} }
 
-// wholeLines returns the number of lines of an array of about so many cells.
+// wholeLines returns the number of lines of an array of about the given number of cells.
 func wholeLines(cells float64) uint64 {
 	lines := uint64(max(1, math.Round(cells/128)))
 	if lines > filter.PageLines {

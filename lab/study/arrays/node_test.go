@@ -27,8 +27,8 @@ func TestLineModel(t *testing.T) {
 	}
 }
 
-// within reports whether so many of so many tries agree with a rate: by an exact interval
-// four times as wide as that of 95 %.
+// agrees reports whether n of the tries agree with a rate, by an interval four times as wide as the
+// exact 95 % interval.
 func agrees(n, of int, rate float64) bool {
 	below, above := experiment.Bars(n, of)
 	p := experiment.Share(n, of)

@@ -44,7 +44,7 @@ func TestDeletionTrial(t *testing.T) {
 
 // TestReplayDCC checks the shares and counts of a stream small enough to work out by hand.
 func TestReplayDCC(t *testing.T) {
-	// Two signatures in so many cells that they share none.
+	// Two signatures, and enough cells that they share none.
 	rows := []dccRow{{Threshold: 2}, {Threshold: 5}}
 	replayDCC([]int32{0, 1, 0, 0, 0}, 2, 1<<20, 3, experiment.Stream(1, "dcc test"), rows, 1, 100)
 	if rows[0].Asked != 3 || rows[1].Asked != 5 || rows[0].WrongR+rows[0].WrongI+rows[1].WrongR+rows[1].WrongI != 0 {

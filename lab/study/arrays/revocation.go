@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
-// A revocationRow is Razor's pair of filters with a share of the spam revoked: how much
-// other spam the revocation filter (RBF) hides by chance, and how much mail that nobody
-// has called spam is taken for it.
+// A revocationRow is Razor's pair of filters with a share of the spam revoked: how much other spam
+// the revocation filter (RBF) hides by chance, and how much mail that was never called spam is
+// taken for it.
 type revocationRow struct {
 	Filters   string  `json:"filters"`
 	Share     float64 `json:"share"` // of the spam that is revoked
@@ -19,7 +19,7 @@ type revocationRow struct {
 	Spam      int     `json:"spam"`  // signatures asked for that are spam and not revoked
 	Hidden    int     `json:"hidden"`
 	Theory    float64 `json:"theory"` // of Hidden
-	Ham       int     `json:"ham"`    // signatures asked for that nobody has reported
+	Ham       int     `json:"ham"`    // signatures asked for that were never reported
 	Taken     int     `json:"taken"`  // for spam
 	HamTheory float64 `json:"ham_theory"`
 	Bytes     float64 `json:"bytes"` // of both filters, for a signature of spam

@@ -116,11 +116,11 @@ func TwoPartUnit(c *experiment.Config) (*experiment.Unit, *TwoPartResult) {
 				lists = append(lists, p.list(c))
 			}
 			if c.Corpus != "" {
-				more, err := realLists(ctx, c)
+				real, err := realLists(ctx, c)
 				if err != nil {
 					return err
 				}
-				lists = append(lists, more...)
+				lists = append(lists, real...)
 			}
 			for i, l := range lists {
 				for _, bits := range []int{8, 16} {

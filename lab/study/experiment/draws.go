@@ -38,28 +38,27 @@ func (c *Config) DrawUnits() (units []*Unit, results []*DrawResult) {
 		if !e.weighted() {
 			continue
 		}
-		more, r := c.spreadUnits(&e, "draws", func(s *Simulator, d int) []uint8 {
+		added, r := c.spreadUnits(&e, "draws", func(s *Simulator, d int) []uint8 {
 			return e.drawCounts(c.Seed+1+uint64(d), DrawPrinted, 0)
 		})
-		units, results = append(units, more...), append(results, r...)
+		units, results = append(units, added...), append(results, r...)
 	}
 	return units, results
 }
 
-// OrderUnits compares orders as drawUnits compares draws: what it would matter if all
-// rounds had one order.
+// OrderUnits compares orders as DrawUnits compares draws: the effect of one order for all rounds.
 func (c *Config) OrderUnits() (units []*Unit, results []*DrawResult) {
 	for _, e := range Experiments() {
 		if e.order != shuffled {
 			continue
 		}
-		more, r := c.spreadUnits(&e, "orders", func(s *Simulator, d int) []uint8 {
+		added, r := c.spreadUnits(&e, "orders", func(s *Simulator, d int) []uint8 {
 			s.reorder = func(s *Simulator, counts []uint8, seed uint64, _ int) {
 				s.Shuffle(counts, Stream(seed, "one order", d))
 			}
 			return e.drawCounts(c.Seed, DrawPrinted, 0)
 		})
-		units, results = append(units, more...), append(results, r...)
+		units, results = append(units, added...), append(results, r...)
 	}
 	return units, results
 }

@@ -15,8 +15,8 @@ type equalRow struct {
 	Refined    float64 `json:"refined"`
 }
 
-// An EqualResult holds the errors of one experiment over a fine grid of m and k, to
-// tell with how much less of either the refined extension has the intuitive one's error.
+// An EqualResult holds the errors of one experiment over a fine grid of m and k. It shows with how
+// much less of either the refined extension has the intuitive one's error.
 type EqualResult struct {
 	Rounds int        `json:"rounds"`
 	Rows   []equalRow `json:"rows"`

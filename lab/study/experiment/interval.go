@@ -24,9 +24,9 @@ func Garwood(n float64) (low, high float64) {
 	return low, mathext.GammaIncRegInv(n+1, 0.975)
 }
 
-// ClopperPearson returns the exact 95 % interval of a probability by which n of so
-// many tries came out (Clopper & Pearson, 1934). Of more than a million tries with
-// a rate below a thousandth it is Garwood's, which is the same to three digits.
+// ClopperPearson returns the exact 95 % interval of a probability by which n tries of a number came
+// out (Clopper & Pearson, 1934). Of more than a million tries with a rate below a thousandth it is
+// Garwood's, which is the same to three digits.
 func ClopperPearson(n, of int) (low, high float64) {
 	switch {
 	case of == 0:
@@ -70,7 +70,7 @@ func rareDeviation(a, ea, b, eb float64) float64 {
 	return sign * math.Max(0, -mathext.NormalQuantile(tail))
 }
 
-// Interval spells n of so many tries as a rate with its exact 95 % interval.
+// Interval formats n/of as a rate with its exact 95 % interval.
 func Interval(n, of int) string {
 	low, high := ClopperPearson(n, of)
 	if n == 0 {
@@ -79,8 +79,7 @@ func Interval(n, of int) string {
 	return fmt.Sprintf("%s (%s to %s)", Sci(Share(n, of)), Sci(low), Sci(high))
 }
 
-// Bars returns how far the exact interval of n of so many tries reaches below and
-// above their rate.
+// Bars returns how far the exact interval of n/of reaches below and above their rate.
 func Bars(n, of int) (below, above float64) {
 	low, high := ClopperPearson(n, of)
 	p := Share(n, of)

@@ -68,9 +68,9 @@ func Suppositions(mean float64) []supposition {
 	}
 }
 
-// tilted draws counts of the experiment's distribution tilted, p(c) exp(-θ c), so that
-// their mean is that of the paper's draw: the most likely way to come by its total. What
-// is then missing to the paper's zeros and total is changed as in other draws.
+// tilted draws counts of the experiment's distribution tilted, p(c) exp(-θ c), so that their mean
+// is the mean of the paper's draw: the most likely way to come by its total. The difference to the
+// paper's zeros and total is then removed as in other draws.
 func tilted(e *Experiment, seed uint64) []uint8 {
 	r := Stream(seed, "tilted", e.Number)
 	var weights [CellLimit + 1]float64
@@ -189,8 +189,8 @@ func (c *Config) suppose(ctx context.Context, s *Simulator, e *Experiment, sup *
 	return out, nil
 }
 
-// WholeRates counts the printed rates of an experiment that are small enough to tell, and
-// those of them that are whole numbers of wrong insertions over 1,000 x total.
+// WholeRates counts the printed rates of an experiment that are small enough for the test, and how
+// many of them are whole numbers of wrong insertions over 1,000 x total.
 func WholeRates(number int, total float64) (whole, of int) {
 	for _, c := range PrintedCells() {
 		mean := c.Stat().Mean

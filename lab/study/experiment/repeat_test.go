@@ -58,8 +58,8 @@ func TestCompareRare(t *testing.T) {
 	}
 }
 
-// TestPool: the combined offset of runs that agree is theirs, with an error that contains
-// print's; Q tells those that do not.
+// TestPool: the combined offset of runs that agree is theirs, with an error that contains print's;
+// Q shows the others.
 func TestPool(t *testing.T) {
 	e := Experiments()[5]
 	run := func(by float64) (rows []Row) {

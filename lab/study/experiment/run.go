@@ -41,8 +41,8 @@ type Config struct {
 	// Report is a folder that gets the report in Markdown and its figures; "" for none. A
 	// report is written only by a run of all parts.
 	Report string
-	// Progress, if not nil, is told the share of the work that is done, 0 to 1,
-	// from one goroutine at a time.
+	// Progress, if not nil, is called with the share of the work that is done, 0 to 1, from one
+	// goroutine at a time.
 	Progress func(done float64, what string)
 	// Log, nil for none.
 	Log *slog.Logger

@@ -253,7 +253,7 @@ type Comparison struct {
 	PrintEvents float64
 }
 
-// Rare reports whether z is that of an exact test.
+// Rare reports whether z comes from an exact test.
 func (c Comparison) Rare() bool { return c.events < RareEvents }
 
 // Empty reports whether there is nothing to compare.

@@ -56,8 +56,8 @@ func TestRecoveredDraw(t *testing.T) {
 				t.Errorf("experiment %d, k = %d: rate %s is that of %.0f elements, want %.0f", c.Experiment, c.K, c.Mean, n, want)
 			}
 		}
-		// A mean of 1000 rounds is a whole number of wrong insertions over
-		// 1000 l. Small ones tell which.
+		// A mean of 1000 rounds is a whole number of wrong insertions over 1000 l. Small means
+		// determine it.
 		if wrong := mean * PaperRounds * float64(e.Total); mean > 0 && wrong < 400 {
 			half := wrong * 0.0005 / leading(mean)
 			if off := math.Abs(wrong - math.Round(wrong)); off > half+0.002 {

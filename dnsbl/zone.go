@@ -201,12 +201,12 @@ func reversedAddr(labels string) (addr netip.Addr, complete, ok bool) {
 	const most = 32 // nibbles
 	var all [most]string
 	parts := all[:0]
-	for rest, more := labels, true; more; {
+	for rest, below := labels, true; below; {
 		if len(parts) == most {
 			return addr, false, false
 		}
 		var label string
-		label, rest, more = strings.Cut(rest, ".")
+		label, rest, below = strings.Cut(rest, ".")
 		parts = append(parts, label)
 	}
 	// Two IPv6 nibbles, "0.8", could be octets too: only the count decides.

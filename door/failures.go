@@ -61,15 +61,15 @@ func (f *Failures) Note(door string, client netip.Addr, now time.Time) time.Dura
 		return 0
 	}
 	network := NetworkOf(client)
-	wait, told := f.note(door, network, now)
-	if told && f.Told != nil {
+	wait, logged := f.note(door, network, now)
+	if logged && f.Told != nil {
 		f.Told(door, network, 1)
 	}
 	return wait
 }
 
 // note is Note for a network. told reports whether the log has a line about it.
-func (f *Failures) note(door string, network netip.Addr, now time.Time) (wait time.Duration, told bool) {
+func (f *Failures) note(door string, network netip.Addr, now time.Time) (wait time.Duration, logged bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	was := f.networks[network]
@@ -81,11 +81,11 @@ func (f *Failures) note(door string, network netip.Addr, now time.Time) (wait ti
 	}
 	was.n, was.last = was.n+1, now
 	f.networks[network] = was
-	told = f.tell(door, network)
+	logged = f.tell(door, network)
 	if was.n <= freeFailures {
-		return 0, told
+		return 0, logged
 	}
-	return min(longestWait, firstWait<<min(was.n-freeFailures-1, 10)), told
+	return min(longestWait, firstWait<<min(was.n-freeFailures-1, 10)), logged
 }
 
 // forget makes room: it drops networks that are silent, or any half of them if all are busy.

@@ -264,7 +264,7 @@ func (k *socket) time(batch []*Packet) {
 
 // arrange puts the longest answers first among those in a row to one client: the
 // kernel sends datagrams of one length, and one shorter after them, for little
-// more than the price of one.
+// receive than the price of one.
 func arrange(batch []*Packet) {
 	for start := 0; start < len(batch); {
 		end := start + 1
@@ -299,7 +299,7 @@ func (k *socket) writeFinished(stop <-chan struct{}) {
 		case p := <-k.finished:
 			batch = append(batch[:0], p)
 		}
-		batch = k.more(batch)
+		batch = k.receive(batch)
 		k.sendLate(batch)
 	}
 }
@@ -326,8 +326,8 @@ func (k *socket) sendLate(batch []*Packet) {
 	k.release(len(batch))
 }
 
-// more adds the packets that are finished by now, up to a batch.
-func (k *socket) more(batch []*Packet) []*Packet {
+// receive adds the packets that are finished by now, up to a batch.
+func (k *socket) receive(batch []*Packet) []*Packet {
 	for len(batch) < cap(batch) {
 		select {
 		case p := <-k.finished:

@@ -39,7 +39,7 @@ func newClockCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "confirm", Short: "Take the clock as right, and let the generations expire that are overdue",
 			Long: "Take the machine's clock as right, and let the generations expire that are overdue by\n" +
-				"it; \"bulkhead clock show\" prints how many. What has expired cannot be had back. Do this\n" +
+				"it; \"bulkhead clock show\" prints how many. Expired counts cannot be restored. Do this\n" +
 				"if the machine was really off for that long. If its clock is wrong, set it right instead.",
 			Args: cli.Args(cobra.NoArgs),
 			RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {

@@ -44,7 +44,7 @@ func newConfigCheck() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a configuration file, or compare it with a running node",
 		Long: "Check a configuration file, including the rules of rate limits, the policies of the\n" +
-			"milter, and zones. The files of lists and the certificate are read, too. With --running,\n" +
+			"milter, and zones. The files of lists and the certificate are also read. With --running,\n" +
 			"also ask a node which keys differ from its own, and which of these need a restart. That\n" +
 			"takes an administrator's token, see \"bulkhead user --help\".",
 		Args: cli.Args(cobra.ExactArgs(1)),
@@ -85,7 +85,7 @@ func newConfigCheck() *cobra.Command {
 		},
 	}
 	u.Flags(cmd.Flags())
-	cmd.Flags().BoolVar(&running, "running", false, "compare with the configuration of a running node, too")
+	cmd.Flags().BoolVar(&running, "running", false, "also compare with the configuration of a running node")
 	return cmd
 }
 
@@ -148,7 +148,7 @@ func newConfigShow() *cobra.Command {
 		}),
 	}
 	u.Flags(cmd.Flags())
-	cmd.Flags().BoolVar(&all, "all", false, "keys with default values, too")
+	cmd.Flags().BoolVar(&all, "all", false, "also keys with default values")
 	return cmd
 }
 

@@ -35,13 +35,13 @@ func newDoctorCommand() *cobra.Command {
 		Long: "Without --data and --config, send a test message through each open door of a running\n" +
 			"node, as the clients of that door do, and say of each door that fails why and what to\n" +
 			"do. The message is spam for every node, and never counted; --message prints it, to send\n" +
-			"it through the mail server. With the administrator's token, peers are listed, too.\n\n" +
+			"it through the mail server. With the administrator's token, peers are also listed.\n\n" +
 			"With --stored, the running node reads its own files as with --data and --config; that\n" +
 			"takes an administrator's token.\n\n" +
 			"With --data, read every file of a node's data folder to its end, and say what is damaged, missing or\n" +
 			"open to others: which file, at which byte, and what that puts in doubt, by array,\n" +
 			"generation and page. With --config, the files of lists and the states of rate limits\n" +
-			"are read, too. Nothing is changed, and the node may be running.\n\n" +
+			"are also read. Nothing is changed, and the node may be running.\n\n" +
 			"With --repair, a stopped node's store is written anew with all that can be read of it:\n" +
 			"one flipped bit of a page, an entry or a file is put right, and of what is lost the\n" +
 			"journal, the backup of --backup, and the peers who counted it give back what they have.\n" +

@@ -32,7 +32,7 @@ func newReadyCommand() *cobra.Command {
 		Use:   "ready",
 		Short: "Ask whether a node takes requests",
 		Long: "Ask whether a node takes requests, for health checks of containers and for scripts.\n" +
-			"The exit code is 0 if it does, 69 if nobody answers, and 75 if it is stopping. With\n" +
+			"The exit code is 0 if it does, 69 if no node answers, and 75 if it is stopping. With\n" +
 			"--config, ask the node on this machine that has this configuration, whatever its\n" +
 			"certificate says.",
 		Args: cli.Args(cobra.NoArgs),

@@ -48,9 +48,9 @@ func TestReady(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			var said bytes.Buffer
-			if got := run([]string{"ready", "--config", config}, nil, &said, &said); got != tt.want {
-				t.Errorf("%s, %s: exit code %d, want %d: %s", tt.name, srv.URL, got, tt.want, &said)
+			var output bytes.Buffer
+			if got := run([]string{"ready", "--config", config}, nil, &output, &output); got != tt.want {
+				t.Errorf("%s, %s: exit code %d, want %d: %s", tt.name, srv.URL, got, tt.want, &output)
 			}
 			srv.Close()
 		}
@@ -60,9 +60,9 @@ func TestReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	var said bytes.Buffer
-	if got := run([]string{"ready", "--server", "http://" + l.Addr().String()}, nil, &said,
-		&said); got != int(cli.Unavailable) {
-		t.Errorf("nobody answers: exit code %d, want %d: %s", got, cli.Unavailable, &said)
+	var output bytes.Buffer
+	if got := run([]string{"ready", "--server", "http://" + l.Addr().String()}, nil, &output,
+		&output); got != int(cli.Unavailable) {
+		t.Errorf("no node answers: exit code %d, want %d: %s", got, cli.Unavailable, &output)
 	}
 }

@@ -196,7 +196,7 @@ func (q *question) line(text string) (string, error) {
 	answer, err := q.in.ReadString('\n')
 	if err != nil && answer == "" {
 		fmt.Fprintln(q.out)
-		return "", cli.Usagef("nobody answers on standard input; use --print or --yes")
+		return "", cli.Usagef("standard input has no answer; use --print or --yes")
 	}
 	return strings.TrimSpace(answer), nil
 }

@@ -246,7 +246,7 @@ func TestNothingConfigured(t *testing.T) {
 		{"GET", "/v1/node", "", "", 404, "describes no node"},
 		{"GET", "/v1/size?signatures=5", "", "", 404, "calculates no sizes"},
 		{"GET", "/v1/verdicts?slot=24h", "", "", 404, "no numbers of verdicts"},
-		{"GET", "/v1/verdicts?slot=7h", "", "", 400, "slot"}, {"GET", "/v1/peers", "", "", 404, "shares with nobody"},
+		{"GET", "/v1/verdicts?slot=7h", "", "", 400, "slot"}, {"GET", "/v1/peers", "", "", 404, "has no network"},
 		{"GET", "/v1/network", "", "", 404, "shares with nobody"},
 		{"POST", "/v1/peers", requestType, `{"key":"` + testKey('B') + `","name":"b","weight":0.5}`, 404,
 			"shares with nobody"},

@@ -104,9 +104,9 @@ func (k walker) bad(name string, s *huma.Schema, try func(limit string, value an
 		delete(without, field)
 		try("required "+field, without)
 	}
-	more := maps.Clone(whole)
-	more["no such field"] = 1
-	try("additionalProperties", more)
+	changed := maps.Clone(whole)
+	changed["no such field"] = 1
+	try("additionalProperties", changed)
 	for field, property := range s.Properties {
 		k.bad(field, property, func(limit string, v any) {
 			broken := maps.Clone(whole)

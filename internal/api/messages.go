@@ -170,7 +170,7 @@ func wrongType(got string, want ...string) error {
 		fmt.Sprintf("body of type %.60q, want %s", got, strings.Join(want, " or ")))
 }
 
-const noSignature = "the message has no signature that a vote could list: it has too little text to be told from others"
+const noSignature = "the message has no signature that a vote could list: it has too little text to be distinctive"
 
 func (s *Server) check(r *request) (any, error) {
 	switch t := r.mediaType(); t {

@@ -117,7 +117,7 @@ func newNodeCollector(n Node) *nodeCollector {
 		wrong:    desc("array_count_wrong_ratio", "Expected share of counts that are too high.", labels...),
 		bulk:     desc("array_bulk_wrong_ratio", "Probability that an absent key shows the bulk threshold.", labels...),
 		free:     desc("disk_free_bytes", "Room in the file system of the data folder."),
-		needed:   desc("disk_needed_bytes", "What a snapshot of everything would take there."),
+		needed:   desc("disk_needed_bytes", "Size that a snapshot of everything would have there."),
 		mature:   desc("mature", "1 once the node knows what mail usually comes to it."),
 		readOnly: desc("read_only", "1 while the node refuses reports."),
 		ageing:   desc("ageing_held", "1 while the clock is implausibly far ahead, so that no generation expires."),

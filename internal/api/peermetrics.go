@@ -25,7 +25,7 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_published_images_total", "Pages published to who lacks rounds.")
 	add("mesh_dropped_messages_total", "Messages that no broker took in time.")
 	add("mesh_stranger_messages_total", "Messages refused of senders that are no peers.", "reason")
-	add("mesh_healing", "1 while the node asks peers for pages of its own that it has lost, and tells them nothing.")
+	add("mesh_healing", "1 while the node asks peers for pages of its own that it has lost, and shares nothing.")
 	add("mesh_replica_bytes", "Memory that the counts of peers take.")
 	add("mesh_replica_limit_bytes", "Memory that the counts of peers may take.")
 	add("mesh_merged_arrays", "Arrays of peers that were merged with others, to save memory.")
@@ -37,9 +37,9 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_aggregate_sums_total", "How often that aggregate was made anew.")
 	add("mesh_aggregate_fault", "1 while it is not published, or something is missing in it.")
 	add("mesh_broker_up", "1 while a broker is connected.", "server")
-	add("mesh_broker_trouble", "1 while that is wrong with a NATS server that somebody else runs.", "server", "trouble")
-	add("mesh_broker_answer_seconds", "What such a server took to answer when it was asked last.", "server")
-	add("peer_weight", "What the peer's word is worth.", "peer")
+	add("mesh_broker_trouble", "1 while that is wrong with an external NATS server.", "server", "trouble")
+	add("mesh_broker_answer_seconds", "Time that such a server took for its latest answer.", "server")
+	add("peer_weight", "Weight of the peer's counts.", "peer")
 	add("peer_quarantined", "1 while the peer is kept and not counted.", "peer")
 	add("peer_lag_seconds", "From when the peer counted to when this node did, of its last message.", "peer")
 	add("peer_behind_seconds", "For how long something of the peer has been missing.", "peer")
@@ -56,7 +56,7 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("peer_refused_total", "Messages and parts of the peer that were refused.", "peer", "reason")
 	add("peer_keys", "Distinct keys in the peer's arrays.", "peer")
 	add("peer_ghost",
-		"Probability that the peer's arrays, or those they are merged into, show a signature that nobody reported.", "peer")
+		"Probability that the peer's arrays, or those they are merged into, show a signature that was never reported.", "peer")
 	return c
 }
 

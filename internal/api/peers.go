@@ -37,7 +37,7 @@ type Peers interface {
 
 // ErrNoMesh is the error of a node that does not share.
 var ErrNoMesh = errors.New(
-	"this node shares with nobody: set mesh.mode in its configuration, or have it join a network")
+	"this node has no network: set mesh.mode in its configuration, or have it join a network")
 
 func (s *Server) network(r *request) (client.Network, error) {
 	if s.peers == nil {

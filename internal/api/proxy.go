@@ -57,10 +57,10 @@ func (s *Server) noteRelay(r *http.Request, addr netip.Addr) {
 // it.
 func lastHop(forwarded []string, trusted []netip.Prefix) (addr netip.Addr, ok bool) {
 	for _, field := range slices.Backward(forwarded) {
-		for more := true; more; {
+		for found := true; found; {
 			var text string
 			at := strings.LastIndexByte(field, ',')
-			if text, more = field[at+1:], at >= 0; more {
+			if text, found = field[at+1:], at >= 0; found {
 				field = field[:at]
 			}
 			hop, err := netip.ParseAddr(strings.TrimSpace(text))

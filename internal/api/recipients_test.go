@@ -56,7 +56,7 @@ func TestRecipientsRefused(t *testing.T) {
 		many[i] = fmt.Sprintf("u%d@example.com", i)
 	}
 	list := "[\"" + strings.Join(many, "\",\"") + "\"]"
-	ready := func(more string) string { return `{"signatures":["dcc/body:77"],` + more + `}` }
+	ready := func(fields string) string { return `{"signatures":["dcc/body:77"],` + fields + `}` }
 	for name, r := range map[string]struct{ target, mediaType, body string }{
 		"too many":        {"/v1/report", requestType, ready(`"vote":"sighting","recipients":` + list)},
 		"too many, mail":  {"/v1/report?vote=sighting&" + url.Values{"rcpt": many}.Encode(), mailType, sample},

@@ -261,8 +261,8 @@ func (l *List) take(ctx context.Context, sources []string, o Options) (Result, e
 		}
 	}
 	if r.Bad > 0 && !o.SkipBad {
-		if more := r.Bad - uint64(len(bad)); more > 0 {
-			bad = append(bad, fmt.Errorf("lists: and %d more", more))
+		if unlisted := r.Bad - uint64(len(bad)); unlisted > 0 {
+			bad = append(bad, fmt.Errorf("lists: and %d more", unlisted))
 		}
 		return Result{}, errors.Join(bad...)
 	}
@@ -394,7 +394,7 @@ func joinAllow(path string, inputs []string) error {
 	if err != nil {
 		return err
 	}
-	more := make(map[string]struct{})
+	entries := make(map[string]struct{})
 	for _, name := range inputs {
 		allow, err := readAllow(name + AllowSuffix)
 		if err != nil {
@@ -402,14 +402,14 @@ func joinAllow(path string, inputs []string) error {
 		}
 		for text := range allow {
 			if _, known := have[text]; !known {
-				more[text] = struct{}{}
+				entries[text] = struct{}{}
 			}
 		}
 	}
-	if len(more) == 0 {
+	if len(entries) == 0 {
 		return nil
 	}
-	return Allow(path, slices.Sorted(maps.Keys(more)))
+	return Allow(path, slices.Sorted(maps.Keys(entries)))
 }
 
 func (l *List) join(o *List) error {

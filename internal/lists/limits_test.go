@@ -238,11 +238,11 @@ func TestProgress(t *testing.T) {
 	for i := range 100_001 {
 		lines = append(lines, fmt.Sprintf("%x.example", i))
 	}
-	var told []uint64
+	var reported []uint64
 	r, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.list"), []string{write(t, "src", lines...)},
-		Options{Error: 0.1, Progress: func(n uint64) { told = append(told, n) }})
-	if err != nil || r.Lines != 100_001 || fmt.Sprint(told) != "[100000]" {
-		t.Errorf("%d lines, %v, told %v", r.Lines, err, told)
+		Options{Error: 0.1, Progress: func(n uint64) { reported = append(reported, n) }})
+	if err != nil || r.Lines != 100_001 || fmt.Sprint(reported) != "[100000]" {
+		t.Errorf("%d lines, %v, told %v", r.Lines, err, reported)
 	}
 }
 
@@ -328,9 +328,9 @@ func TestLock(t *testing.T) {
 	path, _ := build(t, Options{}, "a.example")
 	var wg sync.WaitGroup
 	for i := range 8 {
-		more := write(t, "more", fmt.Sprintf("n%d.example", i))
+		added := write(t, "more", fmt.Sprintf("n%d.example", i))
 		wg.Go(func() {
-			if _, err := Add(context.WithoutCancel(t.Context()), path, 1<<30, []string{more}, true, Options{}); err != nil {
+			if _, err := Add(context.WithoutCancel(t.Context()), path, 1<<30, []string{added}, true, Options{}); err != nil {
 				t.Error(err)
 			}
 		})

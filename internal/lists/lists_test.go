@@ -377,14 +377,14 @@ func TestAddAndOverfill(t *testing.T) {
 	for i := range lines {
 		lines[i] = "x" + lines[i]
 	}
-	more := write(t, "too-many", lines...)
-	if _, err := Add(t.Context(), path, 1<<30, []string{more}, false, Options{}); err == nil {
+	added := write(t, "too-many", lines...)
+	if _, err := Add(t.Context(), path, 1<<30, []string{added}, false, Options{}); err == nil {
 		t.Error("Add filled a list over its error rate")
 	}
 	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 		t.Error("a refused Add changed the file")
 	}
-	if _, err := Add(t.Context(), path, 1<<30, []string{more}, true, Options{}); err != nil {
+	if _, err := Add(t.Context(), path, 1<<30, []string{added}, true, Options{}); err != nil {
 		t.Error(err)
 	}
 	l, err := Open(path, 1<<30)

@@ -188,9 +188,9 @@ func TestAddAtOnce(t *testing.T) {
 	const jobs = 8
 	var wg sync.WaitGroup
 	for i := range jobs {
-		more := write(t, fmt.Sprint("more", i), fmt.Sprintf("d%d.example", i))
+		added := write(t, fmt.Sprint("more", i), fmt.Sprintf("d%d.example", i))
 		wg.Go(func() {
-			if _, err := Add(t.Context(), path, 1<<30, []string{more}, false, Options{}); err != nil {
+			if _, err := Add(t.Context(), path, 1<<30, []string{added}, false, Options{}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -48,20 +48,20 @@ func open(t testing.TB, path string, c *clock, maxBytes int64, age time.Duration
 	return b
 }
 
-func some(r *rand.Rand, words ...string) string { return words[r.IntN(len(words))] }
+func oneOf(r *rand.Rand, words ...string) string { return words[r.IntN(len(words))] }
 
 // visit makes one check or report, with values from a small set so that searches find matches.
 func visit(t testing.TB, b *Book, r *rand.Rand) {
 	t.Helper()
 	tally := prototest.NewTally(3)
-	h := NewHouse(bulkhead.CounterOf(tally), b, some(r, "http", "milter", "pyzor"))
-	domain := some(r, "example.com", "news.example.com", "example.org")
+	h := NewHouse(bulkhead.CounterOf(tally), b, oneOf(r, "http", "milter", "pyzor"))
+	domain := oneOf(r, "example.com", "news.example.com", "example.org")
 	sigs := []bulkhead.Signature{
 		bulkhead.MustSignature(bulkhead.Exact, []byte{1, byte(r.IntN(60))}),
-		bulkhead.NamedSignature(bulkhead.Link, some(r, "shop.example.net/x", "example.net", "example.edu")),
+		bulkhead.NamedSignature(bulkhead.Link, oneOf(r, "shop.example.net/x", "example.net", "example.edu")),
 	}
-	who := bulkhead.Reporter{Account: some(r, "", "ann", "bob"),
-		Addr: netip.MustParseAddr(some(r, "127.0.0.1", "192.0.2.7"))}
+	who := bulkhead.Reporter{Account: oneOf(r, "", "ann", "bob"),
+		Addr: netip.MustParseAddr(oneOf(r, "127.0.0.1", "192.0.2.7"))}
 	source := bulkhead.Source{From: "someone@" + domain, MessageID: fmt.Sprintf("%d@%s", r.IntN(60), domain),
 		Subject: "offer"}
 	var err error

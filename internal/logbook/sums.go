@@ -239,12 +239,12 @@ func (s *Sums) Note(now time.Time, counted map[string]Sum) {
 	for _, name := range slices.Sorted(maps.Keys(counted)) {
 		sum, before := counted[name], s.last[name]
 		n := sum
-		to, from, some := n.fields(), before.fields(), false
+		to, from, changed := n.fields(), before.fields(), false
 		for i := range to {
 			*to[i] -= *from[i]
-			some = some || *to[i] > 0
+			changed = changed || *to[i] > 0
 		}
-		if !some {
+		if !changed {
 			continue
 		}
 		s.last[name] = sum

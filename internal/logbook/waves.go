@@ -158,8 +158,8 @@ func (b *Book) follow(ctx context.Context, patience time.Duration) (*waves, erro
 	}
 	begun := time.Now()
 	for {
-		more, err := b.followOnce(w)
-		if err != nil || !more || time.Since(begun) >= patience {
+		unread, err := b.followOnce(w)
+		if err != nil || !unread || time.Since(begun) >= patience {
 			return w, err
 		}
 		if err := ctx.Err(); err != nil {
@@ -190,7 +190,7 @@ func (b *Book) beginEarly() error {
 }
 
 // followOnce reads a batch of entries. It returns true if there may be further entries.
-func (b *Book) followOnce(w *waves) (more bool, err error) {
+func (b *Book) followOnce(w *waves) (unread bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, last := 0, max(w.next, b.cutoff())-1
@@ -219,9 +219,9 @@ func (b *Book) followAll(ctx context.Context) {
 	}
 	for {
 		begun := time.Now()
-		more, err := b.followStep()
+		unread, err := b.followStep()
 		rest := time.Since(begun)
-		if err != nil || !more {
+		if err != nil || !unread {
 			rest = b.o.Every
 		}
 		select {
@@ -234,16 +234,16 @@ func (b *Book) followAll(ctx context.Context) {
 
 // followStep reads a batch of entries, and adds it to the waves of the latest entries while these
 // exist, and else to the waves of all entries.
-func (b *Book) followStep() (more bool, err error) {
+func (b *Book) followStep() (unread bool, err error) {
 	if early := b.early.Load(); early != nil {
-		if more, err = b.followOnce(early); more || err != nil {
-			return more, err
+		if unread, err = b.followOnce(early); unread || err != nil {
+			return unread, err
 		}
 	}
-	if more, err = b.followOnce(b.waves); err == nil && !more {
+	if unread, err = b.followOnce(b.waves); err == nil && !unread {
 		b.early.Store(nil)
 	}
-	return more, err
+	return unread, err
 }
 
 // add puts an entry into the wave that it belongs to, or begins a new wave with it.

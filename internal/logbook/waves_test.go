@@ -343,11 +343,11 @@ func TestEarly(t *testing.T) {
 	}
 	early := got.Waves[0]
 	for {
-		more, err := b.followStep()
+		unread, err := b.followStep()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !more {
+		if !unread {
 			break
 		}
 	}

@@ -131,11 +131,11 @@ func (p *Plan) readDovecot() (*dovecotConfig, error) {
 			if !strings.HasSuffix(name, ".conf") || name == path.Base(dovecotOurs) {
 				continue
 			}
-			more, err := p.text("/etc/dovecot/conf.d/" + name)
+			included, err := p.text("/etc/dovecot/conf.d/" + name)
 			if err != nil {
 				return nil, err
 			}
-			texts = append(texts, more)
+			texts = append(texts, included)
 		}
 	}
 	for _, t := range texts {

@@ -62,9 +62,9 @@ func (c *cache) get(q question) (answer, bool) {
 
 func (c *cache) put(q question, value any, err error) {
 	keep := keepAnswer
-	var said *net.DNSError
+	var failure *net.DNSError
 	switch {
-	case errors.As(err, &said) && said.IsNotFound:
+	case errors.As(err, &failure) && failure.IsNotFound:
 		keep = keepNothing
 	case err != nil:
 		keep = keepFailure

@@ -39,7 +39,7 @@ func newSigner(domain string) signer {
 func (s signer) name() string { return "TXT " + s.selector + "._domainkey." + s.domain }
 
 // record returns the record of the key, with the tags in more.
-func (s signer) record(t testing.TB, more string) string {
+func (s signer) record(t testing.TB, tags string) string {
 	t.Helper()
 	kind, public := "ed25519", []byte(nil)
 	switch k := s.key.Public().(type) {
@@ -52,7 +52,7 @@ func (s signer) record(t testing.TB, more string) string {
 		}
 		kind = "rsa"
 	}
-	return fmt.Sprintf("v=DKIM1; k=%s; %sp=%s", kind, more, base64.StdEncoding.EncodeToString(public))
+	return fmt.Sprintf("v=DKIM1; k=%s; %sp=%s", kind, tags, base64.StdEncoding.EncodeToString(public))
 }
 
 func (s signer) sign(t testing.TB, message string, fields ...string) string {

@@ -106,7 +106,7 @@ const latestVotes = 500
 func votersOf(v *view) (g.Node, error) {
 	var all []*voter
 	known := make(map[string]*voter)
-	more := false
+	further := false
 	for _, kind := range []string{"spam", "ham", "revoke"} {
 		page, err := v.node.History(v.Context(), client.HistoryQuery{Kind: kind, Limit: latestVotes})
 		if absent(err) {
@@ -115,7 +115,7 @@ func votersOf(v *view) (g.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		more = more || page.Next != 0
+		further = further || page.Next != 0
 		for i := range page.Entries {
 			e := &page.Entries[i]
 			one := voterOf(e)
@@ -136,7 +136,7 @@ func votersOf(v *view) (g.Node, error) {
 			h.THead(h.Tr(h.Th(h.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(h.Text("Latest")),
 				h.Th(h.Text("Actions")))),
 			h.TBody(g.Map(shown, voterRow))))),
-		h.If(more || len(all) > len(shown), h.P(h.Class("dim"),
+		h.If(further || len(all) > len(shown), h.P(h.Class("dim"),
 			h.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
 }
 

@@ -174,7 +174,7 @@ func TestJoin(t *testing.T) {
 	if lacks := lacking(bob, []*node{bob, {truth: old[1]}}, 2*sigs); lacks != "" {
 		t.Error("after leaving: ", lacks)
 	}
-	if out, code := bob.try("peer", "list"); code == 0 || !strings.Contains(out, "shares with nobody") {
+	if out, code := bob.try("peer", "list"); code == 0 || !strings.Contains(out, "has no network") {
 		t.Errorf("bob still shares: %s", out)
 	}
 	if out, code := bob.try("join", "--yes", line); code != 0 || !strings.Contains(out, "joined") {

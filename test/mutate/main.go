@@ -247,11 +247,11 @@ func (o *options) try(ctx context.Context, p pkg, tests *order, j *job, dir stri
 }
 
 // test runs some of the tests.
-func (o *options) test(ctx context.Context, p pkg, binary string, some selection, limit time.Duration,
+func (o *options) test(ctx context.Context, p pkg, binary string, tests selection, limit time.Duration,
 	dir string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	test := exec.CommandContext(ctx, binary, append(o.args(p, limit), some.args(o.skip)...)...)
+	test := exec.CommandContext(ctx, binary, append(o.args(p, limit), tests.args(o.skip)...)...)
 	test.Dir = p.Dir
 	// Some changes allocate without end.
 	test.Env = append(os.Environ(), "GOMEMLIMIT=2GiB", "TMPDIR="+dir)

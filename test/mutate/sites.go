@@ -201,8 +201,8 @@ func (s *source) number(l *ast.BasicLit) {
 	if err != nil {
 		return
 	}
-	was, more := l.Value, strconv.FormatUint(v+1, 10)
-	s.add(l.Pos(), was+" -> "+more, func() { l.Value = more }, func() { l.Value = was })
+	was, changed := l.Value, strconv.FormatUint(v+1, 10)
+	s.add(l.Pos(), was+" -> "+changed, func() { l.Value = changed }, func() { l.Value = was })
 }
 
 // statements offers to leave out each statement that the following code does not need to compile:

@@ -49,9 +49,9 @@ $notify_method = $forward_method;
 X
 printf 'dns_available no\nuse_bayes 0\nuse_razor2 0\nuse_pyzor 0\n' >>/etc/spamassassin/local.cf`, "")
 	m.node()
-	said := m.must("bulkhead setup --yes --for amavis", "set up: amavis")
-	if strings.Contains(said, "judges no spam") {
-		t.Errorf("setup does not see that Amavis judges spam:\n%s", said)
+	output := m.must("bulkhead setup --yes --for amavis", "set up: amavis")
+	if strings.Contains(output, "judges no spam") {
+		t.Errorf("setup does not see that Amavis judges spam:\n%s", output)
 	}
 	m.must("spamassassin --lint", "")
 	m.service("amavisd", "foreground")

@@ -24,14 +24,14 @@ type node struct {
 
 // startNode runs a node with the doors for Razor and Pyzor, and the API for the
 // command line, until the test ends. More is added to its configuration.
-func startNode(t *testing.T, more string) *node {
+func startNode(t *testing.T, settings string) *node {
 	t.Helper()
 	n := &node{t: t, dir: t.TempDir()}
 	for _, a := range []*string{&n.razor, &n.pyzor, &n.razorHelper, &n.pyzorHelper, &n.http} {
 		*a = nodetest.Address(t)
 	}
 	config := fmt.Sprintf("[listen]\nrazor2 = %q\npyzor = %q\nrazor_helper = %q\npyzor_helper = %q\nhttp = %q\n%s\n",
-		n.razor, n.pyzor, n.razorHelper, n.pyzorHelper, n.http, more)
+		n.razor, n.pyzor, n.razorHelper, n.pyzorHelper, n.http, settings)
 	if err := os.WriteFile(filepath.Join(n.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}

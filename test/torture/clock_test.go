@@ -34,8 +34,8 @@ func TestClock(t *testing.T) {
 	p := v.serve()
 
 	ahead := time.Duration(0)
-	some := []string{"limits asked about"}
-	v.torture(20*time.Second, some, func() {
+	kinds := []string{"limits asked about"}
+	v.torture(20*time.Second, kinds, func() {
 		pause, back, stop := v.someTime(500), v.rng.IntN(3) == 0, v.rng.IntN(2) == 0
 		by := time.Duration(1 +
 			v.rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour, 3 * 24 * time.Hour}[v.rng.IntN(3)])))
@@ -79,7 +79,7 @@ func TestClock(t *testing.T) {
 	v.others.expire()
 	v.compare("when everything is old")
 	p.Stop()
-	v.finish(some)
+	v.finish(kinds)
 }
 
 func sizeOf(d time.Duration) string {

@@ -145,13 +145,13 @@ func (o *others) compare(ctx context.Context, house bulkhead.Counter, less bool)
 		sigs = append(sigs, sig)
 	}
 	for len(sigs) > 0 {
-		some := sigs[:min(500, len(sigs))]
-		sigs = sigs[len(some):]
-		looks := make([]bulkhead.Look, len(some))
-		if err := house.Look(ctx, some, looks, bulkhead.Counts|bulkhead.Judgements); err != nil {
+		sample := sigs[:min(500, len(sigs))]
+		sigs = sigs[len(sample):]
+		looks := make([]bulkhead.Look, len(sample))
+		if err := house.Look(ctx, sample, looks, bulkhead.Counts|bulkhead.Judgements); err != nil {
 			return wrong, err
 		}
-		for i, sig := range some {
+		for i, sig := range sample {
 			c, got := o.claims[sig], looks[i].Sightings
 			if c.spam {
 				got = looks[i].Spam

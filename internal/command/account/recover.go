@@ -18,8 +18,8 @@ func newUserRecover(u *adminFlags) *cobra.Command {
 		Short: "Give the account \"admin\" of a stopped node a new token, when all others are lost",
 		Long: "Give the account \"admin\" of a stopped node on this machine a new token, and write it\n" +
 			"to the node's data folder. If need be, the account is created, reopened and made an\n" +
-			"administrator again; nothing else changes. Whoever can write to the data folder is\n" +
-			"taken to own the node, so no token is needed.",
+			"administrator again; nothing else changes. A user who can write to the data folder\n" +
+			"owns the node, so no token is needed.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			cfg := config.Default()

@@ -151,7 +151,7 @@ func newUserWeights(u *adminFlags) *cobra.Command {
 
 func newUserRemove(u *adminFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME", Short: "Remove an account; close it instead if nobody else may take its name",
+		Use: "remove NAME", Short: "Remove an account; close it instead to keep its name reserved",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
 			return c.RemoveUser(cmd.Context(), args[0])
@@ -246,13 +246,14 @@ func newUserUndo(u *adminFlags) *cobra.Command {
 	var since string
 	var confirm command.Confirmation
 	cmd := &cobra.Command{
-		Use: "undo NAME --since TIME", Short: "Take back the votes that somebody gave since a time",
-		Long: "Take back all votes that somebody gave since a time. NAME is an account, which\n" +
+		Use: "undo NAME --since TIME", Short: "Take back the votes of a person since a time",
+		Long: "Take back all votes of a person since a time. NAME is an account, which\n" +
 			"stands for all accounts of the same person, or a user on whose behalf services\n" +
 			"report. If several of these have voted since then, nothing is taken back, and the error\n" +
 			"has the names that mean one of them: account:NAME, user:NAME for a user of programs on\n" +
-			"the node's machine, and user:SERVICE=NAME for one of the account SERVICE. What only\n" +
-			"these votes list is taken off the list, and what only they took off is listed again.\n" +
+			"the node's machine, and user:SERVICE=NAME for one of the account SERVICE.\n" +
+			"Signatures that only these votes list are taken off the list. Signatures that only they\n" +
+			"took off are listed again.\n" +
 			"The command prints how much that is, and asks.\n" +
 			"TIME is 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d.",
 		Args: cli.Args(cobra.ExactArgs(1)),

@@ -314,7 +314,7 @@ func printDifference(w io.Writer, d lists.Difference, newerOnly bool) error {
 	}
 	gone := fmt.Sprintf("%s%d removed", about, d.Removed)
 	if newerOnly {
-		gone = "removed ones cannot be told from a filter"
+		gone = "a filter does not show removed entries"
 	}
 	_, err := fmt.Fprintf(w, "%s%d entries to %d: %s%d added, %s\n", about, d.Old, d.New, about, d.Added, gone)
 	return err

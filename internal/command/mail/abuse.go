@@ -33,7 +33,7 @@ func newAbuseCommand() *cobra.Command {
 			"the text. Each message is a vote of the user who sent the mail, as the site's own mail\n" +
 			"server has verified: by an Authentication-Results field that begins with the name of\n" +
 			"--host (auth=pass, or dkim=pass of a domain of --domain), or by Postfix's\n" +
-			"smtpd_sasl_authenticated_header. Mail of anybody else is refused. Mail that was handled goes\n" +
+			"smtpd_sasl_authenticated_header. Other mail is refused. Mail that was handled goes\n" +
 			"into the folders Reported and Refused of the Maildir, so each is handled once.\n\n" +
 			"With --once it ends after a pass, with the exit code of the first error; else it ends\n" +
 			"by a signal, and waits while no node answers.",
@@ -86,7 +86,7 @@ func newAbuseCommand() *cobra.Command {
 	cmd.Flags().StringVar(&clerk.Options.Host, "host", "",
 		"`NAME` of the mail server, as in its Authentication-Results and Received fields")
 	cmd.Flags().StringSliceVar(&clerk.Options.Domains, "domain", nil,
-		"`DOMAIN` of users: their DKIM signatures say who they are, too")
+		"`DOMAIN` of users: their DKIM signatures also prove who they are")
 	cmd.Flags().Int64Var(&clerk.MaxBytes, "max-bytes", abuse.DefaultMaxBytes, "largest mail, bytes")
 	cmd.Flags().DurationVar(&every, "every", 10*time.Second, "time between two looks at the Maildirs")
 	cmd.Flags().DurationVar(&keep, "keep", abuse.DefaultKeep, "how long mail that was handled is kept; 0: for ever")

@@ -20,7 +20,7 @@ import (
 type input struct{ folders bool }
 
 func (in *input) flags(f *pflag.FlagSet) {
-	f.BoolVar(&in.folders, "folders", false, "read the folders inside a Maildir, too")
+	f.BoolVar(&in.folders, "folders", false, "also read the folders inside a Maildir")
 }
 
 // A message is one message of the input.

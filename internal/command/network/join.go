@@ -26,8 +26,8 @@ func newInviteCommand() *cobra.Command {
 		Short: "Print one line with which another node joins this node's network",
 		Long: "Print one line with which another node joins this node's network: \"bulkhead join LINE\"\n" +
 			"there. The node must be a hub that the other one can reach. The line is a secret until\n" +
-			"it has been used. Who shows it waits until you accept him, see \"bulkhead peer\n" +
-			"requests\", or with --accept joins at once.",
+			"it has been used. A node that presents it waits until you accept it, see \"bulkhead peer\n" +
+			"requests\"; with --accept it joins at once.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {
 			if withdraw != "" {
@@ -57,13 +57,13 @@ func newInviteCommand() *cobra.Command {
 	f.StringVar(&weight, "weight", "0.5", "weight of what it says, 0 to 1; below trust.promotion it lists nothing alone")
 	f.StringVar(&in.Group, "group", "",
 		"group whose member the new peer becomes: members count each other, with the weight that each gave to \"join\"")
-	f.BoolVar(&in.Accept, "accept", false, "accept who shows the line at once")
+	f.BoolVar(&in.Accept, "accept", false, "accept nodes that present the line without asking")
 	f.IntVar(&in.Uses, "uses", 1, "how many nodes may join with the line")
 	f.DurationVar(&lifetime, "lifetime", 48*time.Hour, "how long the line is good")
 	f.StringSliceVar(&in.Hubs, "hub", nil,
 		"`ADDRESS` where this node is found, host:port; may be repeated (default: this machine's name and the port of "+
 			"mesh.listen)")
-	f.StringVar(&withdraw, "withdraw", "", "make the invitation of this `ID` void instead; who has joined stays a peer")
+	f.StringVar(&withdraw, "withdraw", "", "make the invitation of this `ID` void instead; nodes that have joined stay peers")
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func newJoinCommand() *cobra.Command {
 		Short: "Join the network of a node that has printed LINE with \"bulkhead invite\"",
 		Long: "Join the network of a node that has printed LINE with \"bulkhead invite\". This node\n" +
 			"may have run for months: what it has counted stays, and goes on answering until it\n" +
-			"expires. Reports and checks go on meanwhile. With \"-\" LINE is read from standard\n" +
+			"expires. Reports and checks continue. With \"-\" LINE is read from standard\n" +
 			"input, where other users of the machine do not see it.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, args []string) error {
@@ -104,7 +104,7 @@ func newJoinCommand() *cobra.Command {
 				return err
 			}
 			j.Dry = false
-			for end, told := time.Now().Add(wait), false; ; {
+			for end, printed := time.Now().Add(wait), false; ; {
 				out, err := c.Join(cmd.Context(), j)
 				if err != nil {
 					return err
@@ -112,11 +112,11 @@ func newJoinCommand() *cobra.Command {
 				if out.State != "waiting" || time.Now().After(end) {
 					return u.printJoining(cmd.OutOrStdout(), out)
 				}
-				if !told {
+				if !printed {
 					fmt.Fprintf(say,
 						"Waiting for %s to accept, with \"bulkhead peer accept\" there; see \"bulkhead peer requests\".\n",
 						command.Dash(out.Name))
-					told = true
+					printed = true
 				}
 				select {
 				case <-cmd.Context().Done():
@@ -147,14 +147,14 @@ func printPlan(w io.Writer, p *client.Joining, weight float64) error {
 	}
 	if p.Rekey {
 		fmt.Fprintf(w,
-			"This node counts from then on under the secret of that network, and no longer under its own (%s). What it has\n"+
-				"counted until then stays here, answers until it expires, and is not shared.\n", p.From)
+			"This node counts from then on under the secret of that network, and no longer under its own (%s). Its counts\n"+
+				"until then stay here, answer until they expire, and are not shared.\n", p.From)
 	} else {
 		fmt.Fprintln(w, "This node is in that network already; its inviter becomes a peer.")
 	}
 	whom := "the inviter"
 	if p.Group != "" {
-		whom += fmt.Sprintf(", and everybody whom that takes into group %q,", p.Group)
+		whom += fmt.Sprintf(", and every node that it admits to group %q,", p.Group)
 	}
 	_, err := fmt.Fprintf(w, "It shares what it counts, and counts %s with weight %.3g.\n", whom, weight)
 	return err
@@ -179,8 +179,8 @@ func newLeaveCommand() *cobra.Command {
 		Use:   "leave",
 		Short: "Leave the network: drop all peers and take another secret",
 		Long: "Leave the network: drop all peers and what they counted, forget the hubs that an\n" +
-			"invitation named, and count under a secret of this node's own. What this node has\n" +
-			"counted itself stays and answers until it expires. Its peers keep what they have of\n" +
+			"invitation named, and count under a secret of this node's own. This node's own\n" +
+			"counts stay and answer until they expire. Its peers keep what they have of\n" +
 			"it until they evict it.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {

@@ -97,16 +97,16 @@ func (u *adminFlags) printPeers(w io.Writer, list []client.Peer) error {
 		if n := p.FormerKeys(); n > 0 {
 			state += fmt.Sprintf(", and %d keys of before it lost its store", n)
 		}
-		heard, lag := "never", "-"
+		contact, lag := "never", "-"
 		if !p.Heard.IsZero() {
-			heard, lag = p.Heard.Local().Format(time.DateTime), fmt.Sprintf("%.1fs", p.Lag)
+			contact, lag = p.Heard.Local().Format(time.DateTime), fmt.Sprintf("%.1fs", p.Lag)
 		}
 		refused := uint64(0)
 		for _, n := range p.Refused {
 			refused += n
 		}
 		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%d\t%s\t%s\n", command.Dash(p.Name), p.Weight,
-			state, heard,
+			state, contact,
 			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused,
 			command.Dash(p.Group),
 			max(1, p.Organisations), p.Key, reasons(p))

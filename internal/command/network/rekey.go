@@ -24,9 +24,9 @@ func newRekeyCommand() *cobra.Command {
 		Use:   "rekey",
 		Short: "Announce another secret of the network, which all nodes then use at one time",
 		Long: "Announce another secret of the network on a hub. The hub's peers fetch it until it is\n" +
-			"used; who is away then fetches it later. What was counted until then answers, and is\n" +
-			"shared, until it expires; who is no peer any more learns nothing of what is counted\n" +
-			"from then on. Invitations that nobody has used become void. A network without hubs is\n" +
+			"used; peers that are away then fetch it later. Counts until then answer, and are shared,\n" +
+			"until they expire; former peers learn nothing of what is counted from then on.\n" +
+			"Unused invitations become void. A network without hubs is\n" +
 			"given the same --secret-file on each of its nodes.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: u.Ask(func(cmd *cobra.Command, c *client.Client, _ []string) error {

@@ -15,7 +15,7 @@ import (
 const (
 	keepAnswer  = 5 * time.Minute
 	keepNothing = time.Minute      // that there is no such name
-	keepFailure = 10 * time.Second // that nobody answered
+	keepFailure = 10 * time.Second // without an answer
 )
 
 const (

@@ -25,8 +25,8 @@ const (
 
 // Options configure a [Verifier]. The zero Options ask the resolver of the system.
 type Options struct {
-	// Resolver is the address of the DNS resolver, "192.0.2.53:53"; "" for those of
-	// the system.
+	// Resolver is the address of the DNS resolver, "192.0.2.53:53"; "" for the servers of the
+	// system.
 	Resolver string
 	// Now is the clock by which answers and signatures expire; nil means time.Now.
 	Now func() time.Time
@@ -53,7 +53,7 @@ type Stats struct {
 	Late       atomic.Int64 // messages whose time was over while their signatures were read
 }
 
-// New returns a verifier. It asks nobody before it is asked.
+// New returns a verifier. It sends no query before it is used.
 func New(o Options) *Verifier {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -183,8 +183,8 @@ func (v *Verifier) exceeded(err error) {
 	}
 }
 
-// hostName reports whether a name can be that of a mail domain: at least two labels
-// of letters, digits, hyphens and underscores.
+// hostName reports whether a name can be a mail domain: at least two labels of letters, digits,
+// hyphens and underscores.
 func hostName(name string) bool {
 	if len(name) > 253 || !strings.Contains(name, ".") {
 		return false

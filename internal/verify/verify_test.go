@@ -304,7 +304,7 @@ func (f failing) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// FuzzVerify checks that a message that nobody can have signed verifies no domain, and that
+// FuzzVerify checks that a message that cannot have been signed verifies no domain, and that
 // nothing panics.
 func FuzzVerify(f *testing.F) {
 	shop := newSigner("shop.example")

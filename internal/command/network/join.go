@@ -63,7 +63,8 @@ func newInviteCommand() *cobra.Command {
 	f.StringSliceVar(&in.Hubs, "hub", nil,
 		"`ADDRESS` where this node is found, host:port; may be repeated (default: this machine's name and the port of "+
 			"mesh.listen)")
-	f.StringVar(&withdraw, "withdraw", "", "make the invitation of this `ID` void instead; nodes that have joined stay peers")
+	f.StringVar(&withdraw, "withdraw", "", "make the invitation of this `ID` void instead; nodes that have joined stay "+
+		"peers")
 	return cmd
 }
 

@@ -56,7 +56,8 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("peer_refused_total", "Messages and parts of the peer that were refused.", "peer", "reason")
 	add("peer_keys", "Distinct keys in the peer's arrays.", "peer")
 	add("peer_ghost",
-		"Probability that the peer's arrays, or those they are merged into, show a signature that was never reported.", "peer")
+		"Probability that the peer's arrays, or those they are merged into, show a signature that was never reported.",
+		"peer")
 	return c
 }
 

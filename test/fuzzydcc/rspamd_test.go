@@ -39,13 +39,15 @@ func startRspamd(t *testing.T, filters, modules string) *rspamd {
 	config := fmt.Sprintf(`
 options {
   pidfile = "%[1]s/pid"; filters = "%[2]s"; tempdir = "%[1]s"; history_file = "%[1]s/history"; rrd = "%[1]s/rrd";
-  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld"; local_addrs = [];
+  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld";
+    local_addrs = [];
   dns { nameserver = ["127.0.0.1:1"]; timeout = 0.1s; retransmits = 1; }
 }
 logging { type = "console"; level = "info"; }
 worker "normal" { bind_socket = "127.0.0.1:%[3]d"; count = 1; }
 worker "controller" { bind_socket = "127.0.0.1:%[4]d"; count = 1; secure_ip = "127.0.0.1"; }
-metric { name = "default"; actions { reject = 15; } unknown_weight = 1; symbol { name = "FUZZY_DENIED"; weight = 12.0; } }
+metric { name = "default"; actions { reject = 15; } unknown_weight = 1;
+  symbol { name = "FUZZY_DENIED"; weight = 12.0; } }
 %[5]s
 `, dir, filters, r.worker, r.controller, modules)
 	file := filepath.Join(dir, "rspamd.conf")
@@ -144,7 +146,8 @@ fuzzy_check {
     algorithm = "mumhash"; servers = "127.0.0.1:%d"; %s
     symbol = "FUZZY_UNKNOWN"; max_score = 20.0; read_only = no; skip_unknown = yes;
     mime_types = ["*"]; min_bytes = 0; min_length = 32; short_text_direct_hash = yes;
-    fuzzy_map = { FUZZY_DENIED { max_score = 20.0; flag = 1; } FUZZY_PROB { max_score = 10.0; flag = 2; } FUZZY_WHITE { max_score = 2.0; flag = 3; } }
+    fuzzy_map = { FUZZY_DENIED { max_score = 20.0; flag = 1; } FUZZY_PROB { max_score = 10.0; flag = 2; }
+      FUZZY_WHITE { max_score = 2.0; flag = 3; } }
   }
 }`, port, extra)
 }

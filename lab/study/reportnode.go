@@ -150,7 +150,8 @@ func (p *plan) linesSection(d *document) {
 	five, far5 := p.byCells(1)
 	twenty, far20 := p.byCells(2)
 	d.list("By the cells verdicts reach further: every report fell into the arrays as on a node, and only the last step "+
-		"is computed: if c cells of a line have reached the threshold, all k of a key are among them with probability C(c, k) / C(128, k). With %d cells a key and more they go %s at 5 reports. At 20 reports they go %s, "+
+		"is computed: if c cells of a line have reached the threshold, all k of a key are among them with probability C(c, "+
+		"k) / C(128, k). With %d cells a key and more they go %s at 5 reports. At 20 reports they go %s, "+
 		"and both differ from the theory by less than %d %%.", theoryCells, five, twenty,
 		int(math.Ceil(20*math.Max(far5, far20)))*5)
 	d.list("Bulk verdicts follow the theory down from the largest arrays to about 3 cells a key; in smaller ones small " +

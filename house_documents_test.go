@@ -16,10 +16,12 @@ import (
 // TestBrokenPointers checks that the checker finds broken pointers.
 func TestBrokenPointers(t *testing.T) {
 	tree := fstest.MapFS{
-		"README.md":       {Data: []byte("# Read me\n")},
-		"docs/specs/p.md": {Data: []byte("# P\n\n## Wire format\n\n```\n# not a heading\n```\n\n### Step 2: `x`\n\n## Wire format\n")},
-		"docs/good.md":    {Data: []byte("# Good\n\n[a](specs/p.md#wire-format-1), [b](#good), [c](../README.md), [d](https://example.com/x.md#y), `[e](none.md)`\n")},
-		"docs/bad.md":     {Data: []byte("# Bad\n\n[a](specs/p.md#wire), [b](#good) and\n[c](../NONE.md)\n")},
+		"README.md": {Data: []byte("# Read me\n")},
+		"docs/specs/p.md": {Data: []byte("# P\n\n## Wire format\n\n```\n# not a heading\n```\n\n### Step 2: `x`\n\n" +
+			"## Wire format\n")},
+		"docs/good.md": {Data: []byte("# Good\n\n[a](specs/p.md#wire-format-1), [b](#good), [c](../README.md), " +
+			"[d](https://example.com/x.md#y), `[e](none.md)`\n")},
+		"docs/bad.md": {Data: []byte("# Bad\n\n[a](specs/p.md#wire), [b](#good) and\n[c](../NONE.md)\n")},
 	}
 	comments := []struct {
 		text          string

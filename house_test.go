@@ -134,7 +134,7 @@ var mayImport = map[string][]string{
 	"lab/attack":           {".", "internal/engine", "internal/trust", "lab/figure"},
 	"lab/load":             {"digest/razor", "fuzzy", "internal/mmsg", "policy"},
 	"lab/bench":            {"filter"},
-	"lab/cmd/bulkhead-lab": {"*", "*/*"},
+	"lab/cmd/bulkhead-lab": {"*", "*/*", "lab/study/*"},
 
 	// A command knows the node, and the packages of commands that need no node.
 	"cmd/bulkhead": {".", "client", "client/admin", "filter", "filter/paper", "internal/abuse", "internal/cli", "internal/config",

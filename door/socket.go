@@ -264,7 +264,7 @@ func (k *socket) time(batch []*Packet) {
 
 // arrange puts the longest answers first among those in a row to one client: the
 // kernel sends datagrams of one length, and one shorter after them, for little
-// more than the price of one.
+// receive than the price of one.
 func arrange(batch []*Packet) {
 	for start := 0; start < len(batch); {
 		end := start + 1

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
@@ -46,7 +47,7 @@ func newBackupCommand() *cobra.Command {
 			if asJSON && args[0] == "-" {
 				return cli.Usagef("--json and the backup cannot both go to standard output")
 			}
-			dir := nodeFolder(data, "")
+			dir := command.NodeFolder(data, "")
 			var made copied
 			write := func(w io.Writer) (err error) {
 				info, err := node.Backup(cmd.Context(), dir, w)
@@ -63,14 +64,14 @@ func newBackupCommand() *cobra.Command {
 			case err != nil:
 				return err
 			case asJSON:
-				return printJSON(cmd.OutOrStdout(), []copied{made})
+				return command.PrintJSON(cmd.OutOrStdout(), []copied{made})
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "backup of %s up to journal entry %d\n", made.Store, made.LastIndex)
 			return nil
 		},
 	}
-	ownDataFlag(cmd.Flags(), &data)
-	jsonFlag(cmd.Flags(), &asJSON)
+	command.OwnDataFlag(cmd.Flags(), &data)
+	command.JSONFlag(cmd.Flags(), &asJSON)
 	return cmd
 }
 
@@ -85,7 +86,7 @@ func newRestoreCommand() *cobra.Command {
 			"Peers learn that the node has gone back in time, and replace what they hold of it.\n\n" + aside(),
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := dataFolder(data, "")
+			dir := command.DataFolder(data, "")
 			in := cmd.InOrStdin()
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -96,12 +97,13 @@ func newRestoreCommand() *cobra.Command {
 				in = f
 			}
 			info, missing, err := node.Restore(cmd.Context(), bufio.NewReader(in), dir)
-			recordCommand(cmd, dir, "restore", err)
+			command.Record(cmd, dir, "restore", err)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), []copied{{filepath.Join(dir, node.StoreFolder), info.LastIndex, missing}})
+				return command.PrintJSON(cmd.OutOrStdout(), []copied{{filepath.Join(dir, node.StoreFolder), info.LastIndex,
+					missing}})
 			}
 			out := cmd.ErrOrStderr()
 			fmt.Fprintf(out, "restored %s up to journal entry %d\n", filepath.Join(dir, node.StoreFolder), info.LastIndex)
@@ -111,7 +113,7 @@ func newRestoreCommand() *cobra.Command {
 			return nil
 		},
 	}
-	dataFlag(cmd.Flags(), &data)
-	jsonFlag(cmd.Flags(), &asJSON)
+	command.DataFlag(cmd.Flags(), &data)
+	command.JSONFlag(cmd.Flags(), &asJSON)
 	return cmd
 }

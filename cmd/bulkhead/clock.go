@@ -5,10 +5,12 @@ import (
 	"io"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 func newClockCommand() *cobra.Command {
@@ -21,13 +23,13 @@ func newClockCommand() *cobra.Command {
 			"right or an administrator confirms it. An administrator's token is needed, see\n" +
 			"\"bulkhead user --help\".",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: needCommand,
+		RunE: command.NeedCommand,
 	}
-	u.flags(cmd.PersistentFlags())
+	u.Flags(cmd.PersistentFlags())
 	cmd.AddCommand(
 		&cobra.Command{
 			Use: "show", Short: "Print the node's clock, and whether the ageing is held", Args: cli.Args(cobra.NoArgs),
-			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+			RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 				state, err := c.Node(cmd.Context())
 				if err != nil {
 					return err
@@ -38,10 +40,10 @@ func newClockCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "confirm", Short: "Take the clock as right, and let the generations expire that are overdue",
 			Long: "Take the machine's clock as right, and let the generations expire that are overdue by\n" +
-				"it; \"bulkhead clock show\" prints how many. What has expired cannot be had back. Do this\n" +
+				"it; \"bulkhead clock show\" prints how many. Expired counts cannot be restored. Do this\n" +
 				"if the machine was really off for that long. If its clock is wrong, set it right instead.",
 			Args: cli.Args(cobra.NoArgs),
-			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+			RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 				state, err := c.ConfirmClock(cmd.Context())
 				if err != nil {
 					return err
@@ -54,8 +56,8 @@ func newClockCommand() *cobra.Command {
 }
 
 func (u *adminFlags) printClock(w io.Writer, state *admin.NodeState) error {
-	if u.json {
-		return printJSON(w, []admin.NodeState{*state})
+	if u.JSON {
+		return command.PrintJSON(w, []admin.NodeState{*state})
 	}
 	a := state.Ageing
 	if a == nil {

@@ -8,10 +8,12 @@ import (
 	"os"
 	"strings"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
@@ -21,7 +23,7 @@ func newConfigCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Check a configuration file, show or reload a node's, or print every key",
 		Args:  cli.Args(cobra.NoArgs),
-		RunE:  needCommand,
+		RunE:  command.NeedCommand,
 	}
 	cmd.AddCommand(newConfigCheck(), newConfigShow(), newConfigReload(),
 		&cobra.Command{
@@ -43,7 +45,7 @@ func newConfigCheck() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a configuration file, or compare it with a running node",
 		Long: "Check a configuration file, including the rules of rate limits, the policies of the\n" +
-			"milter, and zones. The files of lists and the certificate are read, too. With --running,\n" +
+			"milter, and zones. The files of lists and the certificate are also read. With --running,\n" +
 			"also ask a node which keys differ from its own, and which of these need a restart. That\n" +
 			"takes an administrator's token, see \"bulkhead user --help\".",
 		Args: cli.Args(cobra.ExactArgs(1)),
@@ -55,7 +57,7 @@ func newConfigCheck() *cobra.Command {
 				}
 			}
 			var unread *config.Error
-			if err != nil && u.json && errors.As(err, &unread) {
+			if err != nil && u.JSON && errors.As(err, &unread) {
 				if wrong := printChecked(cmd.OutOrStdout(), &admin.ConfigCheck{Mistakes: config.Mistakes(err)}); wrong != nil {
 					return wrong
 				}
@@ -64,7 +66,7 @@ func newConfigCheck() *cobra.Command {
 				return err
 			}
 			if running {
-				return u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
+				return u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 					text, err := os.ReadFile(args[0])
 					if err != nil {
 						return err
@@ -76,21 +78,21 @@ func newConfigCheck() *cobra.Command {
 					return u.checked(cmd.OutOrStdout(), got, args[0]+": no mistakes")
 				})(cmd, args)
 			}
-			if u.json {
+			if u.JSON {
 				return printChecked(cmd.OutOrStdout(), &admin.ConfigCheck{})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: no mistakes\n", args[0])
 			return err
 		},
 	}
-	u.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&running, "running", false, "compare with the configuration of a running node, too")
+	u.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&running, "running", false, "also compare with the configuration of a running node")
 	return cmd
 }
 
 // checked prints what a file would change in a node, or has changed.
 func (u *adminFlags) checked(w io.Writer, c *admin.ConfigCheck, well string) error {
-	if u.json {
+	if u.JSON {
 		if err := printChecked(w, c); err != nil {
 			return err
 		}
@@ -102,7 +104,7 @@ func (u *adminFlags) checked(w io.Writer, c *admin.ConfigCheck, well string) err
 		}
 		return errors.Join(all...)
 	}
-	if u.json {
+	if u.JSON {
 		return nil
 	}
 	keys := func(all []string) string {
@@ -134,7 +136,7 @@ func newConfigShow() *cobra.Command {
 			"from the defaults, or with --all every key; with KEY these, or those of sections. The\n" +
 			"token of an administrator is needed: that of --token-file, else of $BULKHEAD_TOKEN, else\n" +
 			"of the node's data folder.",
-		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			cfg, err := c.Config(cmd.Context())
 			if err != nil {
 				return err
@@ -146,8 +148,8 @@ func newConfigShow() *cobra.Command {
 			return u.printSettings(cmd.OutOrStdout(), settings)
 		}),
 	}
-	u.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&all, "all", false, "keys with default values, too")
+	u.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, "also keys with default values")
 	return cmd
 }
 
@@ -171,8 +173,8 @@ func wanted(settings []admin.Setting, keys []string, all bool) (out []admin.Sett
 }
 
 func (u *adminFlags) printSettings(w io.Writer, settings []admin.Setting) error {
-	if u.json {
-		return printJSON(w, settings)
+	if u.JSON {
+		return command.PrintJSON(w, settings)
 	}
 	for i := range settings {
 		if _, err := fmt.Fprintf(w, "%s = %s\n", settings[i].Key, settings[i].Value); err != nil {
@@ -192,7 +194,7 @@ func newConfigReload() *cobra.Command {
 			"token of an administrator is needed: that of --token-file, else of $BULKHEAD_TOKEN, else\n" +
 			"of the node's data folder.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			got, err := c.ReloadConfig(cmd.Context())
 			if err != nil {
 				return err
@@ -200,11 +202,6 @@ func newConfigReload() *cobra.Command {
 			return u.checked(cmd.OutOrStdout(), got, "the file was read again")
 		}),
 	}
-	u.flags(cmd.Flags())
+	u.Flags(cmd.Flags())
 	return cmd
-}
-
-// needCommand runs for a command that is only a group of others.
-func needCommand(cmd *cobra.Command, _ []string) error {
-	return cli.Usagef("%s needs a command; see \"%s --help\"", cmd.CommandPath(), cmd.CommandPath())
 }

@@ -12,10 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/setup"
@@ -26,20 +28,20 @@ import (
 func newDoctorCommand() *cobra.Command {
 	var data, configPath, backup, root string
 	var asJSON, repair, message, stored bool
-	var r remote
+	var r command.Remote
 	cmd := &cobra.Command{
 		Use:   "doctor [--data FOLDER]",
 		Short: "Ask a running node through each door, or verify its data folder and mend it",
 		Long: "Without --data and --config, send a test message through each open door of a running\n" +
 			"node, as the clients of that door do, and say of each door that fails why and what to\n" +
 			"do. The message is spam for every node, and never counted; --message prints it, to send\n" +
-			"it through the mail server. With the administrator's token, peers are listed, too.\n\n" +
+			"it through the mail server. With the administrator's token, peers are also listed.\n\n" +
 			"With --stored, the running node reads its own files as with --data and --config; that\n" +
 			"takes an administrator's token.\n\n" +
 			"With --data, read every file of a node's data folder to its end, and say what is damaged, missing or\n" +
 			"open to others: which file, at which byte, and what that puts in doubt, by array,\n" +
 			"generation and page. With --config, the files of lists and the states of rate limits\n" +
-			"are read, too. Nothing is changed, and the node may be running.\n\n" +
+			"are also read. Nothing is changed, and the node may be running.\n\n" +
 			"With --repair, a stopped node's store is written anew with all that can be read of it:\n" +
 			"one flipped bit of a page, an entry or a file is put right, and of what is lost the\n" +
 			"journal, the backup of --backup, and the peers who counted it give back what they have.\n" +
@@ -74,9 +76,9 @@ func newDoctorCommand() *cobra.Command {
 				return cli.Usagef("--backup is for --repair")
 			}
 			if repair {
-				return mend(cmd, cfg, nodeFolder(data, cfg.Node.Data), backup, asJSON)
+				return mend(cmd, cfg, command.NodeFolder(data, cfg.Node.Data), backup, asJSON)
 			}
-			found, err := node.Examine(cmd.Context(), cfg, nodeFolder(data, cfg.Node.Data))
+			found, err := node.Examine(cmd.Context(), cfg, command.NodeFolder(data, cfg.Node.Data))
 			if err != nil {
 				return err
 			}
@@ -85,10 +87,10 @@ func newDoctorCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` to verify")
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of the node whose files are verified")
-	cmd.Flags().StringVar(&r.server, "server", defaultServer, "`URL` of the node whose doors are asked")
-	cmd.Flags().StringVar(&r.tokenFile, "token-file", "",
+	cmd.Flags().StringVar(&r.Server, "server", command.DefaultServer, "`URL` of the node whose doors are asked")
+	cmd.Flags().StringVar(&r.TokenFile, "token-file", "",
 		"`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else the administrator's of this machine)")
-	cmd.Flags().DurationVar(&r.timeout, "timeout", 5*time.Second, "longest time that a door may take to answer")
+	cmd.Flags().DurationVar(&r.Timeout, "timeout", 5*time.Second, "longest time that a door may take to answer")
 	cmd.Flags().StringVar(&root, "root", "/",
 		"`FOLDER` that stands for / where mail programs are looked at; not with --server, unless it is given")
 	cmd.Flags().BoolVar(&stored, "stored", false, "have the running node verify its files")
@@ -101,11 +103,11 @@ func newDoctorCommand() *cobra.Command {
 
 // askStored runs doctor on the files of a running node. It waits until the node has answered,
 // unless a timeout is given.
-func askStored(cmd *cobra.Command, r *remote, asJSON bool) error {
+func askStored(cmd *cobra.Command, r *command.Remote, asJSON bool) error {
 	if !cmd.Flags().Changed("timeout") {
-		r.timeout = time.Hour
+		r.Timeout = time.Hour
 	}
-	return r.admin(cmd, "", func(c *admin.Client) error {
+	return r.AsAdmin(cmd, "", func(c *admin.Client) error {
 		found, err := c.Examine(cmd.Context())
 		if err != nil {
 			return err
@@ -128,10 +130,10 @@ func tellExamination(w io.Writer, x *admin.Examination, asJSON bool) (err error)
 }
 
 // askDoors runs doctor on a running node.
-func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
+func askDoors(cmd *cobra.Command, r *command.Remote, root string, asJSON bool) error {
 	var rows []trial.Row
-	err := r.admin(cmd, "", func(c *admin.Client) (err error) {
-		rows, err = (&trial.Prober{Node: c, Timeout: r.timeout}).Doors(cmd.Context())
+	err := r.AsAdmin(cmd, "", func(c *admin.Client) (err error) {
+		rows, err = (&trial.Prober{Node: c, Timeout: r.Timeout}).Doors(cmd.Context())
 		return err
 	})
 	if err != nil {
@@ -140,7 +142,7 @@ func askDoors(cmd *cobra.Command, r *remote, root string, asJSON bool) error {
 	rows = append(rows, programRows(root)...)
 	w := cmd.OutOrStdout()
 	if asJSON {
-		err = printJSON(w, rows)
+		err = command.PrintJSON(w, rows)
 	} else {
 		err = writeRows(w, rows, cli.UseColor(w))
 	}
@@ -190,7 +192,7 @@ func writeRows(w io.Writer, rows []trial.Row, color bool) error {
 
 // mend runs doctor --repair.
 func mend(cmd *cobra.Command, cfg *config.Config, dir, backup string, asJSON bool) error {
-	o := node.RepairOptions{Config: cfg, Dir: dir, Log: newLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))}
+	o := node.RepairOptions{Config: cfg, Dir: dir, Log: command.NewLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))}
 	if backup != "" {
 		f, err := os.Open(backup)
 		if err != nil {
@@ -200,7 +202,7 @@ func mend(cmd *cobra.Command, cfg *config.Config, dir, backup string, asJSON boo
 		o.Backup = f
 	}
 	done, err := node.Repair(cmd.Context(), o)
-	recordCommand(cmd, dir, "repair", err)
+	command.Record(cmd, dir, "repair", err)
 	if err != nil {
 		return err
 	}

@@ -4,19 +4,18 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
-	"github.com/bulkhead-mail/bulkhead/internal/node"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 // pages are the flags of commands that print a record, page by page.
@@ -42,7 +41,7 @@ func (p *pages) times(now time.Time) (since, until time.Time, err error) {
 		to   *time.Time
 	}{{p.since, &since}, {p.until, &until}} {
 		if t.text != "" && err == nil {
-			*t.to, err = parseSince(t.text, now)
+			*t.to, err = command.ParseTime(t.text, now)
 		}
 	}
 	return since, until, err
@@ -76,7 +75,7 @@ func newHistoryCommand() *cobra.Command {
 			"ID one of them with all its signatures. The token of an administrator is needed: that\n" +
 			"of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
 		Args: cli.Args(cobra.MaximumNArgs(1)),
-		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			if len(args) == 1 {
 				return u.showEntry(cmd, c, args[0])
 			}
@@ -98,7 +97,7 @@ func newHistoryCommand() *cobra.Command {
 			return u.printHistory(cmd.OutOrStdout(), entries)
 		}),
 	}
-	u.flags(cmd.Flags())
+	u.Flags(cmd.Flags())
 	p.flags(cmd.Flags())
 	f := cmd.Flags()
 	f.StringVar(&q.Door, "door", "", "through this door, by its key in the configuration")
@@ -112,7 +111,7 @@ func newHistoryCommand() *cobra.Command {
 }
 
 func (u *adminFlags) showEntry(cmd *cobra.Command, c *admin.Client, text string) error {
-	id, err := idOf(text)
+	id, err := command.ParseID(text)
 	if err != nil {
 		return err
 	}
@@ -121,7 +120,7 @@ func (u *adminFlags) showEntry(cmd *cobra.Command, c *admin.Client, text string)
 		return err
 	}
 	w := cmd.OutOrStdout()
-	if err := u.printHistory(w, []admin.HistoryEntry{*e}); err != nil || u.json {
+	if err := u.printHistory(w, []admin.HistoryEntry{*e}); err != nil || u.JSON {
 		return err
 	}
 	for _, reason := range e.Reasons {
@@ -134,15 +133,15 @@ func (u *adminFlags) showEntry(cmd *cobra.Command, c *admin.Client, text string)
 }
 
 func (u *adminFlags) printHistory(w io.Writer, entries []admin.HistoryEntry) error {
-	if u.json {
-		return printJSON(w, entries)
+	if u.JSON {
+		return command.PrintJSON(w, entries)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tTIME\tDOOR\tWHAT\tANSWER\tBY\tFROM\tLINKS\tSUBJECT")
 	for i := range entries {
 		e := &entries[i]
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Time.Format(time.DateTime), e.Door, e.Kind,
-			e.Answer(), dash(e.Reporter()), dash(e.From), dash(strings.Join(e.Domains, " ")), e.Subject)
+			e.Answer(), command.Dash(e.Reporter()), command.Dash(e.From), command.Dash(strings.Join(e.Domains, " ")), e.Subject)
 	}
 	return t.Flush()
 }
@@ -158,7 +157,7 @@ func newAuditCommand() *cobra.Command {
 			"first. The token of an administrator is needed: that of --token-file, else of\n" +
 			"$BULKHEAD_TOKEN, else of the node's data folder.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			var err error
 			if q.Since, q.Until, err = p.times(time.Now()); err != nil {
 				return err
@@ -177,7 +176,7 @@ func newAuditCommand() *cobra.Command {
 			return u.printAudit(cmd.OutOrStdout(), entries)
 		}),
 	}
-	u.flags(cmd.Flags())
+	u.Flags(cmd.Flags())
 	p.flags(cmd.Flags())
 	cmd.Flags().StringVar(&q.Account, "account", "", "by this account")
 	cmd.Flags().StringVar(&q.Action, "action", "", "of this kind, for example evictPeer")
@@ -185,8 +184,8 @@ func newAuditCommand() *cobra.Command {
 }
 
 func (u *adminFlags) printAudit(w io.Writer, entries []admin.AuditEntry) error {
-	if u.json {
-		return printJSON(w, entries)
+	if u.JSON {
+		return command.PrintJSON(w, entries)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TIME\tBY\tFROM\tDOOR\tACTION\tABOUT\tRESULT")
@@ -200,23 +199,9 @@ func (u *adminFlags) printAudit(w io.Writer, entries []admin.AuditEntry) error {
 		if result == "" {
 			result = "done"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), dash(e.Account), dash(e.From), e.Door,
-			e.Action, dash(strings.Join(about, " ")), result)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), command.Dash(e.Account),
+			command.Dash(e.From), e.Door,
+			e.Action, command.Dash(strings.Join(about, " ")), result)
 	}
 	return t.Flush()
-}
-
-// recordCommand records the action of a command on the data folder of a node that does not run. It
-// does nothing if the folder is missing or belongs to another user.
-func recordCommand(cmd *cobra.Command, dir, action string, err error) {
-	if _, missing := os.Stat(filepath.Join(dir, node.StoreFolder)); missing != nil {
-		return
-	}
-	e := admin.AuditEntry{Action: action}
-	if err != nil {
-		e.Error = err.Error()
-	}
-	if err := node.RecordCommand(dir, e); err != nil {
-		complain(cmd.ErrOrStderr(), err)
-	}
 }

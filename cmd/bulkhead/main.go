@@ -10,7 +10,8 @@
 // It exits with 0; with 1 if a check found its target (spam, or an entry of a list); with 2 for
 // bulk; or with a code of sysexits.h, 64 and up, for an error.
 //
-// Each file holds one command. The node itself is in internal/node.
+// Each file holds one command; the packages of internal/command hold the others by area. The node
+// itself is in internal/node.
 package main
 
 import (
@@ -21,6 +22,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
+	"github.com/bulkhead-mail/bulkhead/internal/command/account"
+	"github.com/bulkhead-mail/bulkhead/internal/command/list"
+	"github.com/bulkhead-mail/bulkhead/internal/command/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/command/network"
 )
 
 func main() {
@@ -35,16 +41,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(context.Background())
-	complain(stderr, err)
-	return codeOf(err)
-}
-
-// complain prints an error and a hint what to do about it, unless the error only carries an
-// answer's exit code.
-func complain(w io.Writer, err error) {
-	if err != nil {
-		cli.Complain(w, "bulkhead", err, hintFor(err))
-	}
+	command.Complain(stderr, err)
+	return command.CodeOf(err)
 }
 
 func newRootCommand() *cobra.Command {
@@ -61,28 +59,11 @@ func newRootCommand() *cobra.Command {
 		newServeCommand(),
 		newSetupCommand(),
 		newReadyCommand(),
-		newLoginCommand(),
-		newCheckCommand(),
-		newReportCommand(),
-		newAbuseCommand(),
-		newRevokeCommand(),
-		newSignaturesCommand(),
 		newVerdictsCommand(),
 		newHistoryCommand(),
-		newWaveCommand(),
-		newWhitelistCommand(),
 		newClockCommand(),
 		newAuditCommand(),
-		newUserCommand(),
-		newNetworkCommand(),
-		newPeerCommand(),
-		newInviteCommand(),
-		newJoinCommand(),
-		newLeaveCommand(),
-		newRekeyCommand(),
 		newConfigCommand(),
-		newFilterCommand(),
-		newListCommand(),
 		newRatelimitCommand(),
 		newSizeCommand(),
 		newBackupCommand(),
@@ -92,6 +73,12 @@ func newRootCommand() *cobra.Command {
 		newLabCommand("replay"),
 		newLabCommand("study"),
 	)
+	for _, area := range [][]*cobra.Command{mail.Commands(), network.Commands(), account.Commands(), list.Commands()} {
+		root.AddCommand(area...)
+	}
 	root.AddCommand(manCommands()...)
 	return root
 }
+
+// adminFlags are the flags of a command for administrators. Its methods print the answers.
+type adminFlags struct{ command.Admin }

@@ -309,7 +309,8 @@ func TestOpenRC(t *testing.T) {
 		t.Errorf("OpenRC starts %q, %v; systemd not", out, err)
 	}
 	if out, err := call(
-		`set -- $supervise_daemon_args; echo "UMask=$2"; echo "LimitNOFILE=${rc_ulimit#-n }"; echo "User=${command_user%:*}"`); err != nil {
+		`set -- $supervise_daemon_args; echo "UMask=$2"; echo "LimitNOFILE=${rc_ulimit#-n }"; ` +
+			`echo "User=${command_user%:*}"`); err != nil {
 		t.Error(err)
 	} else {
 		for line := range strings.Lines(out) {

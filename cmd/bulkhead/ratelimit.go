@@ -7,10 +7,12 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 func newRatelimitCommand() *cobra.Command {
@@ -24,13 +26,13 @@ func newRatelimitCommand() *cobra.Command {
 			"produces it, for example as an account or an address. An administrator's token is\n" +
 			"needed, see \"bulkhead user --help\".",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: needCommand,
+		RunE: command.NeedCommand,
 	}
-	u.flags(cmd.PersistentFlags())
+	u.Flags(cmd.PersistentFlags())
 	cmd.PersistentFlags().StringVar(&rule, "rule", "", "only this `RULE` (default: all)")
 	top := &cobra.Command{
 		Use: "top", Short: "Print the keys of each rule with the highest rates", Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			all, err := c.TopRateKeys(cmd.Context(), limit)
 			if err != nil {
 				return err
@@ -47,22 +49,22 @@ func newRatelimitCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "show [KEY]", Short: "Print every rule, or what is counted of a key",
 			Args: cli.Args(cobra.MaximumNArgs(1)),
-			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
+			RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 				if len(args) == 0 {
-					return showRules(cmd, c, u.json)
+					return showRules(cmd, c, u.JSON)
 				}
-				return showKey(cmd, c, rule, args[0], u.json)
+				return showKey(cmd, c, rule, args[0], u.JSON)
 			}),
 		},
 		&cobra.Command{
 			Use: "reset KEY", Short: "Forget a key: it may send again at once",
 			Args: cli.Args(cobra.ExactArgs(1)),
-			RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
+			RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 				r, err := c.ResetRateKey(cmd.Context(), rule, args[0])
 				if err != nil {
 					return err
 				}
-				if u.json {
+				if u.JSON {
 					return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: forgotten in %d rules\n", args[0], r.Reset)
@@ -74,8 +76,8 @@ func newRatelimitCommand() *cobra.Command {
 }
 
 func (u *adminFlags) printTopKeys(w io.Writer, all []admin.TopKeys) error {
-	if u.json {
-		return printJSON(w, all)
+	if u.JSON {
+		return command.PrintJSON(w, all)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RULE\tKEY\tRATE\tLIMIT\tDIFFERENT ITEMS")

@@ -3,9 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
@@ -28,18 +27,18 @@ type readiness struct {
 }
 
 func newReadyCommand() *cobra.Command {
-	var r remote
+	var r command.Remote
 	var configPath string
 	cmd := &cobra.Command{
 		Use:   "ready",
 		Short: "Ask whether a node takes requests",
 		Long: "Ask whether a node takes requests, for health checks of containers and for scripts.\n" +
-			"The exit code is 0 if it does, 69 if nobody answers, and 75 if it is stopping. With\n" +
+			"The exit code is 0 if it does, 69 if no node answers, and 75 if it is stopping. With\n" +
 			"--config, ask the node on this machine that has this configuration, whatever its\n" +
 			"certificate says.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := r.client()
+			c, err := r.Client()
 			if err == nil && configPath != "" {
 				if cmd.Flags().Changed("server") {
 					return cli.Usagef("--server and --config both name a node")
@@ -49,22 +48,22 @@ func newReadyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.Token, c.HTTP.Timeout = "", r.timeout // the answer needs no account
+			c.Token, c.HTTP.Timeout = "", r.Timeout // the answer needs no account
 			err = c.Ready(cmd.Context())
-			if r.json {
+			if r.JSON {
 				answer := readiness{Server: c.Server, Ready: err == nil}
 				if err != nil {
 					answer.Error = err.Error()
 				}
-				err = errors.Join(err, printJSON(cmd.OutOrStdout(), []readiness{answer}))
+				err = errors.Join(err, command.PrintJSON(cmd.OutOrStdout(), []readiness{answer}))
 			}
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&r.server, "server", defaultServer, "`URL` of the node")
+	cmd.Flags().StringVar(&r.Server, "server", command.DefaultServer, "`URL` of the node")
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of a node on this machine")
-	jsonFlag(cmd.Flags(), &r.json)
-	cmd.Flags().DurationVar(&r.timeout, "timeout", healthTimeout, "longest time that the answer may take")
+	command.JSONFlag(cmd.Flags(), &r.JSON)
+	cmd.Flags().DurationVar(&r.Timeout, "timeout", healthTimeout, "longest time that the answer may take")
 	return cmd
 }
 
@@ -75,7 +74,7 @@ func ownNode(path string) (*admin.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := ownAddress(cfg.Listen.HTTP)
+	address, err := command.OwnAddress(cfg.Listen.HTTP)
 	if err != nil {
 		return nil, err
 	}
@@ -86,19 +85,4 @@ func ownNode(path string) (*admin.Client, error) {
 	return &admin.Client{Client: client.Client{Server: scheme + address, HTTP: &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 	}}}, nil
-}
-
-// ownAddress returns the address at which a listener can be reached from the same machine.
-func ownAddress(listen string) (string, error) {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil || port == "0" {
-		return "", &config.Error{Key: "listen.http", Detail: "has no port at which to reach the node"}
-	}
-	switch addr, err := netip.ParseAddr(host); {
-	case host == "", addr == netip.IPv4Unspecified():
-		host = "127.0.0.1"
-	case err == nil && addr.IsUnspecified():
-		host = "::1"
-	}
-	return net.JoinHostPort(host, port), nil
 }

@@ -13,24 +13,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 )
 
-func TestOwnAddress(t *testing.T) {
-	for _, tt := range []struct{ listen, want string }{
-		{":8420", "127.0.0.1:8420"},
-		{"0.0.0.0:8420", "127.0.0.1:8420"},
-		{"[::]:8420", "[::1]:8420"},
-		{"192.0.2.1:80", "192.0.2.1:80"},
-		{"[2001:db8::1]:80", "[2001:db8::1]:80"},
-		{"node.example.com:8420", "node.example.com:8420"},
-		{"127.0.0.1:0", ""},
-		{"", ""},
-	} {
-		got, err := ownAddress(tt.listen)
-		if got != tt.want || (err == nil) != (tt.want != "") {
-			t.Errorf("a node at %q is asked at %q, %v; want %q", tt.listen, got, err, tt.want)
-		}
-	}
-}
-
 // TestReady checks that a health check distinguishes a node that accepts requests from a node that
 // does not, from a missing node, and from another program, and that it sends no token.
 func TestReady(t *testing.T) {
@@ -66,9 +48,9 @@ func TestReady(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			var said bytes.Buffer
-			if got := run([]string{"ready", "--config", config}, nil, &said, &said); got != tt.want {
-				t.Errorf("%s, %s: exit code %d, want %d: %s", tt.name, srv.URL, got, tt.want, &said)
+			var output bytes.Buffer
+			if got := run([]string{"ready", "--config", config}, nil, &output, &output); got != tt.want {
+				t.Errorf("%s, %s: exit code %d, want %d: %s", tt.name, srv.URL, got, tt.want, &output)
 			}
 			srv.Close()
 		}
@@ -78,9 +60,9 @@ func TestReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	var said bytes.Buffer
-	if got := run([]string{"ready", "--server", "http://" + l.Addr().String()}, nil, &said,
-		&said); got != int(cli.Unavailable) {
-		t.Errorf("nobody answers: exit code %d, want %d: %s", got, cli.Unavailable, &said)
+	var output bytes.Buffer
+	if got := run([]string{"ready", "--server", "http://" + l.Addr().String()}, nil, &output,
+		&output); got != int(cli.Unavailable) {
+		t.Errorf("no node answers: exit code %d, want %d: %s", got, cli.Unavailable, &output)
 	}
 }

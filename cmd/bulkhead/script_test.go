@@ -30,11 +30,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/bulkhead-mail/bulkhead/client"
-	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 // testRoot names a folder that stands for / in the search for an installed node.
@@ -49,8 +48,8 @@ func TestMain(m *testing.M) {
 
 // redirect makes the search for an installed node begin at a folder.
 func redirect(root string) {
-	installedConfig = filepath.Join(root, "etc/bulkhead/bulkhead.toml")
-	installedData = filepath.Join(root, "var/lib/bulkhead")
+	command.InstalledConfig = filepath.Join(root, "etc/bulkhead/bulkhead.toml")
+	command.InstalledData = filepath.Join(root, "var/lib/bulkhead")
 }
 
 // TestScripts runs the terminal sessions of testdata. Each has a free address
@@ -194,7 +193,7 @@ func reloaded(ts *testscript.TestScript, _ bool, _ []string) {
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	c := admin.New(ts.Getenv("URL"), "")
+	c := &client.Client{Server: ts.Getenv("URL")}
 	for {
 		v, err := c.CheckMessage(ctx, []byte(ts.ReadFile("letter.eml")), client.MessageOptions{})
 		if err == nil && v.Whitelisted != "" {
@@ -215,20 +214,26 @@ func logged(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[0])
 	ts.Check(err)
-	if !await.Within(await.Patience, func() bool { return pattern.MatchString(ts.ReadFile("log")) }) {
-		ts.Fatalf("the log has no line that matches %q:\n%s", args[0], ts.ReadFile("log"))
+	for end := time.Now().Add(60 * time.Second); !pattern.MatchString(ts.ReadFile("log")); time.Sleep(
+		20 * time.Millisecond) {
+		if time.Now().After(end) {
+			ts.Fatalf("the log has no line that matches %q:\n%s", args[0], ts.ReadFile("log"))
+		}
 	}
 }
 
 // eventually PATTERN COMMAND... runs a command until its output matches.
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])
-	var err error
-	if !await.Within(await.Patience, func() bool {
-		err = ts.Exec(args[1], args[2:]...)
-		return err == nil && pattern.MatchString(ts.ReadFile("stdout"))
-	}) {
-		ts.Fatalf("%q prints, with %v:\n%s", args[1:], err, ts.ReadFile("stdout"))
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := ts.Exec(args[1], args[2:]...)
+		out := ts.ReadFile("stdout")
+		if err == nil && pattern.MatchString(out) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%q says: %v\n%s", args[1:], err, out)
+		}
 	}
 }
 

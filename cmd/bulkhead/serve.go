@@ -11,10 +11,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
@@ -38,8 +40,8 @@ func newServeCommand() *cobra.Command {
 				}
 			}
 			s := &server{configPath: configPath, salvage: salvage, level: new(slog.LevelVar)}
-			s.log = newLogger(cmd.ErrOrStderr(), cfg, s.level)
-			return s.run(cmd.Context(), cfg, dataFolder(data, cfg.Node.Data), cmd.OutOrStdout())
+			s.log = command.NewLogger(cmd.ErrOrStderr(), cfg, s.level)
+			return s.run(cmd.Context(), cfg, command.DataFolder(data, cfg.Node.Data), cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE`; see \"bulkhead config reference\"")
@@ -48,22 +50,6 @@ func newServeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&salvage, "salvage", false,
 		"start with what can be read of a damaged store; see \"bulkhead doctor\"")
 	return cmd
-}
-
-func newLogger(w io.Writer, cfg *config.Config, level *slog.LevelVar) *slog.Logger {
-	setLevel(level, cfg)
-	opts := &slog.HandlerOptions{Level: level}
-	if cfg.Node.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
-	}
-	return slog.New(slog.NewTextHandler(w, opts))
-}
-
-func setLevel(level *slog.LevelVar, cfg *config.Config) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(cfg.Node.LogLevel)); err == nil { // validated before
-		level.Set(l)
-	}
 }
 
 // A server runs a node and handles the signals of its process.
@@ -170,7 +156,7 @@ func (s *server) reload() (changed, restart []string, err error) {
 	}
 	changed, restart, err = s.node.Reload(cfg)
 	if err == nil || errors.Is(err, node.ErrInPart) {
-		setLevel(s.level, cfg)
+		command.SetLevel(s.level, cfg)
 	}
 	return changed, restart, err
 }

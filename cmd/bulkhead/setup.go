@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/setup"
 )
 
@@ -61,7 +62,7 @@ func newSetupCommand() *cobra.Command {
 	f.BoolVar(&printOnly, "print", false, "print the changes, and make none")
 	f.BoolVar(&yes, "yes", false, "make the changes without asking")
 	f.BoolVar(&undo, "undo", false, "put back what the latest setup has changed")
-	jsonFlag(f, &asJSON)
+	command.JSONFlag(f, &asJSON)
 	return cmd
 }
 
@@ -74,7 +75,7 @@ func undoSetup(w io.Writer, root string, asJSON bool) error {
 		return cli.DataError{Err: err}
 	}
 	if asJSON {
-		return printJSON(w, []map[string][]string{{"put_back": paths}})
+		return command.PrintJSON(w, []map[string][]string{{"put_back": paths}})
 	}
 	for _, path := range paths {
 		fmt.Fprintf(w, "put back: %s\n", path)
@@ -115,7 +116,7 @@ func setupJSON(w io.Writer, p *setup.Plan, printOnly bool) (err error) {
 			return err
 		}
 	}
-	return printJSON(w, []plan{out})
+	return command.PrintJSON(w, []plan{out})
 }
 
 // runSetup shows a plan and carries it out if the user agrees.
@@ -152,7 +153,7 @@ func runSetup(w io.Writer, p *setup.Plan, asking *question, printOnly bool) erro
 		if err != nil {
 			return err
 		}
-		if !asking.yes && !isYes(answer) {
+		if !asking.yes && !command.IsYes(answer) {
 			fmt.Fprintln(w, "Nothing was changed.")
 			return nil
 		}
@@ -195,7 +196,7 @@ func (q *question) line(text string) (string, error) {
 	answer, err := q.in.ReadString('\n')
 	if err != nil && answer == "" {
 		fmt.Fprintln(q.out)
-		return "", cli.Usagef("nobody answers on standard input; use --print or --yes")
+		return "", cli.Usagef("standard input has no answer; use --print or --yes")
 	}
 	return strings.TrimSpace(answer), nil
 }

@@ -8,10 +8,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
 func newVerdictsCommand() *cobra.Command {
@@ -24,7 +26,7 @@ func newVerdictsCommand() *cobra.Command {
 			"with --by over time. A node remembers these numbers for 30 days, whether or not it keeps\n" +
 			"a history of mail.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: u.ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			q := admin.VerdictsQuery{Slot: by}
 			if !slices.Contains([]string{"", "10m", "1h", "24h"}, by) {
 				return cli.Usagef("--by %.20q is none of 10m, 1h, 24h", by)
@@ -38,7 +40,7 @@ func newVerdictsCommand() *cobra.Command {
 					continue
 				}
 				var err error
-				if *t.to, err = parseSince(t.text, now); err != nil {
+				if *t.to, err = command.ParseTime(t.text, now); err != nil {
 					return err
 				}
 			}
@@ -49,7 +51,7 @@ func newVerdictsCommand() *cobra.Command {
 			return u.printVerdicts(cmd.OutOrStdout(), v, by != "")
 		}),
 	}
-	u.flags(cmd.Flags())
+	u.Flags(cmd.Flags())
 	f := cmd.Flags()
 	f.StringVar(&since, "since", "24h",
 		"from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
@@ -59,8 +61,8 @@ func newVerdictsCommand() *cobra.Command {
 }
 
 func (u *adminFlags) printVerdicts(w io.Writer, v *admin.Verdicts, overTime bool) error {
-	if u.json {
-		return printJSON(w, v.Slots)
+	if u.JSON {
+		return command.PrintJSON(w, v.Slots)
 	}
 	var all admin.DoorSum
 	doors, slots := make(map[string]*admin.DoorSum), make([]admin.DoorSum, len(v.Slots))

@@ -242,7 +242,8 @@ func Betrayal(ctx context.Context, lies int) (days []Standing, err error) {
 // take it off the list again.
 func (w *world) betray(m mail) error {
 	return errors.Join(
-		w.vote(w.attacks, bulkhead.Spam, m), w.vote(w.honest[:1], bulkhead.Spam, m), w.vote(w.honest[1:], bulkhead.Revocation, m),
+		w.vote(w.attacks, bulkhead.Spam, m), w.vote(w.honest[:1], bulkhead.Spam, m), w.vote(w.honest[1:], bulkhead.Revocation,
+			m),
 	)
 }
 

@@ -31,8 +31,8 @@ func succeeds(t *testing.T, s Scenario, honest, n int) bool {
 	return got.won
 }
 
-// TestStrangers checks that without a voice that somebody vouched for nothing is listed, taken
-// off or made bulk, and nobody gains weight, whether somebody objects or not.
+// TestStrangers checks that without an account that an administrator vouches for nothing is listed,
+// taken off or made bulk, and no account gains weight, with and without objections.
 func TestStrangers(t *testing.T) {
 	many := map[Means]int{Fresh: 2000, Aged: 60}
 	for _, s := range Scenarios() {
@@ -68,7 +68,8 @@ func TestMistake(t *testing.T) {
 // networks of their own, cannot list an established newsletter if 5 users object, even with
 // the help of an administrator's mistake.
 func TestCoalition(t *testing.T) {
-	for _, name := range []string{"list an issue of an established newsletter", "list the next issue, too", "help a mistake of half a vote"} {
+	for _, name := range []string{"list an issue of an established newsletter", "list the next issue as well",
+		"help a mistake of half a vote"} {
 		s := scenario(t, name, Aged)
 		w, err := s.prepared(t.Context(), 5, 1)
 		if err != nil {
@@ -96,7 +97,8 @@ func TestCampaign(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := campaignReports + honest; r.Takes != want || r.Undone != 1 {
-			t.Errorf("%d of full weight un-list what %d reported, and %d list it again; want %d and 1", r.Takes, want, r.Undone, want)
+			t.Errorf("%d of full weight un-list what %d reported, and %d list it again; want %d and 1", r.Takes, want, r.Undone,
+				want)
 		}
 	}
 	if succeeds(t, scenario(t, s.Name+" as a peer", Peers), 0, 100) {
@@ -116,8 +118,8 @@ func TestWorn(t *testing.T) {
 }
 
 // TestVisible checks that the log warns of what votes prepare, before they have their way:
-// strangers of whom a few are there, and voices of full weight, traps, changes of mind and peers
-// of which one more would be enough. What nobody received and nobody objects to looks like any
+// strangers of whom a few are there, and voices of full weight, traps, changes of mind and peers of
+// which one more would be enough. Mail without a delivery and without an objection looks like any
 // other spam.
 func TestVisible(t *testing.T) {
 	for _, s := range Scenarios() {

@@ -25,7 +25,7 @@ var (
 	personal  = letter("what she wrote").from("ann", "home.example").withoutLinks()
 	herNext   = letter("what she writes next").from("ann", "home.example").withoutLinks()
 
-	neighbours = "192.0.2.0/24" // the network of a person whose mail nobody can verify, and of a spammer
+	neighbours = "192.0.2.0/24" // the network of a person whose mail cannot be verified, and of a spammer
 	spamNearby = letter("a campaign").unverified(neighbours)
 	unsigned   = letter("what he wrote").unverified(neighbours)
 	hisNext    = letter("what he writes next").unverified(neighbours)
@@ -39,45 +39,64 @@ func Scenarios() []Scenario {
 	}
 	return append(all,
 		Scenario{Name: "list an established newsletter through traps", Means: Traps,
-			daily: newsletter, before: likes(issue), strike: trap(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+			daily: newsletter, before: likes(issue), strike: trap(issue), holds: is(bulkhead.ClassSpam, issue),
+			mend: says(bulkhead.Ham, issue)},
 		Scenario{Name: "list a newsletter through traps on its first day", Means: Traps,
 			before: likes(issue), strike: trap(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
 		Scenario{Name: "make personal mail bulk", Means: Sendings,
 			daily: letters, strike: resend(personal), holds: is(bulkhead.ClassBulk, personal)},
 		Scenario{Name: "be of good standing, then send what is reported", Means: Sendings,
-			strike: standing, holds: isNot(bulkhead.ClassSpam, campaignOf("nice.example")), mend: says(bulkhead.Spam, campaignOf("nice.example"))},
+			strike: standing, holds: isNot(bulkhead.ClassSpam, campaignOf("nice.example")),
+			mend: says(bulkhead.Spam, campaignOf("nice.example"))},
 		Scenario{Name: "make personal mail bulk", Means: Inboxes,
-			daily: letters, before: likes(personal), strike: spread(personal), holds: is(bulkhead.ClassBulk, personal), mend: says(bulkhead.Ham, personal)},
+			daily: letters, before: likes(personal), strike: spread(personal), holds: is(bulkhead.ClassBulk, personal),
+			mend: says(bulkhead.Ham, personal)},
 		Scenario{Name: "make bulk what one person will write", Means: Inboxes,
 			daily: letters, strike: spread(personal), holds: is(bulkhead.ClassBulk, herNext)},
 		Scenario{Name: "be of good standing, then send what is reported", Means: Inboxes,
-			strike: warm, holds: isNot(bulkhead.ClassSpam, campaignOf("nice.example")), mend: says(bulkhead.Spam, campaignOf("nice.example"))},
+			strike: warm, holds: isNot(bulkhead.ClassSpam, campaignOf("nice.example")),
+			mend: says(bulkhead.Spam, campaignOf("nice.example"))},
 		Scenario{Name: "wear a listing out before one user reports it", Means: Changes,
 			strike: wear(bare), holds: isNot(bulkhead.ClassSpam, bare), mend: says(bulkhead.Spam, bare)},
 		Scenario{Name: "list an established newsletter as a peer", Means: Peers,
-			daily: newsletter, before: likes(issue), strike: received(issue, lie(bulkhead.Spam, issue)), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+			daily: newsletter, before: likes(issue), strike: received(issue, lie(bulkhead.Spam, issue)),
+			holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
 		Scenario{Name: "un-list a campaign of 10 reports as a peer", Means: Peers,
-			before: tenReport, strike: lie(bulkhead.Revocation, campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
+			before: tenReport, strike: lie(bulkhead.Revocation, campaign), holds: isNot(bulkhead.ClassSpam, campaign),
+			mend: says(bulkhead.Spam, campaign)},
 	)
 }
 
 // byVoices returns the attacks of those who have voices of one kind.
 func byVoices(m Means) []Scenario {
 	all := []Scenario{
-		{Name: "list a newsletter on its first day", before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
-		{Name: "list an issue of an established newsletter", daily: newsletter, before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
-		{Name: "list an issue of a daily newsletter", daily: dailyNewsletter, before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
-		{Name: "list the next issue, too", daily: newsletter, before: likes(issue), strike: accuse(issue), holds: is(bulkhead.ClassSpam, nextIssue), mend: says(bulkhead.Ham, nextIssue)},
-		{Name: "list a bank's statements", daily: statements, before: likes(statement), strike: accuseStatements, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
-		{Name: "list a bank's statements by clones of them", daily: statements, before: likes(statement), strike: accuseClones, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
-		{Name: "list what one person will write", daily: letters, before: likes(personal), strike: accuse(personal), holds: is(bulkhead.ClassSpam, herNext), mend: says(bulkhead.Ham, herNext)},
-		{Name: "have the network of a person suspected whose mail nobody verifies", daily: unverifiedLetters, before: likes(unsigned), strike: accuse(spamNearby), holds: is(bulkhead.ClassSuspected, hisNext), mend: says(bulkhead.Ham, hisNext)},
-		{Name: "un-list a campaign of 10 reports", before: tenReport, strike: excuse(campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
-		{Name: "excuse a campaign before one user reports it", strike: excuseFirst(campaign), holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
-		{Name: "help a mistake of half a vote", daily: newsletter, before: mistaken, strike: accuse(issue), holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+		{Name: "list a newsletter on its first day", before: likes(issue), strike: accuse(issue),
+			holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+		{Name: "list an issue of an established newsletter", daily: newsletter, before: likes(issue), strike: accuse(issue),
+			holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+		{Name: "list an issue of a daily newsletter", daily: dailyNewsletter, before: likes(issue), strike: accuse(issue),
+			holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
+		{Name: "list the next issue as well", daily: newsletter, before: likes(issue), strike: accuse(issue),
+			holds: is(bulkhead.ClassSpam, nextIssue), mend: says(bulkhead.Ham, nextIssue)},
+		{Name: "list a bank's statements", daily: statements, before: likes(statement), strike: accuseStatements,
+			holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
+		{Name: "list a bank's statements by clones of them", daily: statements, before: likes(statement),
+			strike: accuseClones, holds: is(bulkhead.ClassSpam, statement), mend: says(bulkhead.Ham, statement)},
+		{Name: "list what one person will write", daily: letters, before: likes(personal), strike: accuse(personal),
+			holds: is(bulkhead.ClassSpam, herNext), mend: says(bulkhead.Ham, herNext)},
+		{Name: "have the network of a person suspected whose mail is not verified", daily: unverifiedLetters,
+			before: likes(unsigned), strike: accuse(spamNearby), holds: is(bulkhead.ClassSuspected, hisNext),
+			mend: says(bulkhead.Ham, hisNext)},
+		{Name: "un-list a campaign of 10 reports", before: tenReport, strike: excuse(campaign),
+			holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
+		{Name: "excuse a campaign before one user reports it", strike: excuseFirst(campaign),
+			holds: isNot(bulkhead.ClassSpam, campaign), mend: says(bulkhead.Spam, campaign)},
+		{Name: "help a mistake of half a vote", daily: newsletter, before: mistaken, strike: accuse(issue),
+			holds: is(bulkhead.ClassSpam, issue), mend: says(bulkhead.Ham, issue)},
 	}
 	if m != Mailboxes {
-		all = append(all, Scenario{Name: "make personal mail bulk", daily: letters, strike: count(personal), holds: is(bulkhead.ClassBulk, personal)})
+		all = append(all, Scenario{Name: "make personal mail bulk", daily: letters, strike: count(personal),
+			holds: is(bulkhead.ClassBulk, personal)})
 	}
 	if m == Fresh {
 		all = append(all, Scenario{Name: "raise each other in a ring", strike: ring, holds: raised})
@@ -107,7 +126,8 @@ func statements(w *world, day int) error {
 		return nil
 	}
 	for i, to := range everybody() {
-		if err := w.deliver(copyOf("statement", fmt.Sprintf("%d of day %d", i, day)).from("service", "bank.example"), to); err != nil {
+		if err := w.deliver(copyOf("statement", fmt.Sprintf("%d of day %d", i, day)).from("service", "bank.example"),
+			to); err != nil {
 			return err
 		}
 	}
@@ -119,7 +139,8 @@ func letters(w *world, day int) error {
 	if day%3 != 0 {
 		return nil
 	}
-	return w.deliver(letter(fmt.Sprintf("letter of day %d", day)).from("ann", "home.example").withoutLinks(), "user0@here.example")
+	return w.deliver(letter(fmt.Sprintf("letter of day %d", day)).from("ann", "home.example").withoutLinks(),
+		"user0@here.example")
 }
 
 // unverifiedLetters is another person who writes every third day, from a client of whom nothing
@@ -266,7 +287,7 @@ func inboxes(n int) (to []string) {
 // helpers is how many strangers help to count a message: more than their counts add to.
 const helpers = 30
 
-// spread sends a message to n mailboxes of the attacker's, and has strangers count it, too.
+// spread sends a message to n mailboxes of the attacker's, and has strangers count it as well.
 func spread(m mail) act {
 	return func(w *world, n int) error {
 		if err := w.register(helpers); err != nil {
@@ -293,7 +314,8 @@ func warm(w *world, n int) error {
 func standing(w *world, n int) error {
 	for day := range 3 {
 		for i := range n {
-			if err := w.deliver(letter(fmt.Sprintf("nice %d %d", day, i)).from("win", "nice.example"), "mallory@here.example"); err != nil {
+			if err := w.deliver(letter(fmt.Sprintf("nice %d %d", day, i)).from("win", "nice.example"),
+				"mallory@here.example"); err != nil {
 				return err
 			}
 		}
@@ -323,7 +345,8 @@ func trap(m mail) act {
 // ring lets accounts report what the others report, for as long as others earn weight.
 func ring(w *world, _ int) error {
 	for day := range agedDays {
-		if err := w.vote(w.attacks, bulkhead.Spam, mail{text: []bulkhead.Signature{text(bulkhead.Exact, fmt.Sprintf("junk of day %d", day))}}); err != nil {
+		if err := w.vote(w.attacks, bulkhead.Spam,
+			mail{text: []bulkhead.Signature{text(bulkhead.Exact, fmt.Sprintf("junk of day %d", day))}}); err != nil {
 			return err
 		}
 		w.pass(dayLength)
@@ -341,7 +364,7 @@ func raised(w *world) (bool, error) {
 	return false, nil
 }
 
-// lie adds n peers whose nodes were told to cast a vote on a message.
+// lie adds n peers whose nodes cast a false vote on a message.
 func lie(v bulkhead.Vote, m mail) act {
 	return func(w *world, n int) error {
 		var origins []engine.Origin
@@ -372,14 +395,14 @@ func lie(v bulkhead.Vote, m mail) act {
 	}
 }
 
-// received is what the attacker does, and a copy of the message that comes to a user meanwhile.
+// received is the attacker's act, during which a copy of the message comes to a user.
 func received(m mail, strike act) act {
 	return func(w *world, n int) error {
 		return errors.Join(strike(w, n), w.deliver(m, everybody()[0]))
 	}
 }
 
-// lies returns what a peer sends after its node was told to cast a vote on a message.
+// lies returns what a peer sends after its node has cast a false vote on a message.
 func (w *world) lies(v bulkhead.Vote, m mail) ([]engine.Part, error) {
 	liar, err := w.engine()
 	if err != nil {

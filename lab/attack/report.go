@@ -87,13 +87,14 @@ func Figures(ctx context.Context, results []Result) ([]figure.Figure, error) {
 
 // takesFigure draws what some attacks take against more and more honest users.
 func takesFigure(results []Result) figure.Figure {
-	f := figure.Figure{Name: "takes", Title: "What it takes", XLabel: "honest users who object", YLabel: "mailboxes or peers"}
+	f := figure.Figure{Name: "takes", Title: "What it takes", XLabel: "honest users who object",
+		YLabel: "mailboxes or peers"}
 	for i, of := range []struct {
 		name  string
 		means Means
 	}{
 		{"un-list a campaign of 10 reports", Mailboxes},
-		{"list the next issue, too", Mailboxes},
+		{"list the next issue as well", Mailboxes},
 		{"list an issue of an established newsletter", Mailboxes},
 		{"list an established newsletter as a peer", Peers},
 	} {

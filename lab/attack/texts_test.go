@@ -59,7 +59,8 @@ func size(lines []string) int { return len(strings.Fields(strings.Join(lines, " 
 func plain(lines []string) string { return framed("", "text/plain", strings.Join(lines, "\n")) }
 
 func framed(to, kind, body string) string {
-	return "From: x <office@mail.example>\nTo: " + to + "<someone@site.example>\nSubject: x\nMIME-Version: 1.0\nContent-Type: " + kind + "; charset=utf-8\n\n" + body + "\n"
+	return "From: x <office@mail.example>\nTo: " + to + "<someone@site.example>\nSubject: x\nMIME-Version: 1.0\n" +
+		"Content-Type: " + kind + "; charset=utf-8\n\n" + body + "\n"
 }
 
 func (a *disguiser) added(lines []string, times, replaced float64) string {
@@ -81,7 +82,8 @@ func alternatives(parts ...string) string {
 	for i := 0; i < len(parts); i += 2 {
 		b.WriteString("--b\nContent-Type: " + parts[i] + "; charset=utf-8\n\n" + parts[i+1] + "\n")
 	}
-	return strings.Replace(framed("", "multipart/alternative; boundary=b", b.String()+"--b--"), "; charset=utf-8\n\n--b", "\n\n--b", 1)
+	return strings.Replace(framed("", "multipart/alternative; boundary=b", b.String()+"--b--"), "; charset=utf-8\n\n--b",
+		"\n\n--b", 1)
 }
 
 // disguises are those named by published attacks and by an audit of this program.
@@ -123,7 +125,8 @@ var disguises = []disguise{
 		for i, w := range words {
 			b.WriteString(w + " ")
 			if i%5 == 4 {
-				b.WriteString([]string{"unsubscribe", "confidential", "recipient", "privacy", "newsletter", "virus"}[a.IntN(6)] + " ")
+				b.WriteString([]string{"unsubscribe", "confidential", "recipient", "privacy", "newsletter", "virus"}[a.IntN(6)] +
+					" ")
 			}
 		}
 		return plain([]string{b.String()})
@@ -148,10 +151,12 @@ var disguises = []disguise{
 		return plain([]string{"Look:", "", "> " + strings.Join(l, "\n> ")})
 	}},
 	{"a text/x-amp-html part with other words", .9, func(a *disguiser, l []string) string {
-		return alternatives("text/html", paragraphs(l, func(s string) string { return "<p>" + s + "</p>" }), "text/x-amp-html", "<p>"+a.salad(200)+"</p>")
+		return alternatives("text/html", paragraphs(l, func(s string) string { return "<p>" + s + "</p>" }),
+			"text/x-amp-html", "<p>"+a.salad(200)+"</p>")
 	}},
 	{"a text/plain part with other words", .9, func(a *disguiser, l []string) string {
-		return alternatives("text/plain", a.salad(200), "text/html", paragraphs(l, func(s string) string { return "<p>" + s + "</p>" }))
+		return alternatives("text/plain", a.salad(200), "text/html",
+			paragraphs(l, func(s string) string { return "<p>" + s + "</p>" }))
 	}},
 	{"a page with other words, the text as text/plain", .9, func(a *disguiser, l []string) string {
 		return alternatives("text/plain", strings.Join(l, "\n"), "text/html", "<p>"+a.salad(200)+"</p>")
@@ -167,7 +172,9 @@ var disguises = []disguise{
 	}},
 	{"in an HTML attachment", .9, func(a *disguiser, l []string) string {
 		page := paragraphs(l, func(s string) string { return "<p>" + s + "</p>" })
-		return strings.Replace(framed("", "multipart/mixed; boundary=b", "--b\nContent-Type: text/plain\n\nPlease see the document.\n--b\nContent-Type: text/html; charset=utf-8\nContent-Disposition: attachment; filename=a.html\n\n"+page+"\n--b--"), "; charset=utf-8\n\n--b", "\n\n--b", 1)
+		return strings.Replace(framed("", "multipart/mixed; boundary=b",
+			"--b\nContent-Type: text/plain\n\nPlease see the document.\n--b\nContent-Type: text/html; charset=utf-8\n"+
+				"Content-Disposition: attachment; filename=a.html\n\n"+page+"\n--b--"), "; charset=utf-8\n\n--b", "\n\n--b", 1)
 	}},
 }
 
@@ -198,7 +205,8 @@ type letterBox struct {
 
 func readCorpus(t *testing.T, rng *rand.Rand, most int) (box letterBox) {
 	t.Helper()
-	for _, set := range []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024", "lists-2019-2020"} {
+	for _, set := range []string{"spamassassin-2002", "csdmc-2009-2010", "phishing-2004-2005", "phishing-pot-2023-2024",
+		"lists-2019-2020"} {
 		dir := sharedtest.Unpack(t, set)
 		index, err := os.Open(filepath.Join(dir, "index.tsv"))
 		if err != nil {
@@ -300,7 +308,8 @@ func TestDisguises(t *testing.T) {
 		}
 		all := len(box.texts)
 		low, high := interval.Wilson(n, all)
-		t.Logf("| %s | %.0f %% | **%.0f %%** | %.0f to %.0f %% |", d.name, 100*float64(before)/float64(all), 100*float64(n)/float64(all), 100*low, 100*high)
+		t.Logf("| %s | %.0f %% | **%.0f %%** | %.0f to %.0f %% |", d.name, 100*float64(before)/float64(all),
+			100*float64(n)/float64(all), 100*low, 100*high)
 		if high < d.least {
 			t.Errorf("%s: %d of %d recognised, want %.0f %%", d.name, n, all, 100*d.least)
 		}
@@ -310,7 +319,8 @@ func TestDisguises(t *testing.T) {
 		n += whole.recognises(t, raw)
 		before += without.recognises(t, raw)
 	}
-	t.Logf("%d messages reported; of %d ham %d are taken for one of them, %d without parts", len(box.texts), len(box.ham), n, before)
+	t.Logf("%d messages reported; of %d ham %d are taken for one of them, %d without parts", len(box.texts), len(box.ham),
+		n, before)
 	if n > before+len(box.ham)/100 {
 		t.Errorf("%d of %d ham are taken for spam, %d without parts", n, len(box.ham), before)
 	}

@@ -117,8 +117,8 @@ func (w *world) register(n int) error {
 	return nil
 }
 
-// witnesses is how many accounts in other networks, vouched for by an administrator, report
-// spam. It takes that many to raise somebody to the ceiling.
+// witnesses is how many accounts in other networks, vouched for by an administrator, report spam.
+// It takes three to raise an account to the ceiling.
 const witnesses = 3
 
 // vouch makes the witnesses.
@@ -141,7 +141,8 @@ func witness(day int) bulkhead.Reporter {
 func (w *world) earn(day int) error {
 	spam := text(bulkhead.Exact, fmt.Sprintf("spam of day %d", day))
 	for _, r := range append(w.attacks[:len(w.attacks):len(w.attacks)], witness(day)) {
-		if err := w.report(bulkhead.Report{Signatures: []bulkhead.Signature{spam}, Vote: bulkhead.Spam, Reporter: r}); err != nil {
+		if err := w.report(bulkhead.Report{Signatures: []bulkhead.Signature{spam}, Vote: bulkhead.Spam, Reporter: r}); err !=
+			nil {
 			return err
 		}
 	}
@@ -180,7 +181,8 @@ func (w *world) vote(by []bulkhead.Reporter, v bulkhead.Vote, m mail) error {
 func (w *world) deliver(m mail, recipients ...string) error {
 	w.sent++
 	return w.report(bulkhead.Report{
-		Signatures: m.signatures(), Recipients: recipients, Count: uint32(len(recipients)), ID: fmt.Sprint("delivery ", w.sent),
+		Signatures: m.signatures(), Recipients: recipients, Count: uint32(len(recipients)),
+		ID: fmt.Sprint("delivery ", w.sent),
 	})
 }
 

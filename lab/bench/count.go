@@ -17,13 +17,15 @@ func countSubjects() []subject {
 			build: func(n int) (structure, error) { return newCounting(n, true) }},
 		{name: "bulkhead Counting, single calls", counts: true,
 			build: func(n int) (structure, error) { return newCounting(n, false) }},
-		{name: "fingerprint table", note: "24-bit fingerprint, 8-bit count: stops at 255, hence its low counts; cannot be merged by cell", counts: true,
+		{name: "fingerprint table",
+			note: "24-bit fingerprint, 8-bit count: stops at 255, hence its low counts; cannot be merged by cell", counts: true,
 			build: func(n int) (structure, error) { return newFingerprints(n), nil }},
 		{name: "BoomFilters count-min", note: "6 rows, 11 cells of 64 bits a key", counts: true, solo: true,
 			build: func(n int) (structure, error) {
 				return &boomSketch{boom.NewCountMinSketch(math.E/(float64(n)*11/6), 0.0026)}, nil
 			}},
-		{name: "BoomFilters counting Bloom", note: "4-bit, 11 cells a key; has no count query, look is membership", solo: true,
+		{name: "BoomFilters counting Bloom", note: "4-bit, 11 cells a key; has no count query, look is membership",
+			solo: true,
 			build: func(n int) (structure, error) {
 				return &boomCounting{boom.NewCountingBloomFilter(uint(n), 4, 0.005)}, nil
 			}},
@@ -50,9 +52,8 @@ func newCounting(n int, batch bool) (*counting, error) {
 	return &counting{c, batch}, err
 }
 
-// keysOf returns x as keys: the 16 bytes of an item are those of a key in memory,
-// as the first 8 of them are the 64-bit hash that other filters ask for. So no
-// row pays for a conversion.
+// keysOf returns x as keys: the 16 bytes of an item are a key as it is in memory. The first 8 of
+// them are the 64-bit hash that other filters ask for. So no row pays for a conversion.
 func keysOf(x []item) []filter.Key {
 	return unsafe.Slice((*filter.Key)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
@@ -116,9 +117,9 @@ func (f *fingerprints) insert(x []item, n []uint32) {
 		a, b, fp := f.places(&x[i])
 		at, free := slot(a, fp)
 		if at < 0 {
-			other, more := slot(b, fp)
-			if other >= 0 || more > free {
-				a, at, free = b, other, more
+			other, room := slot(b, fp)
+			if other >= 0 || room > free {
+				a, at, free = b, other, room
 			}
 		}
 		if at >= 0 {

@@ -23,7 +23,8 @@ func main() {
 	var (
 		sizes = flag.String("n", "10000,1000000,20000000", "numbers of keys, separated by commas")
 		out   = flag.String("o", "", "file to write the report to; standard output if empty")
-		child = flag.String("subject", "", "measure this subject alone and print the row as JSON (used by the program itself)")
+		child = flag.String("subject", "", "measure this subject alone and print the row as JSON (used by the program "+
+			"itself)")
 		merge = flag.Bool("merge", false, "measure merging alone and print its table")
 		lean  = flag.Bool("memory", false, "with -subject: measure memory alone")
 	)

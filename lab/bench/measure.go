@@ -51,8 +51,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// measure runs in a process of its own, so that memory is that of one subject.
-// With memoryOnly it takes no times of looking up.
+// measure runs in a process of its own, so that memory is one subject's. With memoryOnly it takes
+// no times of looking up.
 func measure(s subject, n int, memoryOnly bool) (result, error) {
 	r := result{Subject: s.name, Note: s.note, N: n, Wrong: -1}
 	in, unseen, counts := items(n, 1), items(min(n, 1<<20), 7), skew(n)

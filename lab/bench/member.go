@@ -23,10 +23,11 @@ func memberSubjects() []subject {
 	return []subject{
 		{name: "bulkhead Bits", note: "batches of 256", build: func(n int) (structure, error) { return newBits(n, true) }},
 		{name: "bulkhead Bits, single calls", build: func(n int) (structure, error) { return newBits(n, false) }},
-		{name: "bulkhead Bits, SipHash", note: "batches; from 16 bytes, keyed hash included", build: func(n int) (structure, error) {
-			f, err := newBits(n, true)
-			return &sipBits{f}, err
-		}},
+		{name: "bulkhead Bits, SipHash", note: "batches; from 16 bytes, keyed hash included",
+			build: func(n int) (structure, error) {
+				f, err := newBits(n, true)
+				return &sipBits{f}, err
+			}},
 		{name: "parquet-go split block", note: "assembly; InsertBulk", build: func(n int) (structure, error) {
 			return &parquetBits{f: make(parquet.SplitBlockFilter, parquet.NumSplitBlocksOf(int64(n), bitsPerKey))}, nil
 		}},
@@ -43,7 +44,8 @@ func memberSubjects() []subject {
 			// It takes a rate: the one that gives it 16 bits a key.
 			return &boomBits{boom.NewBloomFilter(uint(n), math.Pow(2, -bitsPerKey*math.Ln2))}, nil
 		}},
-		{name: "map[[16]byte]struct{}", note: "exact", build: func(int) (structure, error) { return &mapBits{m: map[item]struct{}{}}, nil }},
+		{name: "map[[16]byte]struct{}", note: "exact",
+			build: func(int) (structure, error) { return &mapBits{m: map[item]struct{}{}}, nil }},
 	}
 }
 

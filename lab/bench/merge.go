@@ -45,7 +45,8 @@ func measureMerge(n int) ([]mergeResult, error) {
 	}
 	none := func() error { return nil }
 	from, to := make([]byte, size), make([]byte, size)
-	if err := add("copy (memmove)", func() error { copy(from, to); return nil }, func() error { copy(to, from); return nil }); err != nil {
+	if err := add("copy (memmove)", func() error { copy(from, to); return nil },
+		func() error { copy(to, from); return nil }); err != nil {
 		return nil, err
 	}
 	bits := filter.Geometry{Kind: filter.Bitmap, Lines: g.Lines, K: 8}
@@ -76,7 +77,8 @@ func measureMerge(n int) ([]mergeResult, error) {
 		}
 		return sum.Merge(c.c)
 	}
-	if err := add("Counting.Merge (saturating add, exact overflow)", first, func() error { return sum.Merge(c.c) }); err != nil {
+	err = add("Counting.Merge (saturating add, exact overflow)", first, func() error { return sum.Merge(c.c) })
+	if err != nil {
 		return nil, err
 	}
 	light, err := newCounting(n, true)

@@ -16,7 +16,8 @@ type document struct {
 
 func (d *document) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, intro, time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), runtime.Version(), runtime.GOOS, runtime.GOARCH, loadAverage(), rounds)
+	fmt.Fprintf(&b, intro, time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), runtime.Version(),
+		runtime.GOOS, runtime.GOARCH, loadAverage(), rounds)
 	b.WriteString("\n## Membership\n\n")
 	fmt.Fprintf(&b, memberIntro, bitsPerKey)
 	table(&b, d.member, false)
@@ -34,25 +35,28 @@ const intro = `# Performance of the production arrays
 
 Regenerate with ` + "`make bench-peers`" + ` (this file is its output).
 
-Measured on %s: %s, %d processors, %s %s/%s. Load average before the run: %s. Other programs shared the
-machine, so **compare rows within a table, not with figures of another machine**. Times are nanoseconds of
-processor time per key, one thread: the median of %d rounds and, as benchstat does, the range that holds the true median with
-95 %% confidence (of inserts into the largest, the rounds are a million keys each). "2 threads" is wall-clock time, with two goroutines looking up at
-once. Keys are 16 random bytes; every row ran in its own process. "x" is the time relative to the first row of the same size.
-Count distribution: a share c^-1.2 of the keys is counted c times or more.
+Measured on %s: %s, %d processors, %s %s/%s. Load average before the run: %s. Other programs shared
+the machine, so **compare rows within a table, not with figures of another machine**. Times are
+nanoseconds of processor time per key, one thread: the median of %d rounds and, as benchstat does,
+the range that holds the true median with 95 %% confidence. The rounds of inserts into the largest
+are a million keys each. "2 threads" is wall-clock time, with two goroutines looking up at once.
+Keys are 16 random bytes; every row ran in its own process. "x" is the time relative to the first
+row of the same size. Count distribution: a share c^-1.2 of the keys is counted c times or more.
 `
 
 const memberIntro = `Every filter has %d bits a key and 8 hashes. Ghosts: share of keys never inserted that are found.
 
 `
 
-const countIntro = `Wrong: share of keys whose count is too high (single reports in random order up to a million keys; above, one weighted
-insert a key). Low: share of keys whose count is too low. Ghosts: share of keys never inserted with a count above 0.
+const countIntro = `Wrong: share of keys whose count is too high (single reports in random
+order up to a million keys; above, one weighted insert a key). Low: share of keys whose count is too
+low. Ghosts: share of keys never inserted with a count above 0.
 
 `
 
-const memoryIntro = `Live heap after garbage collection, and growth of the process's resident memory, both per key, of the whole
-structure. A map's cost depends on when its tables last doubled, hence three sizes.
+const memoryIntro = `Live heap after garbage collection, and growth of the process's resident
+memory, both per key, of the whole structure. A map's cost depends on when its tables last doubled,
+hence three sizes.
 
 `
 
@@ -64,23 +68,25 @@ const reading = `
 ## Reading these tables
 
 - At ten thousand keys a map is about as fast as any filter. Filters pay off by their size and because they merge.
-- Batches overlap cache misses, which is most of the difference at twenty million keys. Single calls overlap them only as far
-  as the processor looks ahead.
-- A single look-up in any table larger than the caches costs at least one dependent access to that much memory, which is
-  listed below each table.
-- Batches are the primary calls. A single insert takes a lock, reports whether the key was there, counts it for its page
-  and stores word by word so that other cores can look up meanwhile; libraries that only OR are faster. parquet-go's
-  assembly inserts faster at all three sizes.
+- Batches overlap cache misses, which is most of the difference at twenty million keys. Single calls
+  overlap them only as far as the processor looks ahead.
+- A single look-up in any table larger than the caches costs at least one dependent access to that
+  much memory. It is listed below each table.
+- Batches are the primary calls. A single insert takes a lock, reports whether the key was there,
+  and counts it for its page. It stores word by word so that other cores can look up at the same
+  time; libraries that only OR are faster. parquet-go's assembly inserts faster at all three sizes.
 - In counting ten thousand keys, a map looks up faster, and count-min, with six times the memory
   and wrong counts, inserts about as fast.
-- One keyed hash, SipHash-2-4-128, costs more than the look-up that follows. It is computed once per signature, for all arrays.
-- A single count in a big array is about as fast as a single look-up in a map, with a quarter to a seventh of the memory;
-  batches are several times faster.
-- Merging counting arrays with hot keys is bound by the overflow tables, which are rebuilt page by page: here the array is
-  merged into itself, so that a third of its cells become hot. The row without counts above 14 is the packed addition alone.
-- The fingerprint table is smaller than the counting array, with far fewer wrong counts. But it does not merge by cell, cannot
-  be sent as small differences, overflows where a filter degrades, and stops at 255. bulkhead needs merging;
-  for exact counts on one machine, use the table.
+- One keyed hash, SipHash-2-4-128, costs more than the look-up that follows. It is computed once per
+  signature, for all arrays.
+- A single count in a big array is about as fast as a single look-up in a map. It takes a quarter to
+  a seventh of the memory; batches are several times faster.
+- Merging counting arrays with hot keys is bound by the overflow tables, which are rebuilt page by
+  page: here the array is merged into itself, so that a third of its cells become hot. The row
+  without counts above 14 is the packed addition alone.
+- The fingerprint table is smaller than the counting array, with far fewer wrong counts. But it does
+  not merge by cell, cannot be sent as small differences, overflows where a filter degrades, and
+  stops at 255. bulkhead needs merging; for exact counts on one machine, use the table.
 - koykov/pbtk's conservative-update sketch is missing, because its module could not be fetched.
 `
 
@@ -109,7 +115,8 @@ func table(b *strings.Builder, rows []result, counts bool) {
 	b.WriteByte('\n')
 	for _, r := range rows {
 		if r.Access > 0 {
-			fmt.Fprintf(b, "- %s keys: one dependent access to %.1f MB takes %.0f ns by the clock.\n", count(r.N), r.Heap*float64(r.N)/1e6, r.Access)
+			fmt.Fprintf(b, "- %s keys: one dependent access to %.1f MB takes %.0f ns by the clock.\n", count(r.N),
+				r.Heap*float64(r.N)/1e6, r.Access)
 		}
 	}
 	for _, r := range rows {
@@ -164,7 +171,7 @@ func share(p float64) string {
 	return fmt.Sprintf("%.1e", p)
 }
 
-// cpuName returns the processor's name, as Linux tells it.
+// cpuName returns the processor's name, as Linux reports it.
 func cpuName() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

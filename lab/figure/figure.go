@@ -70,8 +70,8 @@ func (s *Series) bar(i int) (below, above float64, ok bool) {
 	return 0, 0, false
 }
 
-// Palette returns the colour of line i. The colours also differ in brightness, for print and
-// for those who cannot tell colours apart.
+// Palette returns the colour of line i. The colours also differ in brightness, for print and for
+// readers with colour blindness.
 func Palette(i int) color.Color {
 	all := []color.RGBA{
 		{0x1b, 0x4f, 0x8f, 0xff}, {0xc8, 0x55, 0x1a, 0xff}, {0x2a, 0x8a, 0x4a, 0xff}, {0x7b, 0x3f, 0x9d, 0xff},
@@ -82,7 +82,8 @@ func Palette(i int) color.Color {
 
 // Shapes returns the shape of the points of line i.
 func Shapes(i int) draw.GlyphDrawer {
-	all := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+	all := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.SquareGlyph{},
+		draw.TriangleGlyph{}, draw.RingGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
 	return all[i%len(all)]
 }
 
@@ -130,8 +131,9 @@ func (f *Figure) Draw(w io.Writer, format string) error {
 	}
 	drawn := out.Bytes()
 	if format == "svg" {
-		// Who has not this font has one of the same widths.
-		drawn = bytes.ReplaceAll(drawn, []byte("font-family:Liberation Serif;"), []byte("font-family:'Liberation Serif','Times New Roman',Times,serif;"))
+		// Machines without this font have one of the same widths.
+		drawn = bytes.ReplaceAll(drawn, []byte("font-family:Liberation Serif;"),
+			[]byte("font-family:'Liberation Serif','Times New Roman',Times,serif;"))
 	}
 	if _, err := w.Write(drawn); err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
@@ -179,11 +181,11 @@ func (f *Figure) plot() (*plot.Plot, error) {
 	p.Add(grid)
 	lowest, zeros := f.lowest(), false
 	for i := range f.Series {
-		some, err := f.Series[i].add(p, f, lowest)
+		zero, err := f.Series[i].add(p, f, lowest)
 		if err != nil {
 			return nil, err
 		}
-		zeros = zeros || some
+		zeros = zeros || zero
 	}
 	if zeros {
 		mark := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: color.Black, Radius: vg.Points(2.4), Shape: zeroGlyph{}}}

@@ -35,7 +35,8 @@ func inked(m image.Image) (n int) {
 func TestZerosAreMarked(t *testing.T) {
 	f := &Figure{Name: "zeros", Title: "t", XLabel: "x", YLabel: "y", LogY: true}
 	s := Series{Label: "measured", Color: Palette(0), Shape: Shapes(0), Bare: true,
-		Xs: []float64{1, 2, 3}, Ys: []float64{1e-3, 1e-4, 0}, Below: []float64{1e-4, 1e-5, 0}, Above: []float64{1e-4, 1e-5, 5e-5}}
+		Xs: []float64{1, 2, 3}, Ys: []float64{1e-3, 1e-4, 0}, Below: []float64{1e-4, 1e-5, 0},
+		Above: []float64{1e-4, 1e-5, 5e-5}}
 	f.Series = []Series{s}
 	if svg := string(drawn(t, f, "svg")); !strings.Contains(svg, "on the edge: zero") {
 		t.Error("the legend does not say what a mark on the edge is")
@@ -44,7 +45,8 @@ func TestZerosAreMarked(t *testing.T) {
 	if svg := string(drawn(t, f, "svg")); strings.Contains(svg, "on the edge: zero") {
 		t.Error("a line has a mark for a zero")
 	}
-	only := &Figure{Name: "only", LogY: true, LogX: true, Series: []Series{{Shape: Shapes(0), Color: Palette(0), Xs: []float64{1, 2}, Ys: []float64{0, 0}}}}
+	only := &Figure{Name: "only", LogY: true, LogX: true,
+		Series: []Series{{Shape: Shapes(0), Color: Palette(0), Xs: []float64{1, 2}, Ys: []float64{0, 0}}}}
 	drawn(t, only, "png")
 	drawn(t, &Figure{Name: "empty", LogY: true}, "svg")
 }
@@ -52,7 +54,8 @@ func TestZerosAreMarked(t *testing.T) {
 func TestPicture(t *testing.T) {
 	f := &Figure{Name: "lines", Title: "t", XLabel: "x", YLabel: "y"}
 	for i := range 6 {
-		f.Series = append(f.Series, Series{Label: "a", Color: color.Black, Dashes: Dashes(i), Xs: []float64{1, 9}, Ys: []float64{float64(i), float64(i)}})
+		f.Series = append(f.Series, Series{Label: "a", Color: color.Black, Dashes: Dashes(i), Xs: []float64{1, 9},
+			Ys: []float64{float64(i), float64(i)}})
 	}
 	m, err := png.Decode(bytes.NewReader(drawn(t, f, "png")))
 	if err != nil {

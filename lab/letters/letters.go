@@ -17,7 +17,8 @@ import (
 // order; finish, with the costly part of the work, runs on all processors. Read returns the
 // letters in the order of the messages when the last is finished. The first error of the
 // collection, or the end of ctx, ends it.
-func Read[M, L any](ctx context.Context, collection iter.Seq2[M, error], begin func(M) L, finish func(context.Context, M, L)) ([]L, error) {
+func Read[M, L any](ctx context.Context, collection iter.Seq2[M, error], begin func(M) L, finish func(context.Context,
+	M, L)) ([]L, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type job struct {

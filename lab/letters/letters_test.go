@@ -58,8 +58,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestSigned checks that a note that nobody could report has no signature, whatever the name
-// in its From.
+// TestSigned checks that a note that could not be reported has no signature, whatever the name in
+// its From.
 func TestSigned(t *testing.T) {
 	for raw, want := range map[string]bool{
 		"From: Ann Example <a@b.example>\n\nhi\n":                                false,
@@ -88,11 +88,15 @@ func TestSource(t *testing.T) {
 		sender       string
 		client       string
 	}{
-		{"results", "Authentication-Results: mx.example; dkim=pass header.d=Signer.example; spf=pass (sender ip is 192.0.2.9) smtp.mailfrom=x@bounce.example\n" + from,
+		{"results", "Authentication-Results: mx.example; dkim=pass header.d=Signer.example; spf=pass (sender ip is " +
+			"192.0.2.9) smtp.mailfrom=x@bounce.example\n" + from,
 			true, []string{"Signer.example"}, "", "192.0.2.9"},
-		{"failed", "Authentication-Results: mx.example; dkim=fail header.d=signer.example; spf=softfail smtp.mailfrom=bounce.example\n" + from, false, nil, "", ""},
-		{"ham of old", from + "Received: from a ([10.0.0.1]) by b\nReceived: from c ([198.51.100.7])\n\tby a\n", false, []string{"author.example"}, "ann@author.example", "198.51.100.7"},
-		{"list of old", from + "List-Id: friends <friends.lists.example>\n", false, []string{"friends.lists.example"}, "", ""},
+		{"failed", "Authentication-Results: mx.example; dkim=fail header.d=signer.example; spf=softfail " +
+			"smtp.mailfrom=bounce.example\n" + from, false, nil, "", ""},
+		{"ham of old", from + "Received: from a ([10.0.0.1]) by b\nReceived: from c ([198.51.100.7])\n\tby a\n", false,
+			[]string{"author.example"}, "ann@author.example", "198.51.100.7"},
+		{"list of old", from + "List-Id: friends <friends.lists.example>\n", false, []string{"friends.lists.example"}, "",
+			""},
 		{"spam of old", from, true, nil, "", ""},
 	} {
 		raw := []byte(strings.ReplaceAll(tt.header, "\n", "\r\n") + "\r\nhello\r\n\r\nDKIM: not of the header\r\n")

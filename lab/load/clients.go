@@ -33,7 +33,8 @@ func ProcessorTime(pid int) time.Duration {
 	var state string
 	var skip int64
 	var user, system int64
-	if _, err := fmt.Sscan(rest, &state, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &user, &system); err != nil {
+	if _, err := fmt.Sscan(rest, &state, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &skip, &user,
+		&system); err != nil {
 		return 0
 	}
 	const tick = time.Second / 100 // USER_HZ

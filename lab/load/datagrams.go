@@ -49,8 +49,10 @@ func (d *Datagrams) Run(ctx context.Context, out io.Writer, what string) error {
 	if err := LoopbackOnly(d.Address); err != nil {
 		return err
 	}
-	if d.Sockets < 1 || d.Sockets > maxSockets || d.Window < 1 || d.Window > maxWindow || d.Duration <= 0 || d.Duration > MaxDuration {
-		return fmt.Errorf("%d sockets of %d requests for %v: limits %d, %d and %v", d.Sockets, d.Window, d.Duration, maxSockets, maxWindow, MaxDuration)
+	if d.Sockets < 1 || d.Sockets > maxSockets || d.Window < 1 || d.Window > maxWindow || d.Duration <= 0 ||
+		d.Duration > MaxDuration {
+		return fmt.Errorf("%d sockets of %d requests for %v: limits %d, %d and %v", d.Sockets, d.Window, d.Duration,
+			maxSockets, maxWindow, MaxDuration)
 	}
 	begin := time.Now().Add(d.Warmup)
 	end := begin.Add(d.Duration)
@@ -77,7 +79,8 @@ func (d *Datagrams) Run(ctx context.Context, out io.Writer, what string) error {
 		}
 	}
 	fmt.Fprintf(out, "%s: %.0f/s, p50 %v, p99 %v, %d answered, %d lost, %d refused",
-		what, float64(total.answered)/d.Duration.Seconds(), percentile(total.latencies, 0.5), percentile(total.latencies, 0.99),
+		what, float64(total.answered)/d.Duration.Seconds(), percentile(total.latencies, 0.5), percentile(total.latencies,
+			0.99),
 		total.answered, total.lost, total.refused)
 	if d.Pid != 0 && total.answered > 0 {
 		fmt.Fprintf(out, ", server %.2f us of processor each", float64(spent.Microseconds())/float64(total.answered))

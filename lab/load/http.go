@@ -47,7 +47,7 @@ func (c *HTTPClient) Do() error {
 	}
 	status, err := readAnswer(c.in, io.Discard)
 	if err != nil {
-		c.conn.Close() // the next answer could not be told from the rest of this one
+		c.conn.Close() // the next answer could not be separated from the rest of this one
 		return err
 	}
 	if status != 200 {

@@ -22,7 +22,8 @@ func (o *HTTP) Connect(i int) (Client, error) {
 	const place = "0000000000000000000000000000000000000000"
 	body := `{"signatures":["pyzor/digest:` + place + `"]}`
 	var b strings.Builder
-	fmt.Fprintf(&b, "POST /v1/%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", o.Op, o.Address, len(body))
+	fmt.Fprintf(&b, "POST /v1/%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", o.Op,
+		o.Address, len(body))
 	if o.Token != "" {
 		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", o.Token)
 	}

@@ -25,7 +25,10 @@ func (c counter) Close() error { return nil }
 
 func TestRunSendsExactly(t *testing.T) {
 	var n atomic.Uint64
-	res, err := Run(t.Context(), Options{Clients: 7, Requests: 1000}, func(int) (Client, error) { return counter{n: &n}, nil })
+	res, err := Run(t.Context(), Options{Clients: 7, Requests: 1000}, func(int) (Client, error) {
+		return counter{n: &n},
+			nil
+	})
 	if err != nil || res.Requests != 1000 || n.Load() != 1000 || res.Errors != 0 {
 		t.Errorf("Run = %v, %v; sent %d, want 1000", res, err, n.Load())
 	}
@@ -33,7 +36,9 @@ func TestRunSendsExactly(t *testing.T) {
 
 func TestRunCountsErrors(t *testing.T) {
 	var n atomic.Uint64
-	res, err := Run(t.Context(), Options{Clients: 2, Requests: 100}, func(i int) (Client, error) { return counter{n: &n, fail: true}, nil })
+	res, err := Run(t.Context(), Options{Clients: 2, Requests: 100}, func(i int) (Client, error) {
+		return counter{n: &n, fail: true}, nil
+	})
 	if err != nil || res.Requests != 0 || res.Errors != 100 || res.First == nil {
 		t.Errorf("Run = %+v, %v; want 100 errors", res, err)
 	}
@@ -41,7 +46,8 @@ func TestRunCountsErrors(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	connect := func(int) (Client, error) { return nil, errors.New("refused") }
-	for _, o := range []Options{{}, {Clients: 1}, {Clients: MaxClients + 1, Requests: 1}, {Clients: 1, Duration: MaxDuration + 1}, {Clients: 1, Requests: 1}} {
+	for _, o := range []Options{{}, {Clients: 1}, {Clients: MaxClients + 1, Requests: 1},
+		{Clients: 1, Duration: MaxDuration + 1}, {Clients: 1, Requests: 1}} {
 		if res, err := Run(t.Context(), o, connect); res != nil || err == nil {
 			t.Errorf("Run(%+v) = %v, %v; want an error", o, res, err)
 		}

@@ -57,7 +57,8 @@ func (o *Milter) Connect(i int) (Client, error) {
 		return nil, fmt.Errorf("the milter wants to reply to every step: %#x", c.steps)
 	}
 	c.head = frame(c.head, 'R', "<bob@example.com>\x00")
-	for _, h := range []string{"From\x00Ann <ann@shop.example>", "To\x00bob@example.com", "Subject\x00our new catalogue", "Date\x00Tue, 3 Mar 2026 10:00:00 +0000", "MIME-Version\x001.0"} {
+	for _, h := range []string{"From\x00Ann <ann@shop.example>", "To\x00bob@example.com", "Subject\x00our new catalogue",
+		"Date\x00Tue, 3 Mar 2026 10:00:00 +0000", "MIME-Version\x001.0"} {
 		c.head = frame(c.head, 'L', h+"\x00")
 	}
 	c.head = frame(c.head, 'N', "")

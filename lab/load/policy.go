@@ -33,12 +33,16 @@ func (o *Policy) Connect(i int) (Client, error) {
 	}
 	const place = "00000000"
 	request, err := policy.AppendRequest(nil,
-		"protocol_state", "RCPT", "protocol_name", "ESMTP", "client_address", "192.0.2.7", "client_name", "client.example.org",
-		"client_port", "40112", "reverse_client_name", "client.example.org", "server_address", "192.0.2.1", "server_port", "25",
+		"protocol_state", "RCPT", "protocol_name", "ESMTP", "client_address", "192.0.2.7", "client_name",
+		"client.example.org",
+		"client_port", "40112", "reverse_client_name", "client.example.org", "server_address", "192.0.2.1", "server_port",
+		"25",
 		"helo_name", "client.example.org", "sender", "ann@example.org", "recipient", "r"+place+"@example.net",
-		"recipient_count", "0", "queue_id", "", "instance", "1c2f.65e0a1b2.3c4d5.0", "size", "20480", "etrn_domain", "", "stress", "",
+		"recipient_count", "0", "queue_id", "", "instance", "1c2f.65e0a1b2.3c4d5.0", "size", "20480", "etrn_domain", "",
+		"stress", "",
 		"sasl_method", "plain", "sasl_username", "u"+place, "sasl_sender", "", "ccert_subject", "", "ccert_issuer", "",
-		"ccert_fingerprint", "", "encryption_protocol", "TLSv1.3", "encryption_cipher", "TLS_AES_256_GCM_SHA384", "encryption_keysize", "256",
+		"ccert_fingerprint", "", "encryption_protocol", "TLSv1.3", "encryption_cipher", "TLS_AES_256_GCM_SHA384",
+		"encryption_keysize", "256",
 		"policy_context", "")
 	if err != nil {
 		return nil, err

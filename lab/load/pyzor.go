@@ -15,8 +15,8 @@ type Pyzor struct {
 	Known uint64
 }
 
-// AppendRequest appends a request of the Python client; see docs/specs/pyzor.md#requests.
-// Nobody verifies the signature of an anonymous request, so it is always the same.
+// AppendRequest appends a request of the Python client; see docs/specs/pyzor.md#requests. The
+// signature of an anonymous request is not verified, so it is always the same.
 func (o *Pyzor) AppendRequest(dst []byte, tag uint32, n, seed uint64) []byte {
 	dst = append(append(append(dst, "Op: "...), o.Op...), '\n')
 	if o.Op != "ping" {
@@ -34,7 +34,8 @@ func (o *Pyzor) AppendRequest(dst []byte, tag uint32, n, seed uint64) []byte {
 	}
 	dst = append(dst, "Thread: "...)
 	dst = strconv.AppendUint(dst, uint64(tag), 10)
-	return append(dst, "\nPV: 2.1\nUser: anonymous\nTime: 1795267704\nSig: 7fa1f17065bd4909e241fc636207d73d5cea4248\n\n"...)
+	return append(dst, "\nPV: 2.1\nUser: anonymous\nTime: 1795267704\n"+
+		"Sig: 7fa1f17065bd4909e241fc636207d73d5cea4248\n\n"...)
 }
 
 // PyzorAnswer returns the tag of an answer, and an error if it is a refusal.

@@ -97,7 +97,8 @@ func (t *Table) Print(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "class\tconfidence\tmean\tanswers\tof them spam\t95 % interval\t")
 	for _, b := range t.Bands() {
-		fmt.Fprintf(out, "%s\t%s\t%.1f\t%d\t%.2f %%\t%.2f to %.2f\t\n", b.Class, b.span(), 100*b.Promised(), b.Answers, 100*b.Observed(), 100*b.Low, 100*b.High)
+		fmt.Fprintf(out, "%s\t%s\t%.1f\t%d\t%.2f %%\t%.2f to %.2f\t\n", b.Class, b.span(), 100*b.Promised(), b.Answers,
+			100*b.Observed(), 100*b.Low, 100*b.High)
 	}
 	return out.Flush()
 }
@@ -145,7 +146,8 @@ func (p Picture) figure() *figure.Figure {
 		f.Series = append(f.Series, s)
 	}
 	f.Series = append(f.Series, figure.Series{
-		Label: "as said", Color: figure.Palette(5), Dashed: true, Shape: draw.GlyphDrawer(nil), Xs: []float64{0, 100}, Ys: []float64{0, 100},
+		Label: "as said", Color: figure.Palette(5), Dashed: true, Shape: draw.GlyphDrawer(nil), Xs: []float64{0, 100},
+		Ys: []float64{0, 100},
 	})
 	return f
 }

@@ -37,22 +37,25 @@ func TestBands(t *testing.T) {
 	counted := 0
 	for _, b := range table.Bands() {
 		var answers, spam int
-		var said float64
+		var promised float64
 		for _, a := range all {
 			if a.class.String() != b.Class || a.confidence < b.From || a.confidence > b.To {
 				continue
 			}
 			answers++
-			said += float64(a.confidence) / 100
+			promised += float64(a.confidence) / 100
 			if a.spam {
 				spam++
 			}
 		}
 		low, high := interval.Wilson(spam, answers)
-		if b.Answers != answers || b.Spam != spam || math.Abs(b.Said-said) > 1e-9 || b.Low != low || b.High != high || answers == 0 {
-			t.Errorf("%+v; want %d answers, %d spam, %.2f said, %.3f to %.3f", b, answers, spam, said, low, high)
+		if b.Answers != answers || b.Spam != spam || math.Abs(b.Said-promised) > 1e-9 || b.Low != low || b.High != high ||
+			answers == 0 {
+			t.Errorf("%+v; want %d answers, %d spam, %.2f said, %.3f to %.3f", b, answers, spam, promised, low, high)
 		}
-		if got, want := b.Observed(), float64(spam)/float64(answers); got != want || b.Promised() < float64(b.From)/100-1e-9 || b.Promised() > float64(b.To)/100+1e-9 {
+		if got, want := b.Observed(),
+			float64(spam)/float64(answers); got != want || b.Promised() < float64(b.From)/100-1e-9 ||
+			b.Promised() > float64(b.To)/100+1e-9 {
 			t.Errorf("%+v: observed %v, want %v; promised %v", b, got, want, b.Promised())
 		}
 		counted += b.Answers

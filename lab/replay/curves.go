@@ -23,12 +23,14 @@ func (p Picture) PlotPNG(w io.Writer) error { return p.figure.Draw(w, "png") }
 // at every limit of its score ([Judge.Curve]), and as a point what it did with its own.
 func (r *Result) Curves() Picture {
 	p := Picture{figure.Figure{
-		Name: "curves", Title: "Spam caught, by ham called spam", XLabel: "ham called spam, %", YLabel: "spam caught, %", YMax: 100, LegendBottom: true,
+		Name: "curves", Title: "Spam caught, by ham called spam", XLabel: "ham called spam, %", YLabel: "spam caught, %",
+		YMax: 100, LegendBottom: true,
 	}}
 	f := &p.figure
 	for i := range r.Judges {
 		j := &r.Judges[i]
-		line := figure.Series{Label: j.Name, Color: figure.Palette(i), Dashes: figure.Dashes(i), Xs: []float64{0}, Ys: []float64{0}}
+		line := figure.Series{Label: j.Name, Color: figure.Palette(i), Dashes: figure.Dashes(i), Xs: []float64{0},
+			Ys: []float64{0}}
 		for _, c := range j.Curve {
 			if c.Score > 0 {
 				line.Xs, line.Ys = append(line.Xs, 100*rate(c.Ham, r.Ham)), append(line.Ys, 100*rate(c.Spam, r.Spam))
@@ -37,9 +39,10 @@ func (r *Result) Curves() Picture {
 		x := 100 * rate(j.HamFlagged, r.Ham)
 		f.XMax = max(f.XMax, x)
 		f.Series = append(f.Series, line,
-			figure.Series{Color: figure.Palette(i), Shape: figure.Shapes(i), Bare: true, Xs: []float64{x}, Ys: []float64{100 * rate(j.Caught, r.Spam)}})
+			figure.Series{Color: figure.Palette(i), Shape: figure.Shapes(i), Bare: true, Xs: []float64{x},
+				Ys: []float64{100 * rate(j.Caught, r.Spam)}})
 	}
-	// The part that anybody would run, half as wide again as what they do.
+	// The useful range, and half of its width beyond.
 	f.XMax = min(100, max(1, math.Ceil(1.5*f.XMax)))
 	return p
 }
@@ -48,9 +51,11 @@ func (r *Result) Curves() Picture {
 // the first ([Detection]).
 func (r *Result) Delays() Picture {
 	p := Picture{figure.Figure{
-		Name: "delays", Title: "Spam with several deliveries: time until one is caught", XLabel: "since the first delivery", YLabel: "caught so far, %",
-		LogX: true, YMax: 100, LegendLeft: true,
-		XTicks: []plot.Tick{{Value: 60, Label: "1 min"}, {Value: 600, Label: "10 min"}, {Value: 3600, Label: "1 h"}, {Value: 6 * 3600, Label: "6 h"},
+		Name: "delays", Title: "Spam with several deliveries: time until one is caught", XLabel: "since the first delivery",
+		YLabel: "caught so far, %",
+		LogX:   true, YMax: 100, LegendLeft: true,
+		XTicks: []plot.Tick{{Value: 60, Label: "1 min"}, {Value: 600, Label: "10 min"}, {Value: 3600, Label: "1 h"},
+			{Value: 6 * 3600, Label: "6 h"},
 			{Value: 86400, Label: "1 day"}, {Value: 7 * 86400, Label: "1 week"}, {Value: 30 * 86400, Label: "30 days"}},
 	}}
 	f := &p.figure

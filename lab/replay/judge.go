@@ -11,9 +11,9 @@ import (
 // Node is the name of the [Judge] that is this project's engine with its filters.
 const Node = "bulkhead"
 
-// A Judge is how well one way to judge did on the deliveries of a replay: the node's, or that
-// of a clearinghouse that has nothing but one scheme, exactly counted. Recipients act on the
-// wrong verdicts of each, so that every one learns from its own mistakes only.
+// A Judge is how well one way to judge did on the deliveries of a replay: the node, or a
+// clearinghouse that has nothing but one scheme, exactly counted. Recipients act on the wrong
+// verdicts of each, so that every one learns from its own mistakes only.
 type Judge struct {
 	Name       string `json:"name"`
 	Rule       string `json:"rule"`        // when a message is spam

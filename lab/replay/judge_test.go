@@ -44,11 +44,13 @@ func TestJudges(t *testing.T) {
 	mail := slice(
 		Mail{Name: "spam", Time: replayStart, Spam: true, Raw: longWave(1)},
 		Mail{Name: "ham", Time: replayStart, Raw: note(1)})
-	r, err := Run(t.Context(), mail, Options{Sites: 20, Copies: 20, Share: 1, Delay: time.Nanosecond, Spread: 24 * time.Hour, Seed: 5})
+	r, err := Run(t.Context(), mail, Options{Sites: 20, Copies: 20, Share: 1, Delay: time.Nanosecond,
+		Spread: 24 * time.Hour, Seed: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Judges) != 5 || r.Judges[0].Name != Node || r.Judges[0].Caught != r.Filters.Caught || r.Judges[0].Reports != r.Filters.Reports {
+	if len(r.Judges) != 5 || r.Judges[0].Name != Node || r.Judges[0].Caught != r.Filters.Caught ||
+		r.Judges[0].Reports != r.Filters.Reports {
 		t.Errorf("the first of %d judges: %+v, want the filters: %+v", len(r.Judges), r.Judges[0], r.Filters)
 	}
 	for name, missed := range map[string]int{"razor": 1, "pyzor": 5, "dcc": 1, "rspamd fuzzy": 1} {
@@ -64,7 +66,7 @@ func TestJudges(t *testing.T) {
 		if last := d.Within[len(d.Within)-1]; d.Within[0].Messages != 0 || last.Messages != 1 {
 			t.Errorf("%s: %+v, want it caught after the first minute", name, d.Within)
 		}
-		// Whoever asks for less catches what came after the first, and nobody more than there is.
+		// A lower limit catches what came after the first, and no limit more than there is.
 		end := CurvePoint{}
 		for i, c := range j.Curve {
 			if i > 0 && (c.Score >= end.Score || c.Spam < end.Spam || c.Ham < end.Ham) {
@@ -84,7 +86,8 @@ func TestJudges(t *testing.T) {
 // everybody who misses a later one object. DCC alone has no way to take a report back.
 func TestJudgesMistakes(t *testing.T) {
 	mail := slice(Mail{Name: "ham", Time: replayStart, Raw: longWave(1)})
-	opts := Options{Sites: 30, Copies: 30, Share: 1, Mistakes: 0.999999, Delay: time.Nanosecond, Spread: 24 * time.Hour, Seed: 2}
+	opts := Options{Sites: 30, Copies: 30, Share: 1, Mistakes: 0.999999, Delay: time.Nanosecond, Spread: 24 * time.Hour,
+		Seed: 2}
 	r, err := Run(t.Context(), mail, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +102,8 @@ func TestJudgesMistakes(t *testing.T) {
 		t.Errorf("dcc: %d called spam, %d reports, %d withdrawals; want 29, 1, 29", j.HamFlagged, j.Reports, j.Revokes)
 	}
 	// Four reports pass, the fifth lists; one withdrawal is enough to fall below it.
-	if j := judgeOf(t, r, "pyzor"); j.HamFlagged != 13 && j.HamFlagged != 12 || j.Reports != 30-j.HamFlagged || j.Revokes != j.HamFlagged {
+	if j := judgeOf(t, r, "pyzor"); j.HamFlagged != 13 && j.HamFlagged != 12 || j.Reports != 30-j.HamFlagged ||
+		j.Revokes != j.HamFlagged {
 		t.Errorf("pyzor: %d called spam, %d reports, %d withdrawals", j.HamFlagged, j.Reports, j.Revokes)
 	}
 }
@@ -197,13 +201,15 @@ func TestGroups(t *testing.T) {
 		t.Fatalf("groups %+v", r.Groups)
 	}
 	c, tm := r.Groups[0], r.Groups[1]
-	if c.Spam != 10 || c.Ham != 0 || c.Caught != 9 || c.SpamSuspected != 0 || tm.Ham != 10 || tm.Spam != 0 || tm.HamFlagged+tm.HamSuspected != 0 {
+	if c.Spam != 10 || c.Ham != 0 || c.Caught != 9 || c.SpamSuspected != 0 || tm.Ham != 10 || tm.Spam != 0 ||
+		tm.HamFlagged+tm.HamSuspected != 0 {
 		t.Errorf("%+v %+v, want 9 of 10 equal copies caught, an hour and more after the first, and no ham", c, tm)
 	}
 	if r.Spam != 30 || r.Ham != 30 {
 		t.Errorf("%d spam, %d ham, want 30 of each with the groups", r.Spam, r.Ham)
 	}
-	if _, err := Run(t.Context(), slice(Mail{Name: "x", Group: "clones", Time: replayStart, Raw: note(1)}), Options{}); err == nil || !strings.Contains(err.Error(), "no mail but that of groups") {
+	if _, err := Run(t.Context(), slice(Mail{Name: "x", Group: "clones", Time: replayStart, Raw: note(1)}),
+		Options{}); err == nil || !strings.Contains(err.Error(), "no mail but that of groups") {
 		t.Errorf("a group alone: %v", err)
 	}
 }
@@ -239,7 +245,8 @@ func TestJudgePictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range map[string]Picture{"curves": r.Curves(), "delays": r.Delays(), "of nothing": (&Result{}).Curves(), "also": (&Result{}).Delays()} {
+	for name, p := range map[string]Picture{"curves": r.Curves(), "delays": r.Delays(), "of nothing": (&Result{}).Curves(),
+		"also": (&Result{}).Delays()} {
 		var svg bytes.Buffer
 		if err := p.PlotSVG(&svg); err != nil || !strings.Contains(svg.String(), "<svg") {
 			t.Errorf("%s: no SVG: %v", name, err)

@@ -27,17 +27,20 @@ type book interface {
 	revoked(l *letter)
 }
 
-// many is the count that DCC gives to what somebody reported as spam.
+// many is the count that DCC gives to reported spam.
 const many = 16_777_200
 
-// newPeers returns the peers, with the rules that their usual clients have unless they are
-// told otherwise.
+// newPeers returns the peers, with the default rules of their usual clients.
 func newPeers() []*peer {
 	return []*peer{
-		{newRecord("razor", "a part was reported more often than revoked"), newDigests(0, 1, bulkhead.RazorE4, bulkhead.RazorE8), 1},
-		{newRecord("pyzor", "5 reports more than withdrawals, as SpamAssassin asks"), newDigests(0, 1, bulkhead.PyzorDigest), 5},
-		{newRecord("dcc", "a sum was reported, which nobody withdraws"), newDigests(1, many, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2), many},
-		{newRecord("rspamd fuzzy", "a text was learnt, or shares more than half of its shingles with one"), newTexts(), math.SmallestNonzeroFloat64},
+		{newRecord("razor", "a part was reported more often than revoked"), newDigests(0, 1, bulkhead.RazorE4,
+			bulkhead.RazorE8), 1},
+		{newRecord("pyzor", "5 reports more than withdrawals, as SpamAssassin asks"), newDigests(0, 1, bulkhead.PyzorDigest),
+			5},
+		{newRecord("dcc", "a sum was reported, which is never withdrawn"), newDigests(1, many, bulkhead.DCCBody,
+			bulkhead.DCCFuz1, bulkhead.DCCFuz2), many},
+		{newRecord("rspamd fuzzy", "a text was learnt, or shares more than half of its shingles with one"), newTexts(),
+			math.SmallestNonzeroFloat64},
 	}
 }
 
@@ -179,7 +182,7 @@ func (t *texts) reported(l *letter) {
 	}
 }
 
-// revoked unlearns the texts of a letter. What is only like them stays.
+// revoked unlearns the texts of a letter. Similar texts stay.
 func (t *texts) revoked(l *letter) {
 	for i := range l.texts {
 		if id := t.ids[l.texts[i].Digest]; id != 0 {

@@ -58,7 +58,8 @@ func (r *Result) draw(c draw.Canvas) error {
 	if err != nil {
 		return err
 	}
-	canvases := plot.Align([][]*plot.Plot{{rates}, {bars}}, draw.Tiles{Rows: 2, Cols: 1, PadY: vg.Points(10), PadX: vg.Points(4),
+	canvases := plot.Align([][]*plot.Plot{{rates}, {bars}}, draw.Tiles{Rows: 2, Cols: 1, PadY: vg.Points(10),
+		PadX:   vg.Points(4),
 		PadTop: vg.Points(6), PadBottom: vg.Points(6), PadLeft: vg.Points(6), PadRight: vg.Points(14)}, c)
 	rates.Draw(canvases[0][0])
 	bars.Draw(canvases[1][0])
@@ -67,10 +68,12 @@ func (r *Result) draw(c draw.Canvas) error {
 
 func (r *Result) ratePlot() (*plot.Plot, error) {
 	p := plot.New()
-	p.Title.Text = fmt.Sprintf("Spam caught: %.1f %% of %d; ham called spam: %d of %d", 100*r.CatchRate(), r.Spam, r.Filters.HamFlagged, r.Ham)
+	p.Title.Text = fmt.Sprintf("Spam caught: %.1f %% of %d; ham called spam: %d of %d", 100*r.CatchRate(), r.Spam,
+		r.Filters.HamFlagged, r.Ham)
 	p.Y.Label.Text = "share so far, %"
 	p.Y.Min, p.Y.Max = 0, 130 // room for the legend
-	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 25}, {Value: 50, Label: "50"}, {Value: 75}, {Value: 100, Label: "100"}}
+	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 25}, {Value: 50, Label: "50"}, {Value: 75},
+		{Value: 100, Label: "100"}}
 	p.Add(plotter.NewGrid())
 	r.timeAxis(p)
 	var caught, flagged plotter.XYs
@@ -134,7 +137,8 @@ func (r *Result) barPlot() (*plot.Plot, error) {
 			}
 			x := float64(point.Start.Unix())
 			left, right := x+0.08*slice, x+0.92*slice
-			box, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: float64(from)}, {X: left, Y: float64(to)}, {X: right, Y: float64(to)}, {X: right, Y: float64(from)}})
+			box, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: float64(from)}, {X: left, Y: float64(to)},
+				{X: right, Y: float64(to)}, {X: right, Y: float64(from)}})
 			if err != nil {
 				return nil, err
 			}

@@ -18,11 +18,11 @@ import (
 // A Mail is one message of a labelled collection.
 type Mail struct {
 	Name string    // for the report, for example its file
-	Time time.Time // of arrival; zero: that of the message before
+	Time time.Time // of arrival; zero: the time of the message before
 	Spam bool      // its label
-	// Group is "", or the name under which the mail is counted apart, too. The mail of a
-	// group, for example made from templates, is spread evenly, in its order, over the time
-	// of all mail without one.
+	// Group is "", or the name under which the mail is also counted apart. The mail of a group, for
+	// example made from templates, is spread evenly, in its order, over the time of all mail
+	// without one.
 	Group string
 	Raw   []byte
 }
@@ -57,7 +57,7 @@ type Options struct {
 	// Weight is the trust in each site, in (0, 1]; a signature is listed when
 	// the weights of those who reported it reach 1. [1]
 	Weight    float64
-	Threshold uint32 // count from which a message is bulk [that of the engine]
+	Threshold uint32 // count from which a message is bulk [the engine's]
 	// NearMatch is how many bulkhead/near bands must agree.
 	// [signature.NearMatch]
 	NearMatch int
@@ -69,17 +69,17 @@ type Options struct {
 	// ShareFrom is from which count on a server tells others of a signature, 1 to
 	// [arrays.MaxFloor]: mesh.share_counts_from. It is for [RunServers]. [1]
 	ShareFrom uint32
-	// ShareVotesFrom is how many voters of a server it takes until it tells others what they
-	// list, or take off, likewise: mesh.share_votes_from. [1]
+	// ShareVotesFrom is the number of voters from which a server shares what they list or take off:
+	// mesh.share_votes_from. [1]
 	ShareVotesFrom uint32
 	Seed           uint64 // of every choice; equal seeds give equal results
-	// Progress is told how far the replay is, in the stages "reading" (with an unknown
+	// Progress is called with the state of the replay, in the stages "reading" (with an unknown
 	// total, 0) and "delivering". It may be nil.
 	Progress func(stage string, done, total int)
 }
 
-// Complete replaces zero values by the defaults, and returns an error that names the first
-// value out of range. [Run] calls it, too.
+// Complete replaces zero values by the defaults, and returns an error that names the first value
+// out of range. [Run] also calls it.
 func (o *Options) Complete() error {
 	set(&o.Sites, 10)
 	set(&o.Copies, 1)

@@ -32,7 +32,8 @@ func wave(n int) []byte {
 
 // note is a piece of personal mail, unlike any other.
 func note(n int) []byte {
-	words := strings.Fields("apple bridge candle desert engine forest garden hammer island jacket kettle ladder mirror needle orange pepper quarry ribbon saddle temple")
+	words := strings.Fields("apple bridge candle desert engine forest garden hammer island jacket kettle ladder mirror " +
+		"needle orange pepper quarry ribbon saddle temple")
 	var b strings.Builder
 	fmt.Fprintf(&b, "From: ann@example.com\nTo: bob@example.com\nSubject: note %d\n\n", n)
 	for i := range 40 {
@@ -73,14 +74,16 @@ func TestReplayWave(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Messages != 40 || r.Spam != 20 || r.Ham != 20 || !r.First.Equal(replayStart) {
-		t.Errorf("%d messages, %d spam, %d ham, first %v; want 40, 20, 20, %v", r.Messages, r.Spam, r.Ham, r.First, replayStart)
+		t.Errorf("%d messages, %d spam, %d ham, first %v; want 40, 20, 20, %v", r.Messages, r.Spam, r.Ham, r.First,
+			replayStart)
 	}
 	for name, run := range map[string]*Counts{"filters": &r.Filters, "exact": &r.Exact} {
 		if run.Caught < 18 || run.Caught > 19 || run.Reports != 20-run.Caught {
 			t.Errorf("%s: %d caught, %d reports; want 18 or 19 caught and the rest reported", name, run.Caught, run.Reports)
 		}
 		if run.HamFlagged != 0 || run.HamBulk != 0 || run.Revokes != 0 || run.Flagged != nil {
-			t.Errorf("%s: %d ham flagged (%v), %d bulk, %d revokes; want none", name, run.HamFlagged, run.Flagged, run.HamBulk, run.Revokes)
+			t.Errorf("%s: %d ham flagged (%v), %d bulk, %d revokes; want none", name, run.HamFlagged, run.Flagged, run.HamBulk,
+				run.Revokes)
 		}
 		if run.StateBytes == 0 || run.PerSecond == 0 {
 			t.Errorf("%s: %d bytes of state, %v messages/s", name, run.StateBytes, run.PerSecond)
@@ -101,14 +104,15 @@ func TestReplayWave(t *testing.T) {
 	}
 }
 
-// TestReplayBulk lets nobody report, so spam can only be called bulk.
+// TestReplayBulk has no reports, so spam can only be called bulk.
 func TestReplayBulk(t *testing.T) {
 	r, err := Run(t.Context(), slice(waveAmong(20)...), Options{Share: 1e-12, Threshold: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Filters.Caught != 0 || r.Filters.SpamBulk != 15 || r.Filters.HamBulk != 0 {
-		t.Errorf("%d caught, %d spam bulk, %d ham bulk; want 0, 15 (all after the first five), 0", r.Filters.Caught, r.Filters.SpamBulk, r.Filters.HamBulk)
+		t.Errorf("%d caught, %d spam bulk, %d ham bulk; want 0, 15 (all after the first five), 0", r.Filters.Caught,
+			r.Filters.SpamBulk, r.Filters.HamBulk)
 	}
 }
 
@@ -123,8 +127,10 @@ func TestReplayMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Filters.HamFlagged == 0 || r.Filters.HamFlagged > 9 || r.Filters.Revokes != r.Filters.HamFlagged || len(r.Filters.Flagged) != r.Filters.HamFlagged {
-		t.Errorf("%d ham flagged %v, %d withdrawn; want 1 to 9, each withdrawn", r.Filters.HamFlagged, r.Filters.Flagged, r.Filters.Revokes)
+	if r.Filters.HamFlagged == 0 || r.Filters.HamFlagged > 9 || r.Filters.Revokes != r.Filters.HamFlagged ||
+		len(r.Filters.Flagged) != r.Filters.HamFlagged {
+		t.Errorf("%d ham flagged %v, %d withdrawn; want 1 to 9, each withdrawn", r.Filters.HamFlagged, r.Filters.Flagged,
+			r.Filters.Revokes)
 	}
 	// Reporters of small weight list nothing between them in this time.
 	r, err = Run(t.Context(), slice(mail...), Options{Share: 1, Mistakes: 0.999999, Weight: 0.05, Seed: 1})
@@ -229,7 +235,8 @@ func collection(t *testing.T, name string) []Mail {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mail = append(mail, Mail{Name: strings.TrimPrefix(m.Name(), "/"), Time: m.Time, Spam: m.Label == mailbox.Spam, Raw: m.Raw})
+		mail = append(mail, Mail{Name: strings.TrimPrefix(m.Name(), "/"), Time: m.Time, Spam: m.Label == mailbox.Spam,
+			Raw: m.Raw})
 	}
 	return mail
 }
@@ -239,8 +246,10 @@ func collection(t *testing.T, name string) []Mail {
 func checkCorpus(t *testing.T, name string, r *Result) {
 	t.Helper()
 	d := &r.Differences
-	t.Logf("%s: %d of %d spam caught (%.1f %%), %d suspected, %d of %d ham called spam, %d suspected, %d ham bulk; filters %d bytes, maps %d; %.0f messages/s; %d of %d verdicts differ, counts %.1e, judgements %.1e",
-		name, r.Filters.Caught, r.Spam, 100*r.CatchRate(), r.Filters.SpamSuspected, r.Filters.HamFlagged, r.Ham, r.Filters.HamSuspected, r.Filters.HamBulk, r.Filters.StateBytes, r.Exact.StateBytes,
+	t.Logf("%s: %d of %d spam caught (%.1f %%), %d suspected, %d of %d ham called spam, %d suspected, %d ham bulk; "+
+		"filters %d bytes, maps %d; %.0f messages/s; %d of %d verdicts differ, counts %.1e, judgements %.1e",
+		name, r.Filters.Caught, r.Spam, 100*r.CatchRate(), r.Filters.SpamSuspected, r.Filters.HamFlagged, r.Ham,
+		r.Filters.HamSuspected, r.Filters.HamBulk, r.Filters.StateBytes, r.Exact.StateBytes,
 		r.Filters.PerSecond, d.Spam+d.Bulk, d.Verdicts, d.CountRate, d.JudgeRate)
 	for _, s := range r.Filters.Schemes {
 		t.Logf("    %-16s %5d caught, %4d by no other, %3d ham", s.Scheme, s.Caught, s.Only, s.HamFlagged)
@@ -301,7 +310,8 @@ func TestReplayCorpus(t *testing.T) {
 			mixed = append(mixed, m)
 		}
 	}
-	r, err := Run(t.Context(), slice(mixed...), Options{Share: 1, Delay: time.Second, Seed: 1, Skip: []bulkhead.Scheme{bulkhead.RazorE8}})
+	r, err := Run(t.Context(), slice(mixed...), Options{Share: 1, Delay: time.Second, Seed: 1,
+		Skip: []bulkhead.Scheme{bulkhead.RazorE8}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,10 +341,13 @@ func TestReplayServers(t *testing.T) {
 			t.Errorf("%d servers that share: %+v, one server for all: %+v", row.Servers, row.Shared, one.Alone)
 		}
 		if lost := recognised(&one.Alone) - recognised(&row.Alone); lost < 1 || lost > row.Servers-1 {
-			t.Errorf("%d servers alone recognise %d, one %d: want one less for each further server, as far as the mailing came to it", row.Servers, recognised(&row.Alone), recognised(&one.Alone))
+			t.Errorf("%d servers alone recognise %d, one %d: want one less for each further server, as far as the mailing "+
+				"came to it", row.Servers, recognised(&row.Alone), recognised(&one.Alone))
 		}
-		if row.Alone.Caught > one.Alone.Caught || row.Shared.Caught > one.Alone.Caught || row.Servers == 8 && row.Alone.Caught > 0 {
-			t.Errorf("%d servers catch %d alone and %d sharing, one catches %d; a voice alone only suspects", row.Servers, row.Alone.Caught, row.Shared.Caught, one.Alone.Caught)
+		if row.Alone.Caught > one.Alone.Caught || row.Shared.Caught > one.Alone.Caught ||
+			row.Servers == 8 && row.Alone.Caught > 0 {
+			t.Errorf("%d servers catch %d alone and %d sharing, one catches %d; a voice alone only suspects", row.Servers,
+				row.Alone.Caught, row.Shared.Caught, one.Alone.Caught)
 		}
 		if row.Alone.SentBytes != 0 || row.Shared.SentBytes == 0 {
 			t.Errorf("%d servers send %d bytes alone, %d sharing", row.Servers, row.Alone.SentBytes, row.Shared.SentBytes)
@@ -352,7 +365,8 @@ func TestReplayServers(t *testing.T) {
 // spam is left out: those are texts of which one vote stands against many deliveries.
 func TestConfidence(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 6))
-	words := strings.Fields("apple bridge candle desert engine forest garden hammer island jacket kettle ladder mirror needle orange pepper quarry ribbon saddle temple")
+	words := strings.Fields("apple bridge candle desert engine forest garden hammer island jacket kettle ladder mirror " +
+		"needle orange pepper quarry ribbon saddle temple")
 	var mail []Mail
 	for i := range 1800 {
 		var b strings.Builder
@@ -360,26 +374,29 @@ func TestConfidence(t *testing.T) {
 		for range 30 {
 			fmt.Fprintf(&b, "%s%d ", words[rng.IntN(len(words))], rng.IntN(1000))
 		}
-		mail = append(mail, Mail{Name: fmt.Sprint(i), Time: replayStart.Add(time.Duration(i) * 10 * time.Minute), Spam: i%3 == 0, Raw: []byte(b.String())})
+		mail = append(mail, Mail{Name: fmt.Sprint(i), Time: replayStart.Add(time.Duration(i) * 10 * time.Minute),
+			Spam: i%3 == 0, Raw: []byte(b.String())})
 	}
-	skip := []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.RspamdShingle, bulkhead.DCCFuz1, bulkhead.DCCFuz2}
+	skip := []bulkhead.Scheme{bulkhead.RazorE4, bulkhead.RazorE8, bulkhead.RspamdShingle, bulkhead.DCCFuz1,
+		bulkhead.DCCFuz2}
 	r, err := Run(t.Context(), slice(mail...), Options{Sites: 100, HeavyTail: true, Mistakes: 0.008, Seed: 1, Skip: skip})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Two groups: copies of one message are answered alike, so that single bands say little.
 	for _, group := range []struct{ from, to, least int }{{60, 84, 300}, {85, 100, 300}} {
-		answers, spam, said := 0, 0, 0.0
+		answers, spam, promised := 0, 0, 0.0
 		for _, b := range r.Filters.Reliability.Bands() {
 			if b.From >= group.from && b.To <= group.to {
-				answers, spam, said = answers+b.Answers, spam+b.Spam, said+b.Said
+				answers, spam, promised = answers+b.Answers, spam+b.Spam, promised+b.Said
 			}
 		}
 		if answers < group.least {
 			t.Errorf("%d messages were answered %d to %d: too few to tell anything", answers, group.from, group.to)
 		}
-		if float64(spam) < said {
-			t.Errorf("%d of %d messages answered %d to %d were spam, want %.1f at least", spam, answers, group.from, group.to, said)
+		if float64(spam) < promised {
+			t.Errorf("%d of %d messages answered %d to %d were spam, want %.1f at least", spam, answers, group.from, group.to,
+				promised)
 		}
 	}
 	if r.Filters.HamFlagged < 50 {
@@ -392,7 +409,8 @@ func TestConfidence(t *testing.T) {
 func TestInterleave(t *testing.T) {
 	var spam, all []Mail
 	for i := range 20 {
-		spam = append(spam, Mail{Name: fmt.Sprintf("spam-%d", i), Time: replayStart.Add(time.Duration(i) * time.Hour), Spam: true, Raw: wave(i)})
+		spam = append(spam, Mail{Name: fmt.Sprintf("spam-%d", i), Time: replayStart.Add(time.Duration(i) * time.Hour),
+			Spam: true, Raw: wave(i)})
 	}
 	for i := range 30 {
 		at := replayStart.AddDate(-20, 0, i*i) // further and further apart
@@ -432,10 +450,13 @@ func TestInterleave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Ham != 30 || r.Spam != 20 || r.Filters.Caught < 18 || r.Filters.HamFlagged != 0 || r.Last.Sub(r.First) != 19*time.Hour {
-		t.Errorf("%d ham, %d spam from %v to %v, %d caught, %d ham flagged", r.Ham, r.Spam, r.First, r.Last, r.Filters.Caught, r.Filters.HamFlagged)
+	if r.Ham != 30 || r.Spam != 20 || r.Filters.Caught < 18 || r.Filters.HamFlagged != 0 ||
+		r.Last.Sub(r.First) != 19*time.Hour {
+		t.Errorf("%d ham, %d spam from %v to %v, %d caught, %d ham flagged", r.Ham, r.Spam, r.First, r.Last, r.Filters.Caught,
+			r.Filters.HamFlagged)
 	}
-	if _, err := Run(t.Context(), slice(spam...), Options{Interleave: true}); err == nil || !strings.Contains(err.Error(), "0 ham and 20 spam") {
+	if _, err := Run(t.Context(), slice(spam...), Options{Interleave: true}); err == nil || !strings.Contains(err.Error(),
+		"0 ham and 20 spam") {
 		t.Errorf("spam alone: %v", err)
 	}
 }
@@ -474,8 +495,10 @@ func TestHeavyTail(t *testing.T) {
 		return r
 	}
 	a, b := run(), run()
-	if a.Messages != 60 || a.Spam+a.Ham <= 60 || a.Spam != b.Spam || a.Ham != b.Ham || a.Filters.Caught != b.Filters.Caught {
-		t.Errorf("%d messages, %d and %d spam, %d and %d ham, %d and %d caught", a.Messages, a.Spam, b.Spam, a.Ham, b.Ham, a.Filters.Caught, b.Filters.Caught)
+	if a.Messages != 60 || a.Spam+a.Ham <= 60 || a.Spam != b.Spam || a.Ham != b.Ham ||
+		a.Filters.Caught != b.Filters.Caught {
+		t.Errorf("%d messages, %d and %d spam, %d and %d ham, %d and %d caught", a.Messages, a.Spam, b.Spam, a.Ham, b.Ham,
+			a.Filters.Caught, b.Filters.Caught)
 	}
 	servers, err := RunServers(t.Context(), slice(waveAmong(30)...), Options{Share: 1, HeavyTail: true, Seed: 5}, []int{1})
 	if err != nil || servers.Spam != a.Spam || servers.Ham != a.Ham {

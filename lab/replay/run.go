@@ -17,8 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// An event is something that happens at a site: a message arrives, or somebody
-// acts on one.
+// An event is something that happens at a site: a message arrives, or a recipient acts on one.
 type event struct {
 	at     time.Time
 	order  int // of events at the same time
@@ -95,8 +94,9 @@ func newSimulation(ctx context.Context, letters []*letter, opts Options) (*simul
 	block.Capacity = max(1000, tally.Capacity/4)
 	for i := range s.runs {
 		e, err := engine.Open(ctx, engine.Options{
-			Secret: filter.Secret(replayKey), Tally: tally, Block: block, Votes: tally.Capacity, Threshold: opts.Threshold, NearMatch: opts.NearMatch,
-			Exact: i == 1, Now: func() time.Time { return time.Unix(s.now.Load(), 0).UTC() },
+			Secret: filter.Secret(replayKey), Tally: tally, Block: block, Votes: tally.Capacity, Threshold: opts.Threshold,
+			NearMatch: opts.NearMatch,
+			Exact:     i == 1, Now: func() time.Time { return time.Unix(s.now.Load(), 0).UTC() },
 		})
 		if err != nil {
 			return nil, errors.Join(err, s.close(ctx, nil))
@@ -193,9 +193,11 @@ func (s *simulation) happen(ctx context.Context, e *event) error {
 			return err
 		}
 		start := time.Now()
-		v, err := run.engine.Check(ctx, bulkhead.Query{Signatures: e.letter.sigs, Source: e.letter.source, Reporter: reporter})
+		v, err := run.engine.Check(ctx, bulkhead.Query{Signatures: e.letter.sigs, Source: e.letter.source,
+			Reporter: reporter})
 		if err == nil {
-			_, err = run.engine.Report(ctx, bulkhead.Report{Signatures: e.letter.sigs, Vote: bulkhead.Sighting, Reporter: reporter, Source: e.letter.source})
+			_, err = run.engine.Report(ctx, bulkhead.Report{Signatures: e.letter.sigs, Vote: bulkhead.Sighting,
+				Reporter: reporter, Source: e.letter.source})
 		}
 		run.spent += time.Since(start)
 		run.calls++
@@ -255,7 +257,8 @@ func (s *simulation) react(e *event, flagged []bool) {
 func (s *simulation) turn(ctx context.Context, run *replayRun) error {
 	now := time.Unix(s.now.Load(), 0)
 	slices := [2]int64{
-		now.UnixNano() / int64(engine.DefaultTally().Generation), now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
+		now.UnixNano() / int64(engine.DefaultTally().Generation),
+		now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
 	}
 	if slices == run.slices {
 		return nil

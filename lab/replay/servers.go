@@ -95,7 +95,8 @@ func RunServers(ctx context.Context, mail iter.Seq2[Mail, error], opts Options, 
 	}
 	for _, n := range servers {
 		if n < 1 || n > opts.Sites {
-			return nil, fmt.Errorf("replay: %d servers for %d sites, want 1 server or more, and a site or more for each", n, opts.Sites)
+			return nil, fmt.Errorf("replay: %d servers for %d sites, want 1 server or more, and a site or more for each", n,
+				opts.Sites)
 		}
 	}
 	letters, err := readReplay(ctx, mail, &opts)
@@ -152,7 +153,8 @@ type fleet struct {
 }
 
 func newFleet(ctx context.Context, letters []*letter, opts *Options, servers int, share bool) (*fleet, error) {
-	f := &fleet{opts: opts, letters: letters, share: share, rand: rand.New(rand.NewPCG(opts.Seed, 0x73657276657273)), changed: make([]bool, servers)}
+	f := &fleet{opts: opts, letters: letters, share: share, rand: rand.New(rand.NewPCG(opts.Seed, 0x73657276657273)),
+		changed: make([]bool, servers)}
 	f.now.Store(letters[0].time.Unix())
 	tally := engine.DefaultTally()
 	if tally.Capacity = opts.Capacity; tally.Capacity == 0 {
@@ -164,8 +166,9 @@ func newFleet(ctx context.Context, letters []*letter, opts *Options, servers int
 	block.Floor = opts.ShareVotesFrom
 	for i := range servers {
 		e, err := engine.Open(ctx, engine.Options{
-			Secret: filter.Secret(replayKey), Tally: tally, Block: block, Votes: tally.Capacity, Threshold: opts.Threshold, NearMatch: opts.NearMatch,
-			Now: func() time.Time { return time.Unix(f.now.Load(), 0).UTC() },
+			Secret: filter.Secret(replayKey), Tally: tally, Block: block, Votes: tally.Capacity, Threshold: opts.Threshold,
+			NearMatch: opts.NearMatch,
+			Now:       func() time.Time { return time.Unix(f.now.Load(), 0).UTC() },
 		})
 		if err != nil {
 			return f, err
@@ -173,7 +176,8 @@ func newFleet(ctx context.Context, letters []*letter, opts *Options, servers int
 		f.engines = append(f.engines, e)
 		for site := range opts.Sites {
 			if f.server(site) == i || site == 0 {
-				if err := e.PutAccount(ctx, trust.Account{Name: siteName(site), Role: trust.Trusted, Weight: opts.Weight}); err != nil {
+				err := e.PutAccount(ctx, trust.Account{Name: siteName(site), Role: trust.Trusted, Weight: opts.Weight})
+				if err != nil {
 					return f, err
 				}
 			}
@@ -260,25 +264,27 @@ func (f *fleet) until(ctx context.Context, end time.Time) error {
 func (f *fleet) turn(ctx context.Context) error {
 	now := time.Unix(f.now.Load(), 0)
 	slices := [2]int64{
-		now.UnixNano() / int64(engine.DefaultTally().Generation), now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
+		now.UnixNano() / int64(engine.DefaultTally().Generation),
+		now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
 	}
 	if slices == f.turned {
 		return nil
 	}
-	// What was counted before belongs to the generation that ends.
+	// Earlier counts belong to the generation that ends.
 	if err := f.tell(ctx); err != nil {
 		return err
 	}
 	f.turned = slices
 	for _, e := range f.engines {
-		if err := e.PutAccount(ctx, trust.Account{Name: siteName(0), Role: trust.Trusted, Weight: f.opts.Weight}); err != nil {
+		err := e.PutAccount(ctx, trust.Account{Name: siteName(0), Role: trust.Trusted, Weight: f.opts.Weight})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// exchange has the servers tell each other what they counted, if it is time.
+// exchange has the servers share what they counted, if it is time.
 func (f *fleet) exchange(ctx context.Context, at time.Time) error {
 	if at.Sub(f.last) < exchangeEvery {
 		return nil

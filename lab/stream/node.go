@@ -106,7 +106,8 @@ func (s *node) count(ctx context.Context, d *delivery) error {
 // vote reports on behalf of the site.
 func (s *node) vote(ctx context.Context, d *delivery, vote bulkhead.Vote) error {
 	_, err := s.server(d.site).Report(ctx, bulkhead.Report{
-		Signatures: d.letter.sigs, Vote: vote, Source: d.letter.source, Reporter: bulkhead.Reporter{Account: d.account(), User: d.name()},
+		Signatures: d.letter.sigs, Vote: vote, Source: d.letter.source, Reporter: bulkhead.Reporter{Account: d.account(),
+			User: d.name()},
 	})
 	return err
 }
@@ -117,7 +118,8 @@ func (s *node) vote(ctx context.Context, d *delivery, vote bulkhead.Vote) error 
 func (s *node) turn(ctx context.Context, now time.Time) error {
 	s.now.Store(&now)
 	slices := [2]int64{
-		now.UnixNano() / int64(engine.DefaultTally().Generation), now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
+		now.UnixNano() / int64(engine.DefaultTally().Generation),
+		now.UnixNano() / int64(engine.DefaultBlocklist().Generation),
 	}
 	if slices == s.slices {
 		return nil

@@ -91,8 +91,8 @@ func copies(h habits, tail float64, random *rand.Rand) int {
 	return int(min(float64(h.most), float64(h.least)*math.Pow(u, -1/tail)))
 }
 
-// A mailing is one message of a collection, which is sent in copies. Those of a
-// campaign are as many as the collection has, each at its own place, unless each is apart.
+// A mailing is one message of a collection, which is sent in copies. A campaign has as many
+// mailings as the collection, each at its own place, unless each is apart.
 type mailing struct {
 	letter   *Letter
 	campaign int     // numbered from 0 on, in order of the first mailing

@@ -108,15 +108,15 @@ func (s *player) deliver(ctx context.Context, i int) error {
 	if err := s.judge.turn(ctx, d.at); err != nil {
 		return err
 	}
-	said := answer{class: bulkhead.ClassUnknown}
+	verdict := answer{class: bulkhead.ClassUnknown}
 	if len(d.letter.sigs) > 0 {
 		var err error
-		if said, err = s.judge.deliver(ctx, d); err != nil {
+		if verdict, err = s.judge.deliver(ctx, d); err != nil {
 			return err
 		}
 	}
-	s.tally.delivered(d, said)
-	if vote := s.opts.reaction(d, said.class); vote != bulkhead.Sighting && len(d.letter.sigs) > 0 {
+	s.tally.delivered(d, verdict)
+	if vote := s.opts.reaction(d, verdict.class); vote != bulkhead.Sighting && len(d.letter.sigs) > 0 {
 		heap.Push(&s.pending, voice{d.at.Add(d.delay), i, vote})
 	}
 	return nil

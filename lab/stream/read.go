@@ -47,12 +47,13 @@ type Letter struct {
 // networkKey is the key of the simulated network.
 var networkKey = [16]byte{'s', 't', 'r', 'e', 'a', 'm'}
 
-// Read computes the signatures of all mail, once for each message, and finds the kind of
-// each. unverified is the share of ham, in [0, 1], that is read as if nobody had verified
-// anything of its sender: the same messages whenever the share is the same, and more where
-// it is larger. The first error of mail ends it. progress is told how many messages are done, not of
-// how many; it may be nil.
-func Read(ctx context.Context, mail iter.Seq2[Mail, error], unverified float64, progress func(done int)) ([]*Letter, error) {
+// Read computes the signatures of all mail, once for each message, and finds the kind of each.
+// unverified is the share of ham, in [0, 1], that is read as if its sender were not verified: the
+// same messages whenever the share is the same, and more where it is larger. The first error of
+// mail ends it. progress is called with the number of messages done, without a total; it may be
+// nil.
+func Read(ctx context.Context, mail iter.Seq2[Mail, error], unverified float64,
+	progress func(done int)) ([]*Letter, error) {
 	if progress == nil {
 		progress = func(int) {}
 	}

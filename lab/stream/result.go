@@ -164,10 +164,10 @@ func newTally(p *plan) *tally {
 }
 
 // delivered counts a copy that was judged.
-func (t *tally) delivered(d *delivery, said answer) {
-	class := said.class
+func (t *tally) delivered(d *delivery, verdict answer) {
+	class := verdict.class
 	if !d.early {
-		t.reliability.Add(class, said.confidence, d.letter.Kind.Spam())
+		t.reliability.Add(class, verdict.confidence, d.letter.Kind.Spam())
 		t.kinds[d.letter.Kind].add(class)
 	}
 	c := &t.campaigns[d.campaign]
@@ -278,8 +278,9 @@ func (r Results) PlotPNG(w io.Writer) error { return r.figure().Draw(w, "png") }
 
 func (r Results) figure() *figure.Figure {
 	f := &figure.Figure{
-		Name: "stream", Title: "Spam caught by its place in its campaign", XLabel: "copy", YLabel: "called spam, % (dashed: or suspected)",
-		LogX: true, YMax: 105, LegendBottom: true,
+		Name: "stream", Title: "Spam caught by its place in its campaign", XLabel: "copy",
+		YLabel: "called spam, % (dashed: or suspected)",
+		LogX:   true, YMax: 105, LegendBottom: true,
 	}
 	for i, result := range r {
 		caught := figure.Series{Label: result.Title(), Color: figure.Palette(i), Shape: figure.Shapes(i)}
@@ -294,7 +295,8 @@ func (r Results) figure() *figure.Figure {
 				continue
 			}
 			caught.Xs, caught.Ys = append(caught.Xs, float64(from)), append(caught.Ys, percent(all.Spam, all.Copies))
-			marked.Xs, marked.Ys = append(marked.Xs, float64(from)), append(marked.Ys, percent(all.Spam+all.Suspected, all.Copies))
+			marked.Xs, marked.Ys = append(marked.Xs, float64(from)),
+				append(marked.Ys, percent(all.Spam+all.Suspected, all.Copies))
 		}
 		f.Series = append(f.Series, caught, marked)
 	}

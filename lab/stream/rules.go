@@ -17,9 +17,8 @@ type Rule string
 const (
 	// Node is the engine of a node as it is shipped.
 	Node Rule = "node"
-	// TextAlone is a plain rule to compare the node with: a text is spam from its first
-	// report on, nothing else in a message counts, and what somebody takes off stays off until
-	// the week ends.
+	// TextAlone is a plain rule to compare the node with: a text is spam from its first report on,
+	// nothing else in a message counts, and a text that is taken off stays off until the week ends.
 	TextAlone Rule = "text-alone"
 	// TextOrLink is TextAlone that also lists every link of what was reported, whoever else
 	// links there: what links add at most, and what they cost if nothing guards ham.
@@ -169,7 +168,7 @@ func newOracle(p *plan, opts *Options) *oracle {
 	return o
 }
 
-// reports reports whether a signature was reported and tells spam: no ham has it.
+// reports reports whether a signature was reported and is spam's alone: no ham has it.
 func (o *oracle) reports(site int, sig bulkhead.Signature) bool {
 	return o.ham != nil && !o.ham[sig] && o.reported[known{o.server(site), sig}]
 }

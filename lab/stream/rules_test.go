@@ -22,11 +22,11 @@ func of(t *testing.T, mail ...Mail) []*Letter {
 // asked returns what a judge says of a letter at a site.
 func asked(t *testing.T, j judge, l *Letter, site int) bool {
 	t.Helper()
-	said, err := j.deliver(t.Context(), &delivery{letter: l, site: site, campaign: 1})
+	verdict, err := j.deliver(t.Context(), &delivery{letter: l, site: site, campaign: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said.class == bulkhead.ClassSpam
+	return verdict.class == bulkhead.ClassSpam
 }
 
 func says(t *testing.T, j judge, l *Letter, site int, vote bulkhead.Vote) {
@@ -98,7 +98,8 @@ func TestOracles(t *testing.T) {
 		m.Raw = fmt.Appendf(m.Raw, "\nSee http://%s/x now.\n", link)
 		return m
 	}
-	letters := of(t, with(1, "", "bad.example.com"), with(2, "", "bad.example.com"), with(3, "", "free.example.net"), with(4, "", "free.example.net"), with(5, "personal", "free.example.net"))
+	letters := of(t, with(1, "", "bad.example.com"), with(2, "", "bad.example.com"), with(3, "", "free.example.net"),
+		with(4, "", "free.example.net"), with(5, "personal", "free.example.net"))
 	p := &plan{}
 	for _, l := range letters {
 		p.deliveries = append(p.deliveries, delivery{letter: l})
@@ -108,13 +109,14 @@ func TestOracles(t *testing.T) {
 		says(t, j, letters[0], 0, bulkhead.Spam) // of campaign 0
 		says(t, j, letters[2], 0, bulkhead.Spam)
 		says(t, j, letters[4], 0, bulkhead.Spam) // by mistake
-		for i, want := range []bool{rule == FirstReportOfPart, rule == FirstReportOfPart, rule == FirstReportOfPart, false, false} {
+		for i, want := range []bool{rule == FirstReportOfPart, rule == FirstReportOfPart, rule == FirstReportOfPart, false,
+			false} {
 			if got := asked(t, j, letters[i], 0); got != want { // in campaign 1
 				t.Errorf("%s: letter %d spam %v, want %v", rule, i, got, want)
 			}
 		}
-		if said, _ := j.deliver(t.Context(), &delivery{letter: letters[1]}); said.class != bulkhead.ClassSpam {
-			t.Errorf("%s: a copy of a campaign that was reported is %v", rule, said.class)
+		if verdict, _ := j.deliver(t.Context(), &delivery{letter: letters[1]}); verdict.class != bulkhead.ClassSpam {
+			t.Errorf("%s: a copy of a campaign that was reported is %v", rule, verdict.class)
 		}
 	}
 }
@@ -141,7 +143,8 @@ func TestRules(t *testing.T) {
 		if all != copies {
 			t.Errorf("%s: copies of each kind %s, want %s", rule, all, copies)
 		}
-		if oracle := rule == FirstReport || rule == FirstReportOfPart; oracle && hit > 0 || r.Runs[0].Kinds["spam"].Spam == 0 {
+		if oracle := rule == FirstReport || rule == FirstReportOfPart; oracle && hit > 0 ||
+			r.Runs[0].Kinds["spam"].Spam == 0 {
 			t.Errorf("%s: %d ham and %d spam called spam", rule, hit, r.Runs[0].Kinds["spam"].Spam)
 		}
 	}

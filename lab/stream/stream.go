@@ -79,28 +79,31 @@ type Options struct {
 	Objecting float64 `json:"objecting"`
 	// Mistakes multiplies the rates of wrong complaints: 3 newsletters in 1000, one
 	// message of a list or template in 1000, of others one in 2000. At most 100. [1]
-	Mistakes float64       `json:"mistakes"`
-	Days     int           `json:"days"`   // that the stream lasts, at most 3650 [30]
-	Tail     float64       `json:"tail"`   // exponent of the number of copies: the smaller, the larger the largest campaigns; 0.5 to 5 [1.1]
-	Spread   time.Duration `json:"spread"` // mean time from the first copy of a spam campaign to another [48 hours]
+	Mistakes float64 `json:"mistakes"`
+	Days     int     `json:"days"` // that the stream lasts, at most 3650 [30]
+	// Tail is the exponent of the number of copies: the smaller, the larger the largest campaigns.
+	// 0.5 to 5 [1.1]
+	Tail   float64       `json:"tail"`
+	Spread time.Duration `json:"spread"` // mean time from the first copy of a spam campaign to another [48 hours]
 	// Apart makes the copies of each message a campaign of their own, also of messages that the
 	// collection says were sent together. It changes which copies are the first of a campaign,
 	// and nothing else.
 	Apart bool `json:"apart"`
 	// After leaves out of all counts the messages that are first sent before this time of the
-	// stream, and the campaigns that begin with them. They are played all the same: what a node
-	// has learnt by then is that of one that has run for so long. [0]
+	// stream, and the campaigns that begin with them. They are played all the same: a node then has
+	// the state of one that has run until this time. [0]
 	After time.Duration `json:"after"`
 	Runs  int           `json:"runs"`  // streams, each of a seed of its own [5]
 	Seed  uint64        `json:"seed"`  // of the first; equal seeds give equal results [1]
 	Exact bool          `json:"exact"` // in exact maps instead of filters
 	Rule  Rule          `json:"rule"`  // who judges [Node]
-	// Progress is told the stage, and how many of how many deliveries are done. It may be nil.
+	// Progress is called with the stage, the number of deliveries done, and their total. It may be
+	// nil.
 	Progress func(stage string, done, total int) `json:"-"`
 }
 
-// Complete replaces zero values by the defaults, and returns an error that names the first
-// value out of range. [Run] calls it, too.
+// Complete replaces zero values by the defaults, and returns an error that names the first value
+// out of range. [Run] also calls it.
 func (o *Options) Complete() error {
 	set(&o.Sites, 20)
 	set(&o.Users, 50)
@@ -150,9 +153,9 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// Run plays opts.Runs streams made from the letters. Each delivery is checked, and then
-// counted by the door of its site. What its recipient says of it follows minutes to a day
-// later, on behalf of the site.
+// Run plays opts.Runs streams made from the letters. Each delivery is checked, and then counted by
+// the door of its site. Its recipient's reaction follows minutes to a day later, on behalf of the
+// site.
 func Run(ctx context.Context, letters []*Letter, opts Options) (*Result, error) {
 	if err := opts.Complete(); err != nil {
 		return nil, err

@@ -19,7 +19,8 @@ import (
 
 // words returns text of its own for each n.
 func words(n int) string {
-	all := strings.Fields("apple bridge candle desert engine forest garden hammer island jacket kettle ladder mirror needle orange pepper quarry ribbon saddle temple")
+	all := strings.Fields("apple bridge candle desert engine forest garden hammer island jacket kettle ladder mirror " +
+		"needle orange pepper quarry ribbon saddle temple")
 	var b strings.Builder
 	for i := range 40 {
 		fmt.Fprintf(&b, "%s%c ", all[(n*(i+3)+i*i*(n%7+1))%len(all)], 'a'+rune(n%26))
@@ -29,8 +30,9 @@ func words(n int) string {
 
 func letter(n int, kind, domain string) Mail {
 	m := Mail{
-		Name: fmt.Sprint(n), Set: "made", Time: begin.Add(time.Duration(n) * time.Hour), Kind: kind, Spam: kind == "" || strings.HasPrefix(kind, "clone-"),
-		Raw: fmt.Appendf(nil, "From: someone@%s\nTo: bob@example.org\nSubject: %d\n\n%s\n", domain, n, words(n)),
+		Name: fmt.Sprint(n), Set: "made", Time: begin.Add(time.Duration(n) * time.Hour), Kind: kind,
+		Spam: kind == "" || strings.HasPrefix(kind, "clone-"),
+		Raw:  fmt.Appendf(nil, "From: someone@%s\nTo: bob@example.org\nSubject: %d\n\n%s\n", domain, n, words(n)),
 	}
 	return m
 }
@@ -68,7 +70,8 @@ func made(t *testing.T) []*Letter {
 // complained, and what the engine says of the votes in the end.
 func TestAgainstMaps(t *testing.T) {
 	for _, lone := range []bool{false, true} {
-		opts := Options{Sites: 3, Users: 4, Days: 5, Reporting: 0.5, Mistakes: 100, Objecting: 0.7, Exact: true, Lone: lone, Spread: 10 * time.Hour}
+		opts := Options{Sites: 3, Users: 4, Days: 5, Reporting: 0.5, Mistakes: 100, Objecting: 0.7, Exact: true, Lone: lone,
+			Spread: 10 * time.Hour}
 		if err := opts.Complete(); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +108,8 @@ func TestAgainstMaps(t *testing.T) {
 				server = siteName(d.site)
 			}
 			v := vote{server, d.letter.Name, d.address()}
-			rate := map[Kind]float64{Spam: 0.5, Clone: 0.5, Template: 0.1, Newsletter: 0.3, List: 0.1, Personal: 0.05, Quote: 0.05}[d.letter.Kind]
+			rate := map[Kind]float64{Spam: 0.5, Clone: 0.5, Template: 0.1, Newsletter: 0.3, List: 0.1, Personal: 0.05,
+				Quote: 0.05}[d.letter.Kind]
 			switch bad := d.letter.Kind == Spam || d.letter.Kind == Clone; {
 			case bad && flagged:
 			case flagged && d.luck < 0.7:
@@ -121,7 +125,8 @@ func TestAgainstMaps(t *testing.T) {
 		}
 		for k := range NumKinds {
 			got := s.tally.kinds[k]
-			if got.Copies != want[k].Copies || got.Complaints != want[k].Complaints || got.Objections != want[k].Objections || got.Copies == 0 {
+			if got.Copies != want[k].Copies || got.Complaints != want[k].Complaints || got.Objections != want[k].Objections ||
+				got.Copies == 0 {
 				t.Errorf("lone %v, %v: %+v, want the copies, complaints and objections of %+v", lone, k, got, want[k])
 			}
 		}
@@ -156,10 +161,12 @@ func TestAgainstMaps(t *testing.T) {
 					continue
 				}
 				if got, want := f.Spam, voters(spam, server, d.letter.Name); int(got) != want {
-					t.Errorf("lone %v, letter %s at %q: the engine knows %d complaints, want %d", lone, d.letter.Name, server, got, want)
+					t.Errorf("lone %v, letter %s at %q: the engine knows %d complaints, want %d", lone, d.letter.Name, server, got,
+						want)
 				}
 				if got, want := f.Ham, voters(ham, server, d.letter.Name); int(got) != want {
-					t.Errorf("lone %v, letter %s at %q: the engine knows %d objections, want %d", lone, d.letter.Name, server, got, want)
+					t.Errorf("lone %v, letter %s at %q: the engine knows %d objections, want %d", lone, d.letter.Name, server, got,
+						want)
 				}
 			}
 		}
@@ -169,7 +176,8 @@ func TestAgainstMaps(t *testing.T) {
 // TestKnownOutcome lets everybody report a campaign of equal copies: until the first report
 // every copy passes, from then on all are spam, and no ham is affected.
 func TestKnownOutcome(t *testing.T) {
-	letters, err := Read(t.Context(), each([]Mail{letter(1, "clone-relinked", "bad.example"), letter(2, "personal", "good.example")}), 0, nil)
+	letters, err := Read(t.Context(),
+		each([]Mail{letter(1, "clone-relinked", "bad.example"), letter(2, "personal", "good.example")}), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +248,7 @@ func TestSeed(t *testing.T) {
 }
 
 // TestPlan checks that the numbers of copies follow the distribution of the options, that
-// deliveries are in order, and that the reports of a lower rate are among those of a higher.
+// deliveries are in order, and that a higher rate of reports includes the reports of a lower one.
 func TestPlan(t *testing.T) {
 	var mail []Mail
 	for n := range 4000 {
@@ -294,8 +302,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestMailings checks that every message is sent, those of a campaign each in its place, and
-// that the campaign has the copies of all of them.
+// TestMailings checks that every message is sent, each message of a campaign in its place, and that
+// the campaign has the copies of all of them.
 func TestMailings(t *testing.T) {
 	letters := made(t)
 	opts := Options{}
@@ -315,8 +323,10 @@ func TestMailings(t *testing.T) {
 			continue
 		}
 		for _, l := range letters {
-			if l.campaign == d.letter.campaign && l.Kind == d.letter.Kind && l.time.Before(d.letter.time) && (first[l].IsZero() || !first[l].Before(first[d.letter])) {
-				t.Fatalf("%s is first sent at %v, %s at %v, in another order than they came", l.Name, first[l], d.letter.Name, first[d.letter])
+			if l.campaign == d.letter.campaign && l.Kind == d.letter.Kind && l.time.Before(d.letter.time) &&
+				(first[l].IsZero() || !first[l].Before(first[d.letter])) {
+				t.Fatalf("%s is first sent at %v, %s at %v, in another order than they came", l.Name, first[l], d.letter.Name,
+					first[d.letter])
 			}
 		}
 	}
@@ -362,19 +372,20 @@ func TestApart(t *testing.T) {
 // A noting judge keeps what another one said.
 type noting struct {
 	judge
-	said []answer
+	answers []answer
 }
 
 func (n *noting) deliver(ctx context.Context, d *delivery) (answer, error) {
 	a, err := n.judge.deliver(ctx, d)
-	n.said = append(n.said, a)
+	n.answers = append(n.answers, a)
 	return a, err
 }
 
-// TestAfter counts by hand what is first sent after some time: all else is played, too, and
-// changes what is said of these copies, but none of the counts.
+// TestAfter counts by hand what is first sent after some time: all else is also played, and changes
+// the answers for these copies, but none of the counts.
 func TestAfter(t *testing.T) {
-	opts := Options{Sites: 3, Users: 4, Days: 10, Reporting: 0.5, Mistakes: 100, Spread: 10 * time.Hour, Tail: 0.5, Apart: true, Rule: TextAlone}
+	opts := Options{Sites: 3, Users: 4, Days: 10, Reporting: 0.5, Mistakes: 100, Spread: 10 * time.Hour, Tail: 0.5,
+		Apart: true, Rule: TextAlone}
 	if err := opts.Complete(); err != nil {
 		t.Fatal(err)
 	}
@@ -391,12 +402,12 @@ func TestAfter(t *testing.T) {
 		if err := s.speak(t.Context(), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		return p, s.tally.result(p), n.said
+		return p, s.tally.result(p), n.answers
 	}
 	const half = 5 * 24 * time.Hour
 	p, all, want := outcome(0)
-	_, late, said := outcome(half)
-	if !slices.Equal(said, want) {
+	_, late, answers := outcome(half)
+	if !slices.Equal(answers, want) {
 		t.Fatal("other answers for other counts")
 	}
 	began, first := map[*Letter]time.Time{}, map[int]time.Time{}
@@ -413,7 +424,7 @@ func TestAfter(t *testing.T) {
 	for i, d := range p.deliveries {
 		if began[d.letter].Sub(begin) >= half {
 			c := counts[d.letter.Kind.String()]
-			c.add(said[i].class)
+			c.add(answers[i].class)
 			counts[d.letter.Kind.String()] = c
 		}
 		if d.letter.Kind.Spam() && p.sizes[d.campaign] >= Large && first[d.campaign].Sub(begin) >= half {
@@ -472,10 +483,13 @@ func TestSource(t *testing.T) {
 		{"From: a@example.com\n", false, []string{"example.com"}, "a@example.com", own},
 		{"From: a@example.com\n", true, nil, "", own},
 		{"From: a@example.com\nList-Id: <l.example.org>\n", false, []string{"l.example.org"}, "", own},
-		{"Authentication-Results: mx.example;\n dkim=pass header.d=example.net;\n spf=softfail smtp.mailfrom=x.example\nFrom: a@example.net\n", true, []string{"example.net"}, "a@example.net", own},
-		{"Authentication-Results: spf=pass (sender IP is 192.0.2.1)\n smtp.mailfrom=example.com; dkim=none\nFrom: a@example.com\n", true, nil, "a@example.com", "192.0.2.1"},
+		{"Authentication-Results: mx.example;\n dkim=pass header.d=example.net;\n spf=softfail smtp.mailfrom=x.example\n" +
+			"From: a@example.net\n", true, []string{"example.net"}, "a@example.net", own},
+		{"Authentication-Results: spf=pass (sender IP is 192.0.2.1)\n smtp.mailfrom=example.com; dkim=none\n" +
+			"From: a@example.com\n", true, nil, "a@example.com", "192.0.2.1"},
 		{"Authentication-Results: mx; dkim=none\nFrom: a@example.com\n", false, nil, "", own},
-		{"Received: from x ([10.0.0.1])\n by y\nReceived: from z (z [198.51.100.7])\nFrom: a@example.com\n", true, nil, "", "198.51.100.7"},
+		{"Received: from x ([10.0.0.1])\n by y\nReceived: from z (z [198.51.100.7])\nFrom: a@example.com\n", true, nil, "",
+			"198.51.100.7"},
 	} {
 		letters, err := Read(t.Context(), each([]Mail{{Spam: tt.spam, Raw: []byte(tt.header + "\nbody")}}), 0, nil)
 		if err != nil {
@@ -487,13 +501,13 @@ func TestSource(t *testing.T) {
 			client = own
 		}
 		if !reflect.DeepEqual(s.DKIM, tt.dkim) || s.Sender != tt.sender || client != tt.client {
-			t.Errorf("%q: DKIM %v, sender %q, client %q; want %v, %q, %q", tt.header, s.DKIM, s.Sender, client, tt.dkim, tt.sender, tt.client)
+			t.Errorf("%q: DKIM %v, sender %q, client %q; want %v, %q, %q", tt.header, s.DKIM, s.Sender, client, tt.dkim,
+				tt.sender, tt.client)
 		}
 	}
 }
 
-// TestUnverified: of a share of the ham nobody has verified the sender, and of more if the
-// share is larger.
+// TestUnverified: a share of the ham has unverified senders, and of more if the share is larger.
 func TestUnverified(t *testing.T) {
 	const n = 1000
 	var mail []Mail
@@ -543,7 +557,8 @@ func TestEstimate(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	for _, o := range []Options{
-		{Sites: -1}, {Users: -1}, {Reporting: 1.1}, {Reporting: math.NaN()}, {Objecting: -1}, {Mistakes: 101}, {Days: -1}, {Tail: 0.1}, {Spread: -1}, {After: -1}, {After: 30 * 24 * time.Hour}, {Runs: -1}, {Rule: "luck"},
+		{Sites: -1}, {Users: -1}, {Reporting: 1.1}, {Reporting: math.NaN()}, {Objecting: -1}, {Mistakes: 101}, {Days: -1},
+		{Tail: 0.1}, {Spread: -1}, {After: -1}, {After: 30 * 24 * time.Hour}, {Runs: -1}, {Rule: "luck"},
 	} {
 		if r, err := Run(t.Context(), made(t), o); err == nil || r != nil {
 			t.Errorf("%+v: %v, %v", o, r, err)
@@ -559,9 +574,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestFirstReport draws campaigns of ten copies and more as streams have them, each alone, and
-// tells how many of its copies come before its first report: what no rule can catch that waits
-// for one, unless the copies share something with what was reported before.
+// TestFirstReport draws campaigns of ten copies and more as streams have them, each alone, and logs
+// how many of its copies come before its first report: what no rule can catch that waits for one,
+// unless the copies share something with what was reported before.
 func TestFirstReport(t *testing.T) {
 	for _, tt := range []struct {
 		reporting     float64
@@ -603,9 +618,11 @@ func TestFirstReport(t *testing.T) {
 		}
 		slices.Sort(before)
 		median, share := before[len(before)/2], float64(soon)/float64(len(before))
-		t.Logf("%.0f %% report: a median of %d copies come before the first report; %.1f %% of campaigns have one within three", 100*tt.reporting, median, 100*share)
+		t.Logf("%.0f %% report: a median of %d copies come before the first report; %.1f %% of campaigns have one within "+
+			"three", 100*tt.reporting, median, 100*share)
 		if median < tt.least || median > tt.most || share < tt.seldom || share > tt.often {
-			t.Errorf("%.0f %% report: median %d, want %d to %d; share %.3f, want %.2f to %.2f", 100*tt.reporting, median, tt.least, tt.most, share, tt.seldom, tt.often)
+			t.Errorf("%.0f %% report: median %d, want %d to %d; share %.3f, want %.2f to %.2f", 100*tt.reporting, median,
+				tt.least, tt.most, share, tt.seldom, tt.often)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,6 +16,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/lab/study/arrays"
+	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
 // ManifestName is the file in which an artefact says what it is.
@@ -25,14 +27,14 @@ const ManifestName = "artefact.json"
 // A Manifest says what made a study, from what, and with which results, so that others can
 // repeat it and compare theirs.
 type Manifest struct {
-	Format  int    `json:"format"` // 1
-	Command string `json:"command"`
-	Rounds  int    `json:"rounds"`
-	Seed    uint64 `json:"seed"`
-	Draw    Draw   `json:"draw"`
+	Format  int             `json:"format"` // 1
+	Command string          `json:"command"`
+	Rounds  int             `json:"rounds"`
+	Seed    uint64          `json:"seed"`
+	Draw    experiment.Draw `json:"draw"`
 	// Family of hash functions; empty for the paper's.
-	Family HashFamily `json:"family,omitempty"`
-	Parts  []string   `json:"parts"`
+	Family experiment.HashFamily `json:"family,omitempty"`
+	Parts  []string              `json:"parts"`
 	// Go, System and Modules are the compiler, the operating system and processor, and the
 	// modules of the program with their versions and checksums. Revision is the commit,
 	// followed by "+changes" if the checkout had uncommitted ones, and "unknown" if the
@@ -47,8 +49,8 @@ type Manifest struct {
 	// Corpora are the collections of mail that were read. They are not part of the artefact.
 	Corpora []CorpusHash `json:"corpora"`
 	// Lists are the text files beside the mail, likewise.
-	Lists []FileHash `json:"lists,omitempty"`
-	Files []FileHash `json:"files"` // all files but the manifest, by name
+	Lists []arrays.FileHash `json:"lists,omitempty"`
+	Files []arrays.FileHash `json:"files"` // all files but the manifest, by name
 }
 
 const manifestFormat = 1
@@ -62,26 +64,19 @@ type CorpusHash struct {
 	SHA256 string `json:"sha256"`
 }
 
-// A FileHash is one file of an artefact.
-type FileHash struct {
-	Name   string `json:"name"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
-}
-
 // RunArtefact is [Run] into the folder c.Out, with the report beside the results if all
 // parts are run. Then it writes the manifest of all files there.
-func RunArtefact(ctx context.Context, c Config) error {
+func RunArtefact(ctx context.Context, c experiment.Config) error {
 	if len(c.Only) == 0 {
 		c.Report = filepath.Join(c.Out, "report")
 	}
 	if err := Run(ctx, c); err != nil {
 		return err
 	}
-	if err := c.complete(); err != nil {
+	if err := c.Complete(); err != nil {
 		return err
 	}
-	m, err := c.manifest(ctx)
+	m, err := manifest(&c, ctx)
 	if err != nil {
 		return err
 	}
@@ -89,16 +84,17 @@ func RunArtefact(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("study: %w", err)
 	}
-	return writeFile(filepath.Join(c.Out, ManifestName), append(b, '\n'))
+	return experiment.WriteFile(filepath.Join(c.Out, ManifestName), append(b, '\n'))
 }
 
-func (c *Config) manifest(ctx context.Context) (*Manifest, error) {
+func manifest(c *experiment.Config, ctx context.Context) (*Manifest, error) {
 	parts := c.Only
 	if len(parts) == 0 {
-		parts = Parts()
+		parts = experiment.Parts()
 	}
 	m := &Manifest{
-		Format: manifestFormat, Rounds: c.Rounds, Seed: c.Seed, Draw: c.Draw, Family: c.storedFamily(), Parts: parts, Go: runtime.Version(),
+		Format: manifestFormat, Rounds: c.Rounds, Seed: c.Seed, Draw: c.Draw, Family: c.StoredFamily(), Parts: parts,
+		Go:     runtime.Version(),
 		System: runtime.GOOS + "/" + runtime.GOARCH, Revision: "unknown", Modules: []string{}, Corpora: []CorpusHash{},
 	}
 	m.Command = fmt.Sprintf("bulkhead-lab study --artefact DIR --rounds %d --seed %d --draw %s", c.Rounds, c.Seed, c.Draw)
@@ -113,8 +109,8 @@ func (c *Config) manifest(ctx context.Context) (*Manifest, error) {
 	}
 	m.build()
 	sum := sha256.New()
-	for _, cell := range printedCells() {
-		fmt.Fprintf(sum, "%d,%s,%s,%d,%s,%s\n", cell.experiment, cell.extension, cell.m, cell.k, cell.mean, cell.sd)
+	for _, cell := range experiment.PrintedCells() {
+		fmt.Fprintf(sum, "%d,%s,%s,%d,%s,%s\n", cell.Experiment, cell.Extension, cell.M, cell.K, cell.Mean, cell.SD)
 	}
 	m.Printed = hex.EncodeToString(sum.Sum(nil))
 	var err error
@@ -122,7 +118,7 @@ func (c *Config) manifest(ctx context.Context) (*Manifest, error) {
 		if m.Corpora, err = hashCorpora(ctx, c.Corpus); err != nil {
 			return nil, err
 		}
-		if m.Lists, err = hashLists(c.Corpus); err != nil {
+		if m.Lists, err = arrays.HashLists(c.Corpus); err != nil {
 			return nil, err
 		}
 	}
@@ -151,46 +147,9 @@ func (m *Manifest) build() {
 	}
 }
 
-// hashFiles returns every regular file below folder but the manifest. Anything else there
-// is an error.
-func hashFiles(folder string) ([]FileHash, error) {
-	files := []FileHash{}
-	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(folder, path)
-		if err != nil || name == ManifestName {
-			return err
-		}
-		if !d.Type().IsRegular() {
-			return fmt.Errorf("%s is no regular file", name)
-		}
-		sum, n, err := hashFile(path)
-		files = append(files, FileHash{filepath.ToSlash(name), n, sum})
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("study: %w", err)
-	}
-	slices.SortFunc(files, func(a, b FileHash) int { return strings.Compare(a.Name, b.Name) })
-	return files, nil
-}
-
-func hashFile(path string) (sum string, n int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	n, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), n, err
-}
-
 // hashCorpora returns the checksums of the collections in folder, by their names.
 func hashCorpora(ctx context.Context, folder string) ([]CorpusHash, error) {
-	files, err := listCorpus(folder)
+	files, err := arrays.ListCorpus(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -199,12 +158,12 @@ func hashCorpora(ctx context.Context, folder string) ([]CorpusHash, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		name, err := filepath.Rel(folder, f.path)
+		name, err := filepath.Rel(folder, f.Path)
 		if err != nil {
 			return nil, fmt.Errorf("study: %w", err)
 		}
 		corpus, message, _ := strings.Cut(filepath.ToSlash(name), "/")
-		sum, _, err := hashFile(f.path)
+		sum, _, err := arrays.HashFile(f.Path)
 		if err != nil {
 			return nil, fmt.Errorf("study: %w", err)
 		}
@@ -258,7 +217,7 @@ func CheckArtefact(ctx context.Context, folder, corpus string, again []string) (
 		if !slices.Equal(corpora, m.Corpora) {
 			wrong = append(wrong, fmt.Sprintf("the mail is another: %+v, want %+v", corpora, m.Corpora))
 		}
-		lists, err := hashLists(corpus)
+		lists, err := arrays.HashLists(corpus)
 		if err != nil {
 			return nil, err
 		}
@@ -267,11 +226,11 @@ func CheckArtefact(ctx context.Context, folder, corpus string, again []string) (
 		}
 	}
 	if len(again) > 0 && len(wrong) == 0 {
-		more, err := m.repeat(ctx, folder, corpus, again)
+		found, err := m.repeat(ctx, folder, corpus, again)
 		if err != nil {
 			return nil, err
 		}
-		wrong = append(wrong, more...)
+		wrong = append(wrong, found...)
 	}
 	if len(wrong) > 0 {
 		return nil, fmt.Errorf("%w: %s", ErrArtefact, strings.Join(wrong, "; "))
@@ -280,8 +239,8 @@ func CheckArtefact(ctx context.Context, folder, corpus string, again []string) (
 }
 
 // differences names the files that are not as they should be.
-func differences(want, have []FileHash) (wrong []string) {
-	found := make(map[string]FileHash)
+func differences(want, have []arrays.FileHash) (wrong []string) {
+	found := make(map[string]arrays.FileHash)
 	for _, f := range have {
 		found[f.Name] = f
 	}
@@ -307,7 +266,8 @@ func (m *Manifest) repeat(ctx context.Context, folder, corpus string, again []st
 		return nil, fmt.Errorf("study: %w", err)
 	}
 	defer os.RemoveAll(out)
-	if err := Run(ctx, Config{Out: out, Rounds: m.Rounds, Seed: m.Seed, Draw: m.Draw, Family: m.Family, Only: again, Corpus: corpus}); err != nil {
+	if err := Run(ctx, experiment.Config{Out: out, Rounds: m.Rounds, Seed: m.Seed, Draw: m.Draw, Family: m.Family,
+		Only: again, Corpus: corpus}); err != nil {
 		return nil, err
 	}
 	results, err := filepath.Glob(filepath.Join(out, "results", "*.json"))
@@ -344,9 +304,35 @@ func resultOf(path string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("study: %w", err)
 	}
-	var s stored
+	var s experiment.Stored
 	if err := json.Unmarshal(b, &s); err != nil {
 		return nil, fmt.Errorf("%w: %s: %v", ErrArtefact, filepath.Base(path), err)
 	}
 	return s.Result, nil
+}
+
+// hashFiles returns every regular file below folder but the manifest. Anything else there
+// is an error.
+func hashFiles(folder string) ([]arrays.FileHash, error) {
+	files := []arrays.FileHash{}
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil || name == ManifestName {
+			return err
+		}
+		if !d.Type().IsRegular() {
+			return fmt.Errorf("%s is no regular file", name)
+		}
+		sum, n, err := arrays.HashFile(path)
+		files = append(files, arrays.FileHash{Name: filepath.ToSlash(name), Bytes: n, SHA256: sum})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("study: %w", err)
+	}
+	slices.SortFunc(files, func(a, b arrays.FileHash) int { return strings.Compare(a.Name, b.Name) })
+	return files, nil
 }

@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
 // TestArtefact checks an artefact against its manifest, its mail and a repetition, and
 // wants every change noticed.
 func TestArtefact(t *testing.T) {
 	corpus := writeCorpus(t, 60)
-	c := Config{Out: t.TempDir(), Rounds: 3, Seed: 5, Only: []string{"2", "rate", "dcc"}, Corpus: corpus}
+	c := experiment.Config{Out: t.TempDir(), Rounds: 3, Seed: 5, Only: []string{"2", "rate", "dcc"}, Corpus: corpus}
 	if err := RunArtefact(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -21,8 +23,10 @@ func TestArtefact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Seed != 5 || m.Rounds != 3 || m.Draw != DrawPrinted || len(m.Corpora) != 1 || m.Corpora[0].Messages != 60 || len(m.Files) < 4 ||
-		m.Command != "bulkhead-lab study --artefact DIR --rounds 3 --seed 5 --draw printed --experiment 2,rate,dcc --corpus MAIL" {
+	if m.Seed != 5 || m.Rounds != 3 || m.Draw != experiment.DrawPrinted || len(m.Corpora) != 1 ||
+		m.Corpora[0].Messages != 60 || len(m.Files) < 4 ||
+		m.Command != "bulkhead-lab study --artefact DIR --rounds 3 --seed 5 --draw printed --experiment 2,rate,dcc "+
+			"--corpus MAIL" {
 		t.Errorf("%+v", m)
 	}
 	path := filepath.Join(c.Out, "results", "rate.json")
@@ -57,7 +61,8 @@ func TestArtefact(t *testing.T) {
 		"artefact.json: EOF":                func() { write(filepath.Join(c.Out, ManifestName), "") },
 	} {
 		damage()
-		if _, err := CheckArtefact(t.Context(), c.Out, "", nil); !errors.Is(err, ErrArtefact) || !strings.Contains(err.Error(), want) {
+		if _, err := CheckArtefact(t.Context(), c.Out, "", nil); !errors.Is(err, ErrArtefact) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		os.Remove(filepath.Join(c.Out, "notes"))
@@ -82,10 +87,12 @@ func TestArtefact(t *testing.T) {
 	if _, err := CheckArtefact(t.Context(), c.Out, "", nil); err != nil {
 		t.Errorf("files that are as the manifest says: %v", err)
 	}
-	if _, err := CheckArtefact(t.Context(), c.Out, "", []string{"2", "rate"}); !errors.Is(err, ErrArtefact) || !strings.Contains(err.Error(), "results/rate.json comes out with other numbers") {
+	if _, err := CheckArtefact(t.Context(), c.Out, "", []string{"2", "rate"}); !errors.Is(err, ErrArtefact) ||
+		!strings.Contains(err.Error(), "results/rate.json comes out with other numbers") {
 		t.Errorf("forged numbers: %v", err)
 	}
-	if _, err := CheckArtefact(t.Context(), c.Out, writeCorpus(t, 61), nil); !errors.Is(err, ErrArtefact) || !strings.Contains(err.Error(), "the mail is another") {
+	if _, err := CheckArtefact(t.Context(), c.Out, writeCorpus(t, 61), nil); !errors.Is(err, ErrArtefact) ||
+		!strings.Contains(err.Error(), "the mail is another") {
 		t.Errorf("other mail: %v", err)
 	}
 	if _, err := CheckArtefact(t.Context(), t.TempDir(), "", nil); err == nil {

@@ -6,123 +6,127 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+
+	"github.com/bulkhead-mail/bulkhead/lab/study/arrays"
+	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
 // A plan is all the work of a run and its results. Results of parts that are not wanted
 // are nil.
 type plan struct {
-	config     *Config
-	units      []*unit
-	tables     map[int][]*tableResult
-	draws      []*drawResult
-	seeds      []*repeatResult
-	families   []*repeatResult
-	offset     []*offsetResult
-	orders     []*drawResult
-	equal      []*equalResult
-	lines      []*linesResult
-	node       []*nodeResult
-	revocation *revocationResult
-	growth     *growthResult
-	membership *membershipResult
-	twoPart    *twoPartResult
-	rate       *rateResult
-	merge      []*mergeResult
-	deletion   *deletionResult
-	split      *splitResult
-	dcc        *dccResult
-	speed      *speedResult
+	config     *experiment.Config
+	units      []*experiment.Unit
+	tables     map[int][]*experiment.TableResult
+	draws      []*experiment.DrawResult
+	seeds      []*experiment.RepeatResult
+	families   []*experiment.RepeatResult
+	offset     []*experiment.OffsetResult
+	orders     []*experiment.DrawResult
+	equal      []*experiment.EqualResult
+	lines      []*arrays.LinesResult
+	node       []*arrays.NodeResult
+	revocation *arrays.RevocationResult
+	growth     *experiment.GrowthResult
+	membership *arrays.MembershipResult
+	twoPart    *arrays.TwoPartResult
+	rate       *arrays.RateResult
+	merge      []*arrays.MergeResult
+	deletion   *arrays.DeletionResult
+	split      *arrays.SplitResult
+	dcc        *arrays.DCCResult
+	speed      *arrays.SpeedResult
 }
 
 // add adds a unit and passes its result on.
-func add[T any](p *plan, u *unit, result T) T {
+func add[T any](p *plan, u *experiment.Unit, result T) T {
 	p.units = append(p.units, u)
 	return result
 }
 
 // addAll adds several units and passes their results on.
-func addAll[T any](p *plan, work func() ([]*unit, []T)) []T {
+func addAll[T any](p *plan, work func() ([]*experiment.Unit, []T)) []T {
 	units, results := work()
 	p.units = append(p.units, units...)
 	return results
 }
 
-func (c *Config) plan() *plan {
+func newPlan(c *experiment.Config) *plan {
 	p := &plan{config: c}
-	p.units, p.tables = c.tableUnits()
-	corpus := c.corpusSource()
-	if c.wants("draws") {
-		p.draws = addAll(p, c.drawUnits)
+	p.units, p.tables = c.TableUnits()
+	corpus := arrays.CorpusSource(c)
+	if c.Wants("draws") {
+		p.draws = addAll(p, c.DrawUnits)
 	}
-	if c.wants("seeds") {
-		p.seeds = addAll(p, c.seedUnits)
+	if c.Wants("seeds") {
+		p.seeds = addAll(p, c.SeedUnits)
 	}
-	if c.wants("families") {
-		p.families = addAll(p, c.familyUnits)
+	if c.Wants("families") {
+		p.families = addAll(p, c.FamilyUnits)
 	}
-	if c.wants("offset") {
-		p.offset = addAll(p, c.offsetUnits)
-		p.orders = addAll(p, c.orderUnits)
+	if c.Wants("offset") {
+		p.offset = addAll(p, c.OffsetUnits)
+		p.orders = addAll(p, c.OrderUnits)
 	}
-	if c.wants("equal") {
-		p.equal = addAll(p, c.equalUnits)
+	if c.Wants("equal") {
+		p.equal = addAll(p, c.EqualUnits)
 	}
-	if c.wants("lines") {
-		p.lines = addAll(p, c.lineUnits)
+	if c.Wants("lines") {
+		p.lines = addAll(p, func() ([]*experiment.Unit, []*arrays.LinesResult) { return arrays.LineUnits(c) })
 	}
-	if c.wants("node") {
-		units, results := c.nodeUnits(corpus)
+	if c.Wants("node") {
+		units, results := arrays.NodeUnits(c, corpus)
 		p.units, p.node = append(p.units, units...), results
 	}
-	if c.wants("revocation") {
-		u, r := c.revocationUnit()
+	if c.Wants("revocation") {
+		u, r := arrays.RevocationUnit(c)
 		p.revocation = add(p, u, r)
 	}
-	if c.wants("growth") {
-		u, r := c.growthUnit()
+	if c.Wants("growth") {
+		u, r := c.GrowthUnit()
 		p.growth = add(p, u, r)
 	}
-	if c.wants("membership") {
-		u, r := c.membershipUnit()
+	if c.Wants("membership") {
+		u, r := arrays.MembershipUnit(c)
 		p.membership = add(p, u, r)
 	}
-	if c.wants("twopart") {
-		u, r := c.twoPartUnit()
+	if c.Wants("twopart") {
+		u, r := arrays.TwoPartUnit(c)
 		p.twoPart = add(p, u, r)
 	}
-	if c.wants("rate") {
-		u, r := c.rateUnit()
+	if c.Wants("rate") {
+		u, r := arrays.RateUnit(c)
 		p.rate = add(p, u, r)
 	}
-	if c.wants("merge") {
-		p.merge = addAll(p, c.mergeUnits)
+	if c.Wants("merge") {
+		p.merge = addAll(p, func() ([]*experiment.Unit, []*arrays.MergeResult) { return arrays.MergeUnits(c) })
 	}
-	if c.wants("deletion") {
-		u, r := c.deletionUnit()
+	if c.Wants("deletion") {
+		u, r := arrays.DeletionUnit(c)
 		p.deletion = add(p, u, r)
 	}
-	if c.wants("split") {
-		u, r := c.splitUnit(corpus)
+	if c.Wants("split") {
+		u, r := arrays.SplitUnit(c, corpus)
 		p.split = add(p, u, r)
 	}
-	if c.wants("dcc") && c.Corpus != "" {
-		u, r := c.dccUnit(corpus)
+	if c.Wants("dcc") && c.Corpus != "" {
+		u, r := arrays.DCCUnit(c, corpus)
 		p.dcc = add(p, u, r)
 	}
-	if c.wants("speed") {
-		u, r := c.speedUnit()
+	if c.Wants("speed") {
+		u, r := arrays.SpeedUnit(c)
 		p.speed = add(p, u, r)
 	}
 	return p
 }
 
 // rows returns the lines of the experiments that were run.
-func (p *plan) rows() (all [][]row) {
-	for _, e := range experiments() {
-		var rows []row
-		for _, r := range p.tables[e.number] {
-			rows = append(rows, r.row(&e, p.config.Rounds))
+func (p *plan) rows() (all [][]experiment.Row) {
+	for _, e := range experiment.Experiments() {
+		var rows []experiment.Row
+		for _, r := range p.tables[e.Number] {
+			rows = append(rows, r.Row(&e, p.config.Rounds))
 		}
 		if rows != nil {
 			all = append(all, rows)
@@ -134,12 +138,13 @@ func (p *plan) rows() (all [][]row) {
 // write puts everything into the folder for results.
 func (p *plan) write(ctx context.Context) error {
 	rows := p.rows()
-	compared := compare(rows, p.spreads())
+	compared := experiment.Compare(rows, p.spreads())
 	if len(rows) > 0 {
-		if err := p.file("tables.csv", func(w io.Writer) error { return writeTables(w, rows) }); err != nil {
+		if err := p.file("tables.csv", func(w io.Writer) error { return experiment.WriteTables(w, rows) }); err != nil {
 			return err
 		}
-		if err := p.file("comparison.csv", func(w io.Writer) error { return writeComparison(w, compared) }); err != nil {
+		err := p.file("comparison.csv", func(w io.Writer) error { return experiment.WriteComparison(w, compared) })
+		if err != nil {
 			return err
 		}
 	}
@@ -148,7 +153,7 @@ func (p *plan) write(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("study: %s: %w", name, err)
 		}
-		if err := writeFile(filepath.Join(p.config.Out, name+".json"), append(b, '\n')); err != nil {
+		if err := experiment.WriteFile(filepath.Join(p.config.Out, name+".json"), append(b, '\n')); err != nil {
 			return err
 		}
 	}
@@ -160,7 +165,7 @@ func (p *plan) write(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if p.config.small() {
+		if p.config.Small() {
 			f.Dots = 640
 		}
 		if err := writeFigure(f, filepath.Join(p.config.Out, "figures"), "svg", "png"); err != nil {
@@ -229,7 +234,7 @@ func (p *plan) measured() map[string]any {
 }
 
 // mergeRows returns the lines of all networks.
-func (p *plan) mergeRows() (rows []mergeRow) {
+func (p *plan) mergeRows() (rows []arrays.MergeRow) {
 	for _, r := range p.merge {
 		rows = append(rows, r.Rows...)
 	}
@@ -242,5 +247,21 @@ func (p *plan) file(name string, write func(io.Writer) error) error {
 	if err := write(&buf); err != nil {
 		return fmt.Errorf("study: %s: %w", name, err)
 	}
-	return writeFile(filepath.Join(p.config.Out, name), buf.Bytes())
+	return experiment.WriteFile(filepath.Join(p.config.Out, name), buf.Bytes())
+}
+
+// Run carries out the study and writes its tables, figures and report. It
+// returns early, keeping what is finished, when ctx ends.
+func Run(ctx context.Context, c experiment.Config) error {
+	if err := c.Complete(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Out, 0o755); err != nil {
+		return fmt.Errorf("study: %w", err)
+	}
+	p := newPlan(&c)
+	if err := c.Work(ctx, p.units); err != nil {
+		return err
+	}
+	return p.write(ctx)
 }

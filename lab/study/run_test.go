@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
 func readCSV(t *testing.T, path string) [][]string {
@@ -29,27 +31,12 @@ func readCSV(t *testing.T, path string) [][]string {
 	return lines
 }
 
-// TestPrintedCells compares the printed numbers in the program with the tables in testdata.
-func TestPrintedCells(t *testing.T) {
-	lines := readCSV(t, "testdata/yan-cho-tables-3-10.csv")
-	printed := printedCells()
-	if len(lines)-1 != len(printed) {
-		t.Fatalf("%d numbers, want %d", len(printed), len(lines)-1)
-	}
-	for i, c := range printed {
-		got := []string{fmt.Sprint(c.experiment), c.extension, c.m, fmt.Sprint(c.k), c.mean, c.sd}
-		if !slices.Equal(got, lines[i+1]) {
-			t.Errorf("line %d: %v, want %v", i+2, got, lines[i+1])
-		}
-	}
-}
-
 // TestSmallStudy runs all eight experiments for a few rounds, and compares
 // tables.csv with the printed one: the same lines in the same order, and similar numbers
 // for the smallest filters, for which a few rounds are enough.
 func TestSmallStudy(t *testing.T) {
 	out := t.TempDir()
-	c := Config{Out: out, Rounds: 6, Seed: 3, Only: []string{"1", "2", "3", "4", "5", "6", "7", "8"}}
+	c := experiment.Config{Out: out, Rounds: 6, Seed: 3, Only: []string{"1", "2", "3", "4", "5", "6", "7", "8"}}
 	if err := Run(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +67,8 @@ func TestSmallStudy(t *testing.T) {
 		}
 		// With 6 rounds the standard errors are rough themselves.
 		if line[2] == "80K" && math.Abs(z) > 6 {
-			t.Errorf("experiment %s, %s, %s, k = %s: printed %s, measured %s, %.1f standard errors", line[0], line[1], line[2], line[3], line[4], line[6], z)
+			t.Errorf("experiment %s, %s, %s, k = %s: printed %s, measured %s, %.1f standard errors", line[0], line[1], line[2],
+				line[3], line[4], line[6], z)
 		}
 	}
 	for n := 1; n <= 8; n++ {
@@ -93,12 +81,12 @@ func TestSmallStudy(t *testing.T) {
 	}
 }
 
-// TestResume interrupts a run, finishes it, and compares the results byte by byte with
-// those of one uninterrupted run with more workers.
+// TestResume interrupts a run, finishes it, and compares the results byte by byte with the results
+// of one uninterrupted run with more workers.
 func TestResume(t *testing.T) {
 	only := []string{"2", "5", "growth", "rate"}
 	whole, broken := t.TempDir(), t.TempDir()
-	c := Config{Out: whole, Rounds: 8, Seed: 7, Jobs: 3, Only: only}
+	c := experiment.Config{Out: whole, Rounds: 8, Seed: 7, Jobs: 3, Only: only}
 	if err := Run(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +130,7 @@ func TestResume(t *testing.T) {
 }
 
 func TestOtherSeedIsNotResumed(t *testing.T) {
-	c := Config{Out: t.TempDir(), Rounds: 3, Seed: 1, Only: []string{"2"}}
+	c := experiment.Config{Out: t.TempDir(), Rounds: 3, Seed: 1, Only: []string{"2"}}
 	if err := Run(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -157,17 +145,17 @@ func TestOtherSeedIsNotResumed(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
-	ok := Config{Out: t.TempDir(), Rounds: 1, Only: []string{"2"}}
-	for name, change := range map[string]func(*Config){
-		"no folder":        func(c *Config) { c.Out = "" },
-		"negative rounds":  func(c *Config) { c.Rounds = -1 },
-		"too many rounds":  func(c *Config) { c.Rounds = 1 << 30 },
-		"negative jobs":    func(c *Config) { c.Jobs = -1 },
-		"unknown part":     func(c *Config) { c.Only = []string{"9"} },
-		"unknown draw":     func(c *Config) { c.Draw = "loaded" },
-		"unknown family":   func(c *Config) { c.Family = "crc32" },
-		"report of a part": func(c *Config) { c.Report = t.TempDir() },
-		"no corpus there":  func(c *Config) { c.Corpus, c.Only = t.TempDir(), []string{"dcc"} },
+	ok := experiment.Config{Out: t.TempDir(), Rounds: 1, Only: []string{"2"}}
+	for name, change := range map[string]func(*experiment.Config){
+		"no folder":        func(c *experiment.Config) { c.Out = "" },
+		"negative rounds":  func(c *experiment.Config) { c.Rounds = -1 },
+		"too many rounds":  func(c *experiment.Config) { c.Rounds = 1 << 30 },
+		"negative jobs":    func(c *experiment.Config) { c.Jobs = -1 },
+		"unknown part":     func(c *experiment.Config) { c.Only = []string{"9"} },
+		"unknown draw":     func(c *experiment.Config) { c.Draw = "loaded" },
+		"unknown family":   func(c *experiment.Config) { c.Family = "crc32" },
+		"report of a part": func(c *experiment.Config) { c.Report = t.TempDir() },
+		"no corpus there":  func(c *experiment.Config) { c.Corpus, c.Only = t.TempDir(), []string{"dcc"} },
 	} {
 		c := ok
 		change(&c)
@@ -195,21 +183,23 @@ func writeCorpus(t *testing.T, n int) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	words := strings.Fields("harbour copper meadow lantern violet orchard timber gravel saddle thunder window basket pepper ribbon castle garden marble feather barrel candle")
+	words := strings.Fields("harbour copper meadow lantern violet orchard timber gravel saddle thunder window basket " +
+		"pepper ribbon castle garden marble feather barrel candle")
 	var index strings.Builder
 	index.WriteString("file\tlabel\ttime\tmore\n")
-	r := stream(1, "made-up mail")
+	r := experiment.Stream(1, "made-up mail")
 	for i := range n {
 		topic := i
 		if i%3 == 0 {
 			topic = 0 // a wave of equal messages
 		}
-		body := stream(uint64(topic), "body")
+		body := experiment.Stream(uint64(topic), "body")
 		var text strings.Builder
 		for range 40 {
 			text.WriteString(words[body.IntN(len(words))] + " ")
 		}
-		mail := fmt.Sprintf("From: a%d@example.com\nTo: b@example.org\nSubject: note %d\nDate: Thu, 29 Feb 2024 12:00:00 +0000\n\n%s\n", i, i, text.String())
+		mail := fmt.Sprintf("From: a%d@example.com\nTo: b@example.org\nSubject: note %d\n"+
+			"Date: Thu, 29 Feb 2024 12:00:00 +0000\n\n%s\n", i, i, text.String())
 		name := fmt.Sprintf("%04d.eml", i)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(mail), 0o644); err != nil {
 			t.Fatal(err)
@@ -225,7 +215,7 @@ func writeCorpus(t *testing.T, n int) string {
 
 // TestReport writes the whole report from a tiny run.
 func TestReport(t *testing.T) {
-	c := Config{Out: t.TempDir(), Report: t.TempDir(), Rounds: 1, Seed: 1, Corpus: writeCorpus(t, 90)}
+	c := experiment.Config{Out: t.TempDir(), Report: t.TempDir(), Rounds: 1, Seed: 1, Corpus: writeCorpus(t, 90)}
 	last := 0.0
 	c.Progress = func(done float64, what string) {
 		if done < last-1e-9 || done > 1+1e-9 || what == "" {
@@ -244,8 +234,10 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(b)
-	for _, want := range []string{"Table X)", "## Merging", "### Deletion", "## Split storage", "dcc/fuz1", "1 in 170000", "1.948E-8", "SBF first",
-		"Garwood", "expected by chance", "| independent |", "GhostError", "as a node reads", "Spam that revocations hide", "Table II", "made-up"} {
+	for _, want := range []string{"Table X)", "## Merging", "### Deletion", "## Split storage", "dcc/fuz1", "1 in 170000",
+		"1.948E-8", "SBF first",
+		"Garwood", "expected by chance", "| independent |", "GhostError", "as a node reads", "Spam that revocations hide",
+		"Table II", "made-up"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q", want)
 		}
@@ -270,25 +262,10 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func TestListIndexRefuses(t *testing.T) {
-	for name, text := range map[string]string{
-		"file outside": "h\n../../etc/passwd\tham\t2024-02-29T12:00:00Z\n",
-		"no time":      "h\na.eml\tham\tyesterday\n",
-	} {
-		path := filepath.Join(t.TempDir(), "index.tsv")
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if files, err := listIndex(path); err == nil {
-			t.Errorf("%s: %v, want an error", name, files)
-		}
-	}
-}
-
 // TestOtherFamilyIsNotResumed: results of one hash family are no results of another,
 // and MD5 in 8 chunks, which cannot reach all cells, errs more often.
 func TestOtherFamilyIsNotResumed(t *testing.T) {
-	c := Config{Out: t.TempDir(), Rounds: 3, Seed: 1, Only: []string{"2"}}
+	c := experiment.Config{Out: t.TempDir(), Rounds: 3, Seed: 1, Only: []string{"2"}}
 	rate := func() (wrong float64) {
 		if err := Run(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -303,12 +280,27 @@ func TestOtherFamilyIsNotResumed(t *testing.T) {
 		return wrong
 	}
 	universal := rate()
-	c.Family = FamilyMD5
+	c.Family = experiment.FamilyMD5
 	if md5 := rate(); md5 < 1e-3 || md5 < 100*universal {
 		t.Errorf("320K, k = 8: %g with MD5, %g with universal functions", md5, universal)
 	}
-	c.Family = FamilyUniversal
+	c.Family = experiment.FamilyUniversal
 	if again := rate(); again != universal {
 		t.Errorf("universal functions gave %g, then %g", universal, again)
+	}
+}
+
+// TestPrintedCells compares the printed numbers in the program with the tables in testdata.
+func TestPrintedCells(t *testing.T) {
+	lines := readCSV(t, "testdata/yan-cho-tables-3-10.csv")
+	printed := experiment.PrintedCells()
+	if len(lines)-1 != len(printed) {
+		t.Fatalf("%d numbers, want %d", len(printed), len(lines)-1)
+	}
+	for i, c := range printed {
+		got := []string{fmt.Sprint(c.Experiment), c.Extension, c.M, fmt.Sprint(c.K), c.Mean, c.SD}
+		if !slices.Equal(got, lines[i+1]) {
+			t.Errorf("line %d: %v, want %v", i+2, got, lines[i+1])
+		}
 	}
 }

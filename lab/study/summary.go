@@ -47,8 +47,9 @@ func Summarise(out string) (s Summary, err error) {
 		} else if math.IsNaN(z) {
 			s.Empty++
 		} else {
-			s.Outside = append(s.Outside, fmt.Sprintf("Experiment %s, %s, m = %s, k = %s: printed %s, measured %s, %.1f standard errors",
-				line[0], line[1], line[2], line[3], line[4], line[6], z))
+			s.Outside = append(s.Outside,
+				fmt.Sprintf("Experiment %s, %s, m = %s, k = %s: printed %s, measured %s, %.1f standard errors",
+					line[0], line[1], line[2], line[3], line[4], line[6], z))
 		}
 	}
 	return s, nil

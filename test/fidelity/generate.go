@@ -47,7 +47,8 @@ func (g *generator) header() string {
 		b.WriteString("From ann@example.com Mon Mar  2 09:15:00 2026\n")
 	}
 	b.WriteString(
-		"Received: from mx.example.com (mx.example.com [192.0.2.7])\n\tby mail.example.org; Mon, 02 Mar 2026 09:15:00 +0000\n")
+		"Received: from mx.example.com (mx.example.com [192.0.2.7])\n\tby mail.example.org; Mon, 02 Mar 2026 09:15:00 " +
+			"+0000\n")
 	name := g.words(2)
 	switch g.r.IntN(4) {
 	case 0:

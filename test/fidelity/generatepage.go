@@ -147,7 +147,8 @@ func (g *generator) element(text string) string {
 	case 31:
 		return "<noscript>" + middle + "</noscript><textarea>" + words[0] + "</textarea><title>" + middle + "</title>" + rest
 	case 32:
-		return "<div style=\"background:url(http://img.example.com/b.png);color:#333\"><span style='font-size:12pt;color:#123456'>" + text + "</span></div>"
+		return "<div style=\"background:url(http://img.example.com/b.png);color:#333\"><span " +
+			"style='font-size:12pt;color:#123456'>" + text + "</span></div>"
 	}
 	return text
 }

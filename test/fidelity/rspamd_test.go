@@ -105,7 +105,8 @@ func startChecker(t *testing.T) *checker {
 	config := fmt.Sprintf(`
 options {
   pidfile = "%[1]s/pid"; filters = "fuzzy_check"; tempdir = "%[1]s"; history_file = "%[1]s/history"; rrd = "%[1]s/rrd";
-  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; local_addrs = []; words_decay = 600;
+  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; local_addrs = [];
+    words_decay = 600;
   url_tld = "/usr/share/rspamd/effective_tld_names.dat"; allow_raw_input = true;
   dns { nameserver = ["127.0.0.1:1"]; timeout = 0.1s; retransmits = 1; }
 }
@@ -114,8 +115,10 @@ worker "normal" { bind_socket = "127.0.0.1:%[2]d"; count = 1; }
 fuzzy_check {
   min_bytes = 1k; timeout = 2s; retransmits = 1;
   rule "recorder" {
-    algorithm = "mumhash"; servers = "%[3]s"; symbol = "FUZZY_UNKNOWN"; mime_types = ["*"]; max_score = 20.0; read_only = yes;
-    skip_unknown = yes; short_text_direct_hash = true; min_length = 64; fuzzy_map = { FUZZY_DENIED { max_score = 20.0; flag = 1; } }
+    algorithm = "mumhash"; servers = "%[3]s"; symbol = "FUZZY_UNKNOWN"; mime_types = ["*"]; max_score = 20.0;
+      read_only = yes;
+    skip_unknown = yes; short_text_direct_hash = true; min_length = 64;
+      fuzzy_map = { FUZZY_DENIED { max_score = 20.0; flag = 1; } }
   }
 }
 %[4]s

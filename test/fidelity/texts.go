@@ -11,10 +11,10 @@ type language struct {
 var languages = []language{
 	{"en", []string{"us-ascii", "iso-8859-1", "windows-1252"}, []string{
 		"The ferry to the island leaves at nine on every day of the week but Sunday, and returns at six.",
-		"Please have a look at what we've written about the roof, and tell us before Friday if you don't agree.",
+		"Please have a look at what we've written about the roof, and write to us before Friday if you don't agree.",
 		"Your order #4711 (two lamps, 3.50 EUR each) has been packed; it will be with you within 48 hours.",
 		"We can't believe it's been a year since you've first visited our little shop in the harbour!",
-		"Call +44 20 7946 0018 or write to help@shop.example, and somebody will answer at once.",
+		"Call +44 20 7946 0018 or write to help@shop.example, and we will answer at once.",
 		"Most of the people who live here have never seen the house from the other side of the river.",
 		"If you are not the person this letter is meant for, please delete it and let the sender know.",
 		"It costs $19.99, i.e. 20% less than last year's model, and it weighs only 1,250 g.",

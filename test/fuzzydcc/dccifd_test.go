@@ -13,7 +13,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-const ferryText = "the ferry to the island leaves at nine on every day of the week but sunday and returns at six in the evening tickets are sold on board\n"
+const ferryText = "the ferry to the island leaves at nine on every day of the week but sunday and returns at six in " +
+	"the evening tickets are sold on board\n"
 
 func startDccifd(t *testing.T, extra string) string {
 	t.Helper()
@@ -58,9 +59,11 @@ func spamassassinDCC(t *testing.T, address string) func(message string, args ...
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"init.pre": "loadplugin Mail::SpamAssassin::Plugin::Check\nloadplugin Mail::SpamAssassin::Plugin::DCC\n",
-		"local.cf": "dns_available no\nskip_rbl_checks 1\nuse_bayes 0\nuse_auto_whitelist 0\nuse_dcc 1\nuse_pyzor 0\nuse_razor2 0\n" +
+		"local.cf": "dns_available no\nskip_rbl_checks 1\nuse_bayes 0\nuse_auto_whitelist 0\nuse_dcc 1\nuse_pyzor 0\n" +
+			"use_razor2 0\n" +
 			"dcc_dccifd_path " + address + "\ndcc_timeout 10\ninternal_networks 127.0.0.0/8\n" +
-			"full DCC_CHECK eval:check_dcc()\ntflags DCC_CHECK net autolearn_body\nscore DCC_CHECK 5\nadd_header all DCC _DCCB_: _DCCR_\nadd_header all Tests _TESTS_\nbayes_learn_during_report 0\n" +
+			"full DCC_CHECK eval:check_dcc()\ntflags DCC_CHECK net autolearn_body\nscore DCC_CHECK 5\n" +
+			"add_header all DCC _DCCB_: _DCCR_\nadd_header all Tests _TESTS_\nbayes_learn_during_report 0\n" +
 			"dcc_body_max 3\ndcc_fuz1_max 3\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -103,7 +106,8 @@ func TestSpamAssassinDCC(t *testing.T) {
 	}
 	sa("-r") // report
 	if out := sa(); !regexp.MustCompile(
-		`X-Spam-DCC: bulkhead: \S+ 101; bulk Body=many Fuz1=many|X-Spam-DCC: bulkhead: \S+ 101; Body=many Fuz1=many`).MatchString(out) {
+		`X-Spam-DCC: bulkhead: \S+ 101; bulk Body=many Fuz1=many|X-Spam-DCC: bulkhead: \S+ 101; Body=many Fuz1=many`).
+		MatchString(out) {
 		t.Errorf("after a report the mail is not many:\n%s", out)
 	}
 }

@@ -69,11 +69,11 @@ func TestRspamdDocuments(t *testing.T) {
 	run := func(args ...string) []byte {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), rspamadm, append([]string{"--var=LOCAL_CONFDIR=" + dir}, args...)...)
-		var said strings.Builder
-		command.Stderr = &said
+		var output strings.Builder
+		command.Stderr = &output
 		out, err := command.Output()
 		if err != nil {
-			t.Fatalf("rspamadm %q: %v\n%s%s", args, err, out, said.String())
+			t.Fatalf("rspamadm %q: %v\n%s%s", args, err, out, output.String())
 		}
 		return out
 	}

@@ -96,8 +96,10 @@ func eximACL(t *testing.T, exim, address, message string) (letter, header string
 	dir := t.TempDir()
 	host, port, _ := net.SplitHostPort(address)
 	config := fmt.Sprintf(
-		"spool_directory = %s\nlog_file_path = %s/%%slog\ndccifd_address = %s %s\nacl_smtp_data = data\nacl_smtp_rcpt = accept\nbegin acl\ndata:\n"+
-			"  deny !dcc = *\n       message = R $dcc_header\n  accept message = A $dcc_header\nbegin routers\nbegin transports\n", dir, dir, host, port)
+		"spool_directory = %s\nlog_file_path = %s/%%slog\ndccifd_address = %s %s\nacl_smtp_data = data\n"+
+			"acl_smtp_rcpt = accept\nbegin acl\ndata:\n"+
+			"  deny !dcc = *\n       message = R $dcc_header\n  accept message = A $dcc_header\nbegin routers\n"+
+			"begin transports\n", dir, dir, host, port)
 	file := filepath.Join(dir, "exim.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)

@@ -39,13 +39,15 @@ func startRspamd(t *testing.T, filters, modules string) *rspamd {
 	config := fmt.Sprintf(`
 options {
   pidfile = "%[1]s/pid"; filters = "%[2]s"; tempdir = "%[1]s"; history_file = "%[1]s/history"; rrd = "%[1]s/rrd";
-  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld"; local_addrs = [];
+  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld";
+    local_addrs = [];
   dns { nameserver = ["127.0.0.1:1"]; timeout = 0.1s; retransmits = 1; }
 }
 logging { type = "console"; level = "info"; }
 worker "normal" { bind_socket = "127.0.0.1:%[3]d"; count = 1; }
 worker "controller" { bind_socket = "127.0.0.1:%[4]d"; count = 1; secure_ip = "127.0.0.1"; }
-metric { name = "default"; actions { reject = 15; } unknown_weight = 1; symbol { name = "FUZZY_DENIED"; weight = 12.0; } }
+metric { name = "default"; actions { reject = 15; } unknown_weight = 1;
+  symbol { name = "FUZZY_DENIED"; weight = 12.0; } }
 %[5]s
 `, dir, filters, r.worker, r.controller, modules)
 	file := filepath.Join(dir, "rspamd.conf")
@@ -126,9 +128,12 @@ Content-Type: text/plain; charset=utf-8
 `
 
 // gardenText has enough words for shingles.
-const gardenText = "when the frost has left the beds we carry the boxes of seed potatoes out of the cellar and sort them by hand because every spring " +
-	"a few have gone soft and must not be planted with the others the children count the good ones into baskets while their grandmother " +
-	"draws straight lines across the soil with a string and two wooden pegs and by the evening the whole field is finished and everybody " +
+const gardenText = "when the frost has left the beds we carry the boxes of seed potatoes out of the cellar and sort " +
+	"them by hand because every spring " +
+	"a few have gone soft and must not be planted with the others the children count the good ones into baskets while " +
+	"their grandmother " +
+	"draws straight lines across the soil with a string and two wooden pegs and by the evening the whole field is " +
+	"finished and everybody " +
 	"sits on the wall with bread and cheese to look at the brown earth where nothing at all can be seen yet\n"
 
 func mail(subject, id, text string) string { return fmt.Sprintf(letter, subject, id) + text }
@@ -141,7 +146,8 @@ fuzzy_check {
     algorithm = "mumhash"; servers = "127.0.0.1:%d"; %s
     symbol = "FUZZY_UNKNOWN"; max_score = 20.0; read_only = no; skip_unknown = yes;
     mime_types = ["*"]; min_bytes = 0; min_length = 32; short_text_direct_hash = yes;
-    fuzzy_map = { FUZZY_DENIED { max_score = 20.0; flag = 1; } FUZZY_PROB { max_score = 10.0; flag = 2; } FUZZY_WHITE { max_score = 2.0; flag = 3; } }
+    fuzzy_map = { FUZZY_DENIED { max_score = 20.0; flag = 1; } FUZZY_PROB { max_score = 10.0; flag = 2; }
+      FUZZY_WHITE { max_score = 2.0; flag = 3; } }
   }
 }`, port, extra)
 }
@@ -157,8 +163,10 @@ func TestRspamdFuzzyCheck(t *testing.T) {
 		"cheese", "apples"))
 	short := mail("a short one", "3", "buy the green watering can today it is cheap and good for all who have a garden\n")
 	other := mail("harbour", "4",
-		"the harbour master keeps a book in which every boat that comes in before noon is written with its length its flag and the name of "+
-			"the person who steers it and when the book is full he takes it to the town hall where it lies beside two hundred others that nobody reads any more\n")
+		"the harbour master keeps a book in which every boat that comes in before noon is written with its length its flag "+
+			"and the name of "+
+			"the person who steers it and when the book is full he takes it to the town hall where it lies beside two hundred "+
+			"others that nobody reads any more\n")
 	want := func(message, name string, present bool) symbol {
 		t.Helper()
 		symbols := r.scan(message)
@@ -196,7 +204,8 @@ func TestRspamdFuzzyCheck(t *testing.T) {
 // twice is a mail whose HTML has other last words than its plain text: two digests,
 // and the same shingles.
 func twice(id, text string) string {
-	return "From: Ida <ida@garden.example>\nTo: reader@farm.example\nSubject: seed\nDate: Mon, 02 Mar 2026 09:15:00 +0000\n" +
+	return "From: Ida <ida@garden.example>\nTo: reader@farm.example\nSubject: seed\n" +
+		"Date: Mon, 02 Mar 2026 09:15:00 +0000\n" +
 		"Message-ID: <" + id + "@garden.example>\nMIME-Version: 1.0\nContent-Type: multipart/alternative; boundary=b\n\n" +
 		"--b\nContent-Type: text/plain; charset=utf-8\n\n" + text +
 		"\n--b\nContent-Type: text/html; charset=utf-8\n\n<html><body><p>" + text + " always</p></body></html>\n--b--\n"

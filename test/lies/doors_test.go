@@ -29,9 +29,11 @@ import (
 
 // The mail that everybody asks about.
 const (
-	head = "Received: from mail.example.org (mail.example.org [192.0.2.7])\n\tby mx.example.net; Mon, 1 Jan 2024 00:00:00 +0000\n" +
+	head = "Received: from mail.example.org (mail.example.org [192.0.2.7])\n\tby mx.example.net; Mon, 1 Jan 2024 " +
+		"00:00:00 +0000\n" +
 		"From: Alice <alice@example.org>\nMessage-ID: <1@example.org>\nSubject: ferry\n"
-	body = "The ferry to the island leaves at nine on every day of the week\nbut Sunday, and returns at six; tickets are sold on board.\n" +
+	body = "The ferry to the island leaves at nine on every day of the week\nbut Sunday, and returns at six; tickets " +
+		"are sold on board.\n" +
 		"Whoever is late may wait in the harbour, where there is bread and tea for all.\n"
 	mail = head + "\n" + body
 )

@@ -89,9 +89,9 @@ func (w *tier) report(count uint32) {
 // and each member of the group counts all reports to the group.
 func (w *tier) settle(what string, in ...*node) {
 	w.t.Helper()
-	exact := func(n *node, told []*node) func() string {
+	exact := func(n *node, reporters []*node) func() string {
 		return func() string {
-			over, lacks := compare(n, told, signatures)
+			over, lacks := compare(n, reporters, signatures)
 			if lacks == "" && over > 0 {
 				return fmt.Sprintf("%s: %d counts too high", n.name, over)
 			}

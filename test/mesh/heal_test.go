@@ -73,8 +73,8 @@ func TestHeal(t *testing.T) {
 				})
 				agree(t, nodes, signatures)
 				exact(t, nodes)
-				if told := hurt.metric("bulkhead_pages_healed_total"); told != healed || healed < 2 {
-					t.Errorf("the metric tells of %d pages, the state of %d; want 2 at least", told, healed)
+				if shown := hurt.metric("bulkhead_pages_healed_total"); shown != healed || healed < 2 {
+					t.Errorf("the metric tells of %d pages, the state of %d; want 2 at least", shown, healed)
 				}
 				if killed && !broker {
 					t.Error("pages that were told of after the snapshot came from elsewhere than the broker")

@@ -222,11 +222,11 @@ func befriend(t testing.TB, nodes ...*node) {
 func differ(nodes []*node, limit int) string {
 	over := 0
 	for _, n := range nodes {
-		more, lacks := compare(n, nodes, limit)
+		high, lacks := compare(n, nodes, limit)
 		if lacks != "" {
 			return lacks
 		}
-		over += more
+		over += high
 	}
 	if over > limit*len(nodes)/100 {
 		return fmt.Sprintf("%d of %d counts too high", over, limit*len(nodes))
@@ -235,14 +235,14 @@ func differ(nodes []*node, limit int) string {
 }
 
 // lacking returns a signature that a node counts lower than the reports to a set of nodes, or "".
-func lacking(n *node, told []*node, limit int) string {
-	_, lacks := compare(n, told, limit)
+func lacking(n *node, reporters []*node, limit int) string {
+	_, lacks := compare(n, reporters, limit)
 	return lacks
 }
 
 // compare compares a node's counts of signatures below limit with the reports to a set of nodes:
 // how many counts are too high, and one that is too low.
-func compare(n *node, told []*node, limit int) (over int, lacks string) {
+func compare(n *node, reporters []*node, limit int) (over int, lacks string) {
 	var sigs []bulkhead.Signature
 	for i := range limit {
 		sigs = append(sigs, signature(i))
@@ -253,7 +253,7 @@ func compare(n *node, told []*node, limit int) (over int, lacks string) {
 	}
 	for i, f := range v.Findings {
 		var want [2]uint32
-		for _, o := range told {
+		for _, o := range reporters {
 			want[0] += o.truth[i][0]
 			want[1] += o.truth[i][1]
 		}

@@ -83,7 +83,8 @@ func TestSoak(t *testing.T) {
 		}
 	})
 	fmt.Printf(
-		"soak-mesh: %d schedules, seeds %d to %d, of which %d were not exact: %v; %d nodes, %d counts compared, %d of them too high by chance, %v; steps: %v\n",
+		"soak-mesh: %d schedules, seeds %d to %d, of which %d were not exact: %v; %d nodes, %d counts compared, %d of them "+
+			"too high by chance, %v; steps: %v\n",
 		s.done, *firstSeed, *firstSeed+uint64(*soaks)-1, len(s.failed), s.failed, s.nodes, s.compared, s.over,
 		time.Since(s.began).Round(time.Second), s.n)
 	for _, what := range soakSteps {
@@ -608,11 +609,11 @@ func (w *soak) wrong() string {
 		for sig := range signatures {
 			want[sig] = w.want(n, sig)
 		}
-		more, lacks := compare(n.node, []*node{{truth: want}}, signatures)
+		high, lacks := compare(n.node, []*node{{truth: want}}, signatures)
 		if lacks != "" {
 			return lacks + "\n" + w.account(n)
 		}
-		compared, over = compared+2*signatures, over+more
+		compared, over = compared+2*signatures, over+high
 		list, err := n.client.Peers(n.ctx())
 		if err != nil {
 			return err.Error()
@@ -624,11 +625,11 @@ func (w *soak) wrong() string {
 		}
 	}
 	if over > compared/200 {
-		said := fmt.Sprintf("%d of %d counts too high", over, compared)
+		summary := fmt.Sprintf("%d of %d counts too high", over, compared)
 		for _, n := range w.nodes {
-			said += "\n" + w.account(n)
+			summary += "\n" + w.account(n)
 		}
-		return said
+		return summary
 	}
 	w.compared, w.over = compared, over
 	return ""

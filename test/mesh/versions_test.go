@@ -38,7 +38,7 @@ func TestReleased(t *testing.T) {
 			}
 			for _, n := range both {
 				nodetest.Settle(t, nodetest.Patience, n.name+" counts the other, or says why not", func() string {
-					if lacks := lacking(n, both, limit); lacks != "" && !strings.Contains(n.said(), `reason="other version"`) {
+					if lacks := lacking(n, both, limit); lacks != "" && !strings.Contains(n.logged(), `reason="other version"`) {
 						return lacks
 					}
 					return lacking(n, []*node{n}, limit)
@@ -57,8 +57,8 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// said returns what the node has logged.
-func (n *node) said() string {
+// logged returns what the node has logged.
+func (n *node) logged() string {
 	n.t.Helper()
 	text, err := os.ReadFile(n.log.Name())
 	if err != nil {

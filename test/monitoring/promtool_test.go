@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { nodetest.Main(m) }
 const folder = "../../packaging/monitoring/"
 
 // promtool runs Prometheus's tool in a folder, and returns what it said.
-func promtool(t *testing.T, dir, input string, args ...string) (said string, ok bool) {
+func promtool(t *testing.T, dir, input string, args ...string) (output string, ok bool) {
 	t.Helper()
 	cmd := exec.Command(nodetest.Program(t, "promtool"), args...)
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(input)
@@ -55,19 +55,19 @@ func TestRules(t *testing.T) {
 	write(rules)
 	for _, args := range [][]string{{"check", "rules", "bulkhead.rules.yml"},
 		{"test", "rules", "bulkhead.rules_test.yml"}} {
-		if said, ok := promtool(t, dir, "", args...); !ok {
-			t.Errorf("promtool %q:\n%s", args, said)
+		if output, ok := promtool(t, dir, "", args...); !ok {
+			t.Errorf("promtool %q:\n%s", args, output)
 		}
 	}
 	expr := regexp.MustCompile(`(?m)expr: .*$`)
 	write(expr.ReplaceAllString(rules, "expr: vector(0) > 1"))
-	said, ok := promtool(t, dir, "", "test", "rules", "bulkhead.rules_test.yml")
+	output, ok := promtool(t, dir, "", "test", "rules", "bulkhead.rules_test.yml")
 	if ok {
 		t.Error("alerts that never fire pass their tests")
 	}
 	alerts := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(rules, -1)
 	for _, m := range alerts {
-		if !strings.Contains(said, "alertname: "+m[1]+",") {
+		if !strings.Contains(output, "alertname: "+m[1]+",") {
 			t.Errorf("%s passes its test though it never fires", m[1])
 		}
 	}
@@ -101,9 +101,9 @@ func TestQueries(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "dashboard.yml"), []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, ok := promtool(t, dir, "", "check", "rules", "dashboard.yml"); !ok ||
-		!strings.Contains(said, fmt.Sprint(n, " rules found")) {
-		t.Errorf("of %d queries:\n%s", n, said)
+	if output, ok := promtool(t, dir, "", "check", "rules", "dashboard.yml"); !ok ||
+		!strings.Contains(output, fmt.Sprint(n, " rules found")) {
+		t.Errorf("of %d queries:\n%s", n, output)
 	}
 }
 
@@ -111,8 +111,10 @@ func TestQueries(t *testing.T) {
 func TestExposition(t *testing.T) {
 	dir, address := t.TempDir(), nodetest.Address(t)
 	config := fmt.Sprintf(
-		"[listen]\nhttp = %q\nmilter = \"127.0.0.1:0\"\npolicy = \"127.0.0.1:0\"\ndnsbl = \"127.0.0.1:0\"\nfuzzy = \"127.0.0.1:0\"\n"+
-			"dcc = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nrazor2 = \"127.0.0.1:0\"\n[mesh]\nmode = \"hub\"\nlisten = %q\n", address, nodetest.Address(t))
+		"[listen]\nhttp = %q\nmilter = \"127.0.0.1:0\"\npolicy = \"127.0.0.1:0\"\ndnsbl = \"127.0.0.1:0\"\n"+
+			"fuzzy = \"127.0.0.1:0\"\n"+
+			"dcc = \"127.0.0.1:0\"\ndccifd = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nrazor2 = \"127.0.0.1:0\"\n[mesh]\n"+
+			"mode = \"hub\"\nlisten = %q\n", address, nodetest.Address(t))
 	if err := os.WriteFile(filepath.Join(dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func TestExposition(t *testing.T) {
 	if _, err := text.ReadFrom(resp.Body); err != nil || text.Len() < 10_000 {
 		t.Fatalf("%d bytes, %v", text.Len(), err)
 	}
-	if said, ok := promtool(t, dir, text.String(), "check", "metrics"); !ok {
-		t.Errorf("promtool check metrics:\n%s", said)
+	if output, ok := promtool(t, dir, text.String(), "check", "metrics"); !ok {
+		t.Errorf("promtool check metrics:\n%s", output)
 	}
 }

@@ -31,7 +31,8 @@ func dnsblNode(t testing.TB) *node {
 	add := func(name, form, code string, args []string, lines ...string) {
 		path := n.list(t, name+".list", append(args, "--reason", "made up: "+name), lines...)
 		text += fmt.Sprintf(
-			"[[lists.list]]\nname = %q\npath = %q\n[[dnsbl.zone]]\nname = \"%s.bl.example.com\"\nlist = %q\nform = %q\ncode = %q\n",
+			"[[lists.list]]\nname = %q\npath = %q\n[[dnsbl.zone]]\nname = \"%s.bl.example.com\"\nlist = %q\nform = %q\n"+
+				"code = %q\n",
 			name, path, name, name, form, code)
 	}
 	add("domain", "domain", "127.0.0.2", nil, "evil.example.net", "spam-shop.com")
@@ -146,11 +147,16 @@ rbl {
   default_exclude_users = false;
   default_exclude_private_ips = false;
   rbls {
-    bh_ip { rbl = "ip.bl.example.com"; symbol = "BH_IP"; ipv4 = true; from = true; checks = ["from"]; returncodes { BH_IP = "127.0.0.3"; } }
-    bh_url { rbl = "domain.bl.example.com"; symbol = "BH_URL"; checks = ["urls"]; returncodes { BH_URL = "127.0.0.2"; } }
-    bh_md5 { rbl = "md5.bl.example.com"; symbol = "BH_MD5"; checks = ["emails", "replyto"]; hash = "md5"; returncodes { BH_MD5 = "127.0.0.4"; } }
-    bh_sha1 { rbl = "sha1.bl.example.com"; symbol = "BH_SHA1"; checks = ["emails", "replyto"]; hash = "sha1"; returncodes { BH_SHA1 = "127.0.0.5"; } }
-    bh_sha256 { rbl = "sha256.bl.example.com"; symbol = "BH_SHA256"; checks = ["emails", "replyto"]; hash = "sha256"; hash_format = "base32"; returncodes { BH_SHA256 = "127.0.0.6"; } }
+    bh_ip { rbl = "ip.bl.example.com"; symbol = "BH_IP"; ipv4 = true; from = true; checks = ["from"];
+      returncodes { BH_IP = "127.0.0.3"; } }
+    bh_url { rbl = "domain.bl.example.com"; symbol = "BH_URL"; checks = ["urls"];
+      returncodes { BH_URL = "127.0.0.2"; } }
+    bh_md5 { rbl = "md5.bl.example.com"; symbol = "BH_MD5"; checks = ["emails", "replyto"]; hash = "md5";
+      returncodes { BH_MD5 = "127.0.0.4"; } }
+    bh_sha1 { rbl = "sha1.bl.example.com"; symbol = "BH_SHA1"; checks = ["emails", "replyto"]; hash = "sha1";
+      returncodes { BH_SHA1 = "127.0.0.5"; } }
+    bh_sha256 { rbl = "sha256.bl.example.com"; symbol = "BH_SHA256"; checks = ["emails", "replyto"];
+      hash = "sha256"; hash_format = "base32"; returncodes { BH_SHA256 = "127.0.0.6"; } }
   }
 }
 modules { path = "${PLUGINSDIR}/rbl.lua"; }

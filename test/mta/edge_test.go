@@ -50,8 +50,8 @@ func TestPostfixEdge(t *testing.T) {
 	report := func() (code int, out string) {
 		cmd := exec.Command(n.bin, "report", "--server", "http://"+n.http, "-")
 		cmd.Stdin = strings.NewReader("Subject: parcel\n\n" + spam)
-		said, _ := cmd.CombinedOutput()
-		return cmd.ProcessState.ExitCode(), string(said)
+		output, _ := cmd.CombinedOutput()
+		return cmd.ProcessState.ExitCode(), string(output)
 	}
 	if code := send("before", spam); code != 250 {
 		t.Fatalf("before the report: %d, want 250", code)

@@ -404,7 +404,8 @@ func TestEximLimits(t *testing.T) {
 		}
 	}
 	fmt.Printf(
-		"| Exim's limits: %d events of %d kinds; rates differ by %.3f at most beyond what the time may explain; %d at the limit, %d at the turn of a second left out\n", total, len(cases), max(0, worst), ties, spoiled)
+		"| Exim's limits: %d events of %d kinds; rates differ by %.3f at most beyond what the time may explain; %d at the "+
+			"limit, %d at the turn of a second left out\n", total, len(cases), max(0, worst), ties, spoiled)
 	if total < leastEvents || ties > total/20 {
 		t.Errorf("%d events, %d of them at the limit", total, ties)
 	}

@@ -50,8 +50,8 @@ func (n *node) rates(t testing.TB, key string) map[string]float64 {
 	return rates
 }
 
-// said waits until Postfix's log has a line that matches.
-func (p *postfix) said(t testing.TB, pattern string) {
+// logs waits until Postfix's log has a line that matches.
+func (p *postfix) logs(t testing.TB, pattern string) {
 	t.Helper()
 	line := regexp.MustCompile(pattern)
 	nodetest.Await(t, "line of Postfix's log: "+pattern, func() bool {
@@ -82,7 +82,8 @@ func TestPostfixLimits(t *testing.T) {
 			accepted = "header"
 		}
 		config += fmt.Sprintf(
-			"[[ratelimit]]\nname = %q\nkey = \"{client_address}\"\nper = \"cmd\"\nstate = %q\nlimit = 1000\nperiod = \"240h\"\naccepted = %q\n",
+			"[[ratelimit]]\nname = %q\nkey = \"{client_address}\"\nper = \"cmd\"\nstate = %q\nlimit = 1000\n"+
+				"period = \"240h\"\naccepted = %q\n",
 			strings.ToLower(state), state, accepted)
 		if state == "MAIL" {
 			config += "header = \"X-Rate-Of-Mail\"\n"
@@ -126,8 +127,8 @@ period = "240h"
 		c := greeted(t, who, p)
 		for mail := range 3 {
 			text := fmt.Sprintf("Subject: limits-%d-%d\n\n%s", conn, mail, prose(conn))
-			if code, said := c.message(t, "ann@shop.example", recipients[:mail+1], text); code != 250 {
-				t.Fatalf("message %d: %d %s", mail, code, said)
+			if code, reply := c.message(t, "ann@shop.example", recipients[:mail+1], text); code != 250 {
+				t.Fatalf("message %d: %d %s", mail, code, reply)
 			}
 			bytes += len(text) + strings.Count(text, "\n")
 			d := sink.await(t, fmt.Sprintf("limits-%d-%d", conn, mail))
@@ -155,11 +156,11 @@ period = "240h"
 		t.Errorf("%.0f bytes, want about %d", size, bytes)
 	}
 	from := `unknown\[127\.0\.0\.7\]: `
-	p.said(t, `info: CONNECT from `+from+`rate connect 2\.0 of 1000 per 240h key=127\.0\.0\.7`)
-	p.said(t, `info: EHLO from `+from+`rate ehlo 2\.0 of 1000 per 240h`)
-	p.said(t, `info: RCPT from `+from+
+	p.logs(t, `info: CONNECT from `+from+`rate connect 2\.0 of 1000 per 240h key=127\.0\.0\.7`)
+	p.logs(t, `info: EHLO from `+from+`rate ehlo 2\.0 of 1000 per 240h`)
+	p.logs(t, `info: RCPT from `+from+
 		`rate rcpt 12\.0 of 1000 per 240h key=127\.0\.0\.7; from=<ann@shop\.example> to=<c@example\.com>`)
-	p.said(t, `info: END-OF-MESSAGE from `+from+`rate end-of-message 6\.0 of 1000 per 240h`)
+	p.logs(t, `info: END-OF-MESSAGE from `+from+`rate end-of-message 6\.0 of 1000 per 240h`)
 
 	// A rule that only reads refuses at CONNECT what was counted at RCPT, and counts nothing.
 	c := greeted(t, who, p)

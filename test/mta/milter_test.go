@@ -178,7 +178,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 		lamps := prose(6)
 		attached := func(subject string) string {
 			return "Subject: " + subject +
-				"\nFrom: erin@example.com\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: message/rfc822\n\n" +
+				"\nFrom: erin@example.com\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n" +
+				"Content-Type: message/rfc822\n\n" +
 				"From: x@shop.example\nSubject: lamps\n\n" + lamps + "\n--b--\n"
 		}
 		for i, step := range []struct {

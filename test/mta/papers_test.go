@@ -46,12 +46,12 @@ action = "dunno"
 				before = n.rate(t, sender, fmt.Sprintf("r%d-%d@example.com", k, i))
 			}
 			after := before
-			const more = limit / 10
-			for i := range more {
+			const further = limit / 10
+			for i := range further {
 				after = n.rate(t, sender, fmt.Sprintf("new%d-%d@example.com", k, i))
 			}
-			asked += more
-			missed += more - math.Round(after-before)
+			asked += further
+			missed += further - math.Round(after-before)
 		}
 		expected := row.printed * float64(asked)
 		t.Logf("%d x limit: printed 1 in %.1f, measured %.0f of %d", row.multiple, 1/row.printed, missed, asked)

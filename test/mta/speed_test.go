@@ -205,7 +205,8 @@ func TestDNSBLSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, n.config,
-		"%s[[lists.list]]\nname = \"big\"\npath = %q\n[[dnsbl.zone]]\nname = \"bl.example.com\"\nlist = \"big\"\nform = \"domain\"\n", config, dir+"/big.list")
+		"%s[[lists.list]]\nname = \"big\"\npath = %q\n[[dnsbl.zone]]\nname = \"bl.example.com\"\nlist = \"big\"\n"+
+			"form = \"domain\"\n", config, dir+"/big.list")
 	n.start(t)
 
 	theirs := fmt.Sprintf("127.0.0.1:%d", freePort(t))
@@ -242,7 +243,8 @@ func TestDNSBLSpeed(t *testing.T) {
 	}
 	our, their := resident(t, n.cmd.Process.Pid), resident(t, rbldnsd.Process.Pid)
 	t.Logf(
-		"%d entries: bulkhead %.0f queries/s (with 96 in flight %.0f) and %.1f MB, rbldnsd %.0f queries/s and %.1f MB: %.2f times the speed",
+		"%d entries: bulkhead %.0f queries/s (with 96 in flight %.0f) and %.1f MB, rbldnsd %.0f queries/s and %.1f MB: "+
+			"%.2f times the speed",
 		entries, sum["bulkhead"], sum["bulkhead, as rbldnsd"], our, sum["rbldnsd"], their, sum["bulkhead"]/sum["rbldnsd"])
 	if sum["bulkhead"] < sum["rbldnsd"] {
 		t.Errorf("%.0f queries/s, rbldnsd %.0f", sum["bulkhead"], sum["rbldnsd"])

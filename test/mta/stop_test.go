@@ -34,7 +34,8 @@ period = "24h"
 	c.SetDeadline(time.Now().Add(nodetest.Patience))
 	body := `{"attributes":{"sender":"ann@example.org","recipient":"bob@example.com"}}`
 	fmt.Fprintf(c,
-		"POST /v1/ratelimits HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+		"POST /v1/ratelimits HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"+
+			"Expect: 100-continue\r\n\r\n",
 		n.http, len(body))
 	r := bufio.NewReader(c)
 	resp, err := http.ReadResponse(r, nil)

@@ -30,7 +30,8 @@ func TestPostfixVerifies(t *testing.T) {
 	})
 	n := newNode(t,
 		fmt.Sprintf(
-			"[milter]\nspam = \"reject\"\nresolver = %q\n[whitelist]\ndkim = [\"shop.example\"]\nsenders = [\"ann@friend.example\"]\n", dns.Address))
+			"[milter]\nspam = \"reject\"\nresolver = %q\n[whitelist]\ndkim = [\"shop.example\"]\n"+
+				"senders = [\"ann@friend.example\"]\n", dns.Address))
 	n.start(t)
 	sink := startSink(t)
 	p := startPostfix(t, sink.addr,

@@ -342,7 +342,8 @@ PASS
 	if got := selected(o, "b.go"); got != want {
 		t.Errorf("of another file: selected %s, want %s", got, want)
 	}
-	want = "[-test.run=^(FuzzD|TestA|TestC)$ -test.skip=Slow] [-test.run=^(TestMiddle)$ -test.skip=Slow] [-test.skip=Slow|^(FuzzD|TestA|TestC|TestMiddle)$]"
+	want = "[-test.run=^(FuzzD|TestA|TestC)$ -test.skip=Slow] [-test.run=^(TestMiddle)$ -test.skip=Slow] " +
+		"[-test.skip=Slow|^(FuzzD|TestA|TestC|TestMiddle)$]"
 	if got := selected(o, "a.go"); got != want {
 		t.Errorf("selected %s, want %s", got, want)
 	}

@@ -27,7 +27,8 @@ import (
 	"example.com/outside"
 )
 
-const mail = "From: Ann <ann@example.com>\r\nTo: bob@example.net\r\nSubject: offer\r\nMessage-ID: <1@example.com>\r\n\r\n" +
+const mail = "From: Ann <ann@example.com>\r\nTo: bob@example.net\r\nSubject: offer\r\n" +
+	"Message-ID: <1@example.com>\r\n\r\n" +
 	"Dear friend, our bookshelf holds every novel that you could ever want to read.\r\n" +
 	"Order today, and a second bookshelf is yours for nothing but the postage.\r\n"
 

@@ -16,7 +16,8 @@ func TestAbuseService(t *testing.T) {
 	m.must("dpkg -i /tmp/first.deb", "")
 	m.must("test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead-abuse.service", "")
 	m.must(
-		"systemd-analyze verify --man=no --recursive-errors=no /lib/systemd/system/bulkhead-abuse.service 2>&1 | grep bulkhead-abuse && exit 1; exit 0", "")
+		"systemd-analyze verify --man=no --recursive-errors=no /lib/systemd/system/bulkhead-abuse.service 2>&1 | grep "+
+			"bulkhead-abuse && exit 1; exit 0", "")
 	m.node()
 	m.must(`install -d -o bulkhead -g bulkhead /var/mail/spam /var/mail/spam/new /var/mail/spam/cur /var/mail/spam/tmp
 cat >/var/mail/spam/new/1 <<X

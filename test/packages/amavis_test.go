@@ -49,15 +49,16 @@ $notify_method = $forward_method;
 X
 printf 'dns_available no\nuse_bayes 0\nuse_razor2 0\nuse_pyzor 0\n' >>/etc/spamassassin/local.cf`, "")
 	m.node()
-	said := m.must("bulkhead setup --yes --for amavis", "set up: amavis")
-	if strings.Contains(said, "judges no spam") {
-		t.Errorf("setup does not see that Amavis judges spam:\n%s", said)
+	output := m.must("bulkhead setup --yes --for amavis", "set up: amavis")
+	if strings.Contains(output, "judges no spam") {
+		t.Errorf("setup does not see that Amavis judges spam:\n%s", output)
 	}
 	m.must("spamassassin --lint", "")
 	m.service("amavisd", "foreground")
 	nodetest.AwaitTCP(t, "127.0.0.1:10024")
 
-	reported := "Received: from mx.prizes.example (mx.prizes.example [192.0.2.7])\n\tby mx.example.org (Postfix) with ESMTP id 1; Mon, 1 Jan 2024 00:00:00 +0000\n" +
+	reported := "Received: from mx.prizes.example (mx.prizes.example [192.0.2.7])\n\tby mx.example.org (Postfix) with " +
+		"ESMTP id 1; Mon, 1 Jan 2024 00:00:00 +0000\n" +
 		letter("lanterns", "Prizes <win@prizes.example>", "bob", "Bob", "http://prizes.example/bob", "Come soon.")
 	if err := os.WriteFile(m.root+"/tmp/m.eml", []byte(reported), 0o644); err != nil {
 		t.Fatal(err)

@@ -78,7 +78,8 @@ tar -xzf /tmp/data.tar.gz -C / --keep-directory-symlink
 sh -e /tmp/control/.post-install 1`, "")
 	m.must("stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml /etc/init.d/bulkhead", "640 root:bulkhead\n755 root:root")
 	m.must(
-		"test ! -e /usr/lib/systemd/system/bulkhead.service; ls /usr/share/zsh/site-functions/_bulkhead /usr/share/licenses/bulkhead/LICENSE /usr/share/man/man1/bulkhead-doctor.1.gz", "")
+		"test ! -e /usr/lib/systemd/system/bulkhead.service; ls /usr/share/zsh/site-functions/_bulkhead "+
+			"/usr/share/licenses/bulkhead/LICENSE /usr/share/man/man1/bulkhead-doctor.1.gz", "")
 	if out := m.must(serves, "check: 1"); !strings.Contains(out, "newly listed") {
 		t.Errorf("the installed node: %s", out)
 	}

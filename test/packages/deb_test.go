@@ -127,7 +127,8 @@ func TestDeb(t *testing.T) {
 	m.must("readlink /etc/systemd/system/multi-user.target.wants/bulkhead.service", "/lib/systemd/system/bulkhead.service")
 	m.must("bulkhead config check /etc/bulkhead/bulkhead.toml", "")
 	m.must(
-		"ls /usr/share/bulkhead/monitoring /usr/share/bulkhead/plugins/rspamd /usr/share/man/man1/bulkhead-doctor.1.gz /usr/share/bash-completion/completions/bulkhead", "bulkhead.rules.yml")
+		"ls /usr/share/bulkhead/monitoring /usr/share/bulkhead/plugins/rspamd /usr/share/man/man1/bulkhead-doctor.1.gz "+
+			"/usr/share/bash-completion/completions/bulkhead", "bulkhead.rules.yml")
 	m.must("promtool check rules /usr/share/bulkhead/monitoring/bulkhead.rules.yml", "SUCCESS")
 	if out := m.must(serves, "check: 1"); !strings.Contains(out, "newly listed") {
 		t.Errorf("the installed node: %s", out)
@@ -156,13 +157,15 @@ dpkg -i /tmp/next.deb`, "over (")
 	m.must(serves, "check: 1")
 	m.must("dpkg -P bulkhead", "Purging")
 	m.must(
-		"test ! -e /etc/bulkhead; test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead.service; test ! -e /var/lib/bulkhead", "")
+		"test ! -e /etc/bulkhead; test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead.service; test ! -e "+
+			"/var/lib/bulkhead", "")
 	m.must("dpkg -i /tmp/first.deb", "Setting up bulkhead")
 	if out := m.must(serves, "check: 1"); !strings.Contains(out, "newly listed") {
 		t.Errorf("a node installed after the purge knows what was reported before: %s", out)
 	}
 	m.must(
-		"mkdir /tmp/disk && mv /var/lib/bulkhead/store /tmp/disk/ && mount --bind /tmp/disk /var/lib/bulkhead && dpkg -P bulkhead", "stays in it")
+		"mkdir /tmp/disk && mv /var/lib/bulkhead/store /tmp/disk/ && mount --bind /tmp/disk /var/lib/bulkhead && dpkg -P "+
+			"bulkhead", "stays in it")
 	m.must("test -d /tmp/disk/store && umount /var/lib/bulkhead", "")
 }
 
@@ -213,7 +216,8 @@ ls | wc -l`
 		t.Errorf("the manual pages: %s", out)
 	}
 	m.must(
-		"rm -r /tmp/x/usr/share/man/man1/*; printf '.TH X 1\\n.SH NOTHING\\n.nosuch macro\\n' | gzip -n >/tmp/x/usr/share/man/man1/x.1.gz", "")
+		"rm -r /tmp/x/usr/share/man/man1/*; printf '.TH X 1\\n.SH NOTHING\\n.nosuch macro\\n' | gzip -n "+
+			">/tmp/x/usr/share/man/man1/x.1.gz", "")
 	if out := m.must(read, "x.1.gz has no name"); !strings.Contains(out, "nosuch") {
 		t.Errorf("a page that is not right is not noticed: %s", out)
 	}

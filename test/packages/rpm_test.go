@@ -65,7 +65,9 @@ func TestRPM(t *testing.T) {
 	m.must("stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml", "640 root:bulkhead")
 	m.must("rpm -V --nodeps --nomode --nogroup bulkhead", "")
 	m.must(
-		"ls /usr/lib/systemd/system/bulkhead.service /usr/lib/systemd/system/bulkhead-abuse.service /usr/share/zsh/site-functions/_bulkhead /usr/share/licenses/bulkhead/LICENSE /usr/share/man/man1/bulkhead-doctor.1.gz", "")
+		"ls /usr/lib/systemd/system/bulkhead.service /usr/lib/systemd/system/bulkhead-abuse.service "+
+			"/usr/share/zsh/site-functions/_bulkhead /usr/share/licenses/bulkhead/LICENSE "+
+			"/usr/share/man/man1/bulkhead-doctor.1.gz", "")
 	m.must("test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead-abuse.service", "")
 	if out := m.must(serves, "check: 1"); !strings.Contains(out, "newly listed") {
 		t.Errorf("the installed node: %s", out)
@@ -88,7 +90,8 @@ requests_per_second = 77' >>/etc/bulkhead/bulkhead.toml`, "")
 	// Removed, it leaves the changed configuration and the data. rpm knows no purge.
 	m.must(rpm+"-e bulkhead", "")
 	m.must(
-		"test ! -e /usr/bin/bulkhead; test ! -e /usr/lib/systemd/system/bulkhead.service; test -f /etc/bulkhead/bulkhead.toml.rpmsave; test -d /var/lib/bulkhead/store", "")
+		"test ! -e /usr/bin/bulkhead; test ! -e /usr/lib/systemd/system/bulkhead.service; test -f "+
+			"/etc/bulkhead/bulkhead.toml.rpmsave; test -d /var/lib/bulkhead/store", "")
 	m.must(rpm+"-i /tmp/first.rpm", "")
 	m.must(serves, "check: 1")
 }

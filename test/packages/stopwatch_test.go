@@ -123,17 +123,19 @@ var records = map[string][]string{
 }
 
 // letter returns a mail with a subject, a recipient, a name, a link and further words.
-func letter(about, from, to, name, link, more string) string {
+func letter(about, from, to, name, link, tail string) string {
 	text := fmt.Sprintf("Dear %s,\n\n", name)
 	for i, w := range strings.Fields(
-		"anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper quiver ribbon saddle tunnel") {
+		"anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper " +
+			"quiver ribbon saddle tunnel") {
 		text += fmt.Sprintf("the %[1]s%[2]s that we keep is %[2]s%[1]s for you,%[3]s", about, w,
 			map[bool]string{true: "\n", false: " "}[i%3 == 2])
 	}
 	_, host, _ := strings.Cut(strings.Trim(from, ">"), "@")
 	return fmt.Sprintf(
-		"From: %s\nTo: %s <%s@example.org>\nSubject: %s for %s\nDate: %s\nMessage-ID: <%s.%s@%s>\nMIME-Version: 1.0\nContent-Type: text/plain; charset=us-ascii\n\n%s\n%s\n%s\n",
-		from, name, to, about, name, time.Now().Format(time.RFC1123Z), about, to, host, text, more, link)
+		"From: %s\nTo: %s <%s@example.org>\nSubject: %s for %s\nDate: %s\nMessage-ID: <%s.%s@%s>\nMIME-Version: 1.0\n"+
+			"Content-Type: text/plain; charset=us-ascii\n\n%s\n%s\n%s\n",
+		from, name, to, about, name, time.Now().Format(time.RFC1123Z), about, to, host, text, tail, link)
 }
 
 // TestStopwatch goes, by the clock, from a mail server without the package to mail in Junk: the deb
@@ -168,8 +170,8 @@ func TestStopwatch(t *testing.T) {
 			m.must("dpkg -i /tmp/bulkhead.deb", "Setting up bulkhead")
 			m.node()
 			w.step("package installed, node ready")
-			said := m.must("bulkhead setup --yes", "set up: "+f.name+", postfix, dovecot")
-			_, after, _ := strings.Cut(said, "Then run:\n")
+			output := m.must("bulkhead setup --yes", "set up: "+f.name+", postfix, dovecot")
+			_, after, _ := strings.Cut(output, "Then run:\n")
 			for command := range strings.Lines(after) {
 				switch command = strings.TrimSpace(command); {
 				case command == "", command == "bulkhead doctor": // at the end
@@ -299,14 +301,14 @@ func send(t *testing.T, to, mail string) {
 // session logs in as a user by IMAP, gives commands, and returns what was said.
 func session(t *testing.T, user string, commands ...string) string {
 	t.Helper()
-	said, err := speak(user, commands...)
+	reply, err := speak(user, commands...)
 	if err != nil {
-		t.Fatalf("%v:\n%s", err, said)
+		t.Fatalf("%v:\n%s", err, reply)
 	}
-	return said
+	return reply
 }
 
-func speak(user string, commands ...string) (said string, err error) {
+func speak(user string, commands ...string) (reply string, err error) {
 	c, err := net.DialTimeout("tcp", "127.0.0.1:143", nodetest.Patience)
 	if err != nil {
 		return "", err
@@ -317,30 +319,30 @@ func speak(user string, commands ...string) (said string, err error) {
 	for i, command := range append([]string{"LOGIN " + user + " secret"}, commands...) {
 		tag := fmt.Sprintf("a%d ", i)
 		if _, err := fmt.Fprintf(c, "%s%s\r\n", tag, command); err != nil {
-			return said, err
+			return reply, err
 		}
 		for lines.Scan() {
-			said += lines.Text() + "\n"
+			reply += lines.Text() + "\n"
 			if answer, ok := strings.CutPrefix(lines.Text(), tag); ok {
 				if !strings.HasPrefix(answer, "OK") {
-					return said, fmt.Errorf("%s: %s", command, answer)
+					return reply, fmt.Errorf("%s: %s", command, answer)
 				}
 				break
 			}
 		}
 		if err := lines.Err(); err != nil {
-			return said, err
+			return reply, err
 		}
 	}
-	return said, nil
+	return reply, nil
 }
 
 // awaitMail waits until a user has one mail with a subject, and fails unless it is in the folder.
 func awaitMail(t *testing.T, user, subject, folder string) {
 	t.Helper()
 	in := func(folder string) bool {
-		said, err := speak(user, "EXAMINE "+folder, "SEARCH SUBJECT "+subject)
-		return err == nil && regexp.MustCompile(`(?m)^\* SEARCH \d`).MatchString(said)
+		reply, err := speak(user, "EXAMINE "+folder, "SEARCH SUBJECT "+subject)
+		return err == nil && regexp.MustCompile(`(?m)^\* SEARCH \d`).MatchString(reply)
 	}
 	found := ""
 	nodetest.Settle(t, fiveMinutes, subject+" for "+user, func() string {
@@ -352,7 +354,7 @@ func awaitMail(t *testing.T, user, subject, folder string) {
 		return "not delivered"
 	})
 	if found != folder {
-		said, _ := speak(user, "EXAMINE "+found, "SEARCH SUBJECT "+subject, "FETCH 1:* BODY.PEEK[HEADER]")
-		t.Fatalf("%s for %s is in %s, want %s:\n%s", subject, user, found, folder, said)
+		reply, _ := speak(user, "EXAMINE "+found, "SEARCH SUBJECT "+subject, "FETCH 1:* BODY.PEEK[HEADER]")
+		t.Fatalf("%s for %s is in %s, want %s:\n%s", subject, user, found, folder, reply)
 	}
 }

@@ -173,7 +173,8 @@ func says(code int, text string) http.Handler {
 // mail is a letter about something, so that letters about different things have
 // nothing in common.
 func mail(what string) string {
-	const words = "anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper quiver ribbon saddle tunnel"
+	const words = "anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle " +
+		"oyster pepper quiver ribbon saddle tunnel"
 	text := ""
 	for i, w := range strings.Fields(words) {
 		text += fmt.Sprintf("%s%s is %s%s of %d%s, ", what, w, w, what, i, what)
@@ -181,7 +182,8 @@ func mail(what string) string {
 			text += "\n"
 		}
 	}
-	return "Received: from mx.sender.example (mx.sender.example [192.0.2.7])\n\tby mx.example.org with ESMTP id 1; Mon, 1 Jan 2024 00:00:00 +0000\n" +
+	return "Received: from mx.sender.example (mx.sender.example [192.0.2.7])\n\tby mx.example.org with ESMTP id 1; Mon, " +
+		"1 Jan 2024 00:00:00 +0000\n" +
 		"From: " + what + "@sender.example\nTo: bob@example.org\nSubject: " + what +
 		"\nDate: Mon, 1 Jan 2024 00:00:00 +0000\nMessage-ID: <" + what + "@sender.example>\n\n" + text + "\n"
 }

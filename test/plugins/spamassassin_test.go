@@ -21,7 +21,7 @@ type spamassassin struct {
 	dir string
 }
 
-func newSpamAssassin(t *testing.T, server, more string) *spamassassin {
+func newSpamAssassin(t *testing.T, server, settings string) *spamassassin {
 	t.Helper()
 	s := &spamassassin{t, t.TempDir()}
 	for _, name := range []string{"Bulkhead.pm", "bulkhead.cf"} {
@@ -43,7 +43,7 @@ add_header all Rules _TESTS(,)_
 add_header all Learnt by-itself=_AUTOLEARN_
 bulkhead_server `+server+`
 bulkhead_timeout 2
-`+more)
+`+settings)
 	return s
 }
 

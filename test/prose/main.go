@@ -58,6 +58,11 @@ func run(list string, lower bool) error {
 		return nil
 	}
 	summary(counts)
+	mean, err := meanWords(os.DirFS("docs"))
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-20s %.1f\n", "words a sentence", mean)
 	allowed, err := readBaseline()
 	if err != nil {
 		return err
@@ -184,19 +189,39 @@ func checkGo(name, text string) ([]finding, error) {
 // checkDocument returns the findings in a Markdown document, outside of code and tables.
 func checkDocument(name, text string) []finding {
 	var found []finding
-	var paragraph []string
-	begin, code := 0, false
-	flush := func() {
-		words := strings.Join(paragraph, " ")
-		found = append(found, checkProse(name, begin, words)...)
-		for _, s := range sentences(words) {
-			if n := len(strings.Fields(s)); n > maxWords {
-				found = append(found, finding{"long-sentence", name, begin, fmt.Sprintf("%d words: %s", n, s)})
+	for _, p := range paragraphs(text) {
+		for i, l := range p.lines {
+			if n := utf8.RuneCountInString(l); n > maxLine && !strings.Contains(l, "](") {
+				found = append(found, finding{"long-line", name, p.begin + i, strconv.Itoa(n)})
 			}
 		}
-		paragraph = nil
+		found = append(found, checkProse(name, p.begin, p.text)...)
+		for _, s := range sentences(p.text) {
+			if n := len(strings.Fields(s)); n > maxWords {
+				found = append(found, finding{"long-sentence", name, p.begin, fmt.Sprintf("%d words: %s", n, s)})
+			}
+		}
 	}
-	line := 0
+	return found
+}
+
+// A paragraph is a paragraph or an item of a list in a document.
+type paragraph struct {
+	begin int // number of its first line
+	lines []string
+	text  string // in one line, without the mark of an item
+}
+
+// paragraphs returns the running text of a Markdown document: code, tables and headings are left out.
+func paragraphs(text string) (all []paragraph) {
+	var p paragraph
+	flush := func() {
+		if len(p.lines) > 0 {
+			all = append(all, p)
+		}
+		p = paragraph{}
+	}
+	code, line := false, 0
 	for l := range strings.Lines(text) {
 		line++
 		l = strings.TrimRight(l, "\n")
@@ -208,21 +233,39 @@ func checkDocument(name, text string) []finding {
 			flush()
 			code = code != fence
 		default:
-			item := strings.HasPrefix(trimmed, "- ") || numbered.MatchString(trimmed)
-			if item {
+			if strings.HasPrefix(trimmed, "- ") || numbered.MatchString(trimmed) {
 				flush()
 			}
-			if len(paragraph) == 0 {
-				begin = line
+			if len(p.lines) == 0 {
+				p.begin = line
 			}
-			paragraph = append(paragraph, strings.TrimPrefix(trimmed, "- "))
-			if utf8.RuneCountInString(l) > maxLine && !strings.Contains(l, "](") {
-				found = append(found, finding{"long-line", name, line, strconv.Itoa(utf8.RuneCountInString(l))})
-			}
+			p.lines = append(p.lines, l)
+			p.text = strings.TrimSpace(p.text + " " + strings.TrimPrefix(trimmed, "- "))
 		}
 	}
 	flush()
-	return found
+	return all
+}
+
+// meanWords returns the mean number of words of the sentences in the documents of a tree, outside of
+// code and tables. Fragments of fewer than three words, such as links and abbreviations, are left out.
+func meanWords(tree fs.FS) (float64, error) {
+	words, count := 0, 0
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
+			return err
+		}
+		text, err := fs.ReadFile(tree, name)
+		for _, p := range paragraphs(string(text)) {
+			for _, s := range sentences(p.text) {
+				if n := len(strings.Fields(s)); n > 2 {
+					words, count = words+n, count+1
+				}
+			}
+		}
+		return err
+	})
+	return float64(words) / float64(max(count, 1)), err
 }
 
 // numbered matches the beginning of an item of a numbered list.

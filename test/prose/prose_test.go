@@ -62,3 +62,16 @@ func TestCheck(t *testing.T) {
 		t.Errorf("findings %q, want %q", rules, want)
 	}
 }
+
+// TestMeanWords: sentences of running text count, and code, tables and fragments do not.
+func TestMeanWords(t *testing.T) {
+	tree := fstest.MapFS{
+		"a.md":    {Data: []byte("# A title that is not counted\n\nThis has four words. So\ndoes this sentence. See.\n")},
+		"b/b.md":  {Data: []byte("| a table is left out |\n\n- one two three four five six seven\n")},
+		"c.txt":   {Data: []byte("No document, so not counted at all.\n")},
+		"none.md": {},
+	}
+	if got, err := meanWords(tree); err != nil || got != 5 {
+		t.Errorf("a mean of %v, %v; want (4 + 4 + 7) / 3", got, err)
+	}
+}

@@ -19,7 +19,7 @@ type rule struct {
 
 // sentenceRules are applied to each sentence of comments, messages and documents.
 var sentenceRules = []rule{
-	// "Who joins is told" has a clause as its subject; questions are none.
+	// "Who joins is counted" has a clause as its subject; questions are none.
 	{"clause-subject", regexp.MustCompile(`^(Who|Whose|Whom|Whoever|Whatever|What) [a-z][^?]*$`)},
 	{"that-of", regexp.MustCompile(`(?i)\b(that|those) of (the|a|an|its|their|which|whom|whose|one|other|each|all)\b`)},
 	{"tell", regexp.MustCompile(`(?i)\b(tell|tells|told|telling)\b`)},

@@ -18,11 +18,11 @@ import (
 func TestMain(m *testing.M) { nodetest.Main(m) }
 
 // startNode starts a node with an HTTP door, and returns its address.
-func startNode(t *testing.T, more string) string {
+func startNode(t *testing.T, settings string) string {
 	t.Helper()
 	dir, address := t.TempDir(), nodetest.Address(t)
 	file := filepath.Join(dir, "node.toml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "[listen]\nhttp = %q\n%s", address, more), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "[listen]\nhttp = %q\n%s", address, settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	nodetest.Run(t, dir, nodetest.Binary(t), "serve", "--config", file, "--data", filepath.Join(dir, "data"))

@@ -28,7 +28,8 @@ func TestRspamd(t *testing.T) {
 	config := fmt.Sprintf(`
 options {
   pidfile = "%[1]s/pid"; filters = ""; tempdir = "%[1]s"; history_file = "%[1]s/history"; rrd = "%[1]s/rrd";
-  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld"; local_addrs = [];
+  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld";
+    local_addrs = [];
   dns { nameserver = ["127.0.0.1:1"]; timeout = 0.1s; retransmits = 1; }
 }
 logging { type = "console"; level = "info"; }

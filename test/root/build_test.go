@@ -56,7 +56,7 @@ func newMachine(t *testing.T) *machine {
 }
 
 // build runs the script and returns what it said, and whether it ended well.
-func (m *machine) build(broken string) (said string, ok bool) {
+func (m *machine) build(broken string) (output string, ok bool) {
 	m.t.Helper()
 	cmd := exec.Command("./build", m.root())
 	cmd.Env = append(os.Environ(), "PATH="+m.dir+"/bin:"+os.Getenv("PATH"), "CALLS="+m.dir+"/calls",
@@ -75,17 +75,17 @@ func TestWholeOrNot(t *testing.T) {
 		{"nats-server", "cannot fetch nats-server"},
 		{"rspamd.deb", ""},
 	} {
-		said, ok := m.build(tt.broken)
-		if ok || !strings.Contains(said, tt.says) {
-			t.Errorf("%s broken: ended well %v, said %q", tt.broken, ok, said)
+		output, ok := m.build(tt.broken)
+		if ok || !strings.Contains(output, tt.says) {
+			t.Errorf("%s broken: ended well %v, said %q", tt.broken, ok, output)
 		}
 		if left, _ := os.ReadDir(filepath.Dir(m.root())); len(left) > 0 {
 			t.Errorf("%s broken: %v is left", tt.broken, left)
 		}
 	}
-	said, ok := m.build("update") // other lists may be good enough
+	output, ok := m.build("update") // other lists may be good enough
 	if _, err := os.Stat(m.root() + "/etc/passwd"); !ok || err != nil {
-		t.Errorf("nothing broken that is needed: %v, said %q", err, said)
+		t.Errorf("nothing broken that is needed: %v, said %q", err, output)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(m.root())); len(left) != 1 {
 		t.Errorf("%v, want the root alone", left)
@@ -101,8 +101,8 @@ func TestMachineIsLeftAlone(t *testing.T) {
 	if err := os.WriteFile(m.dir+"/bin/apt-get", []byte(keep), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if said, ok := m.build("nothing"); !ok {
-		t.Fatal(said)
+	if output, ok := m.build("nothing"); !ok {
+		t.Fatal(output)
 	}
 	calls, err := os.ReadFile(m.dir + "/calls")
 	if err != nil {

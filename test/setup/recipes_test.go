@@ -124,11 +124,14 @@ func (m *machine) steps(chapter string) {
 func TestMailInABoxRecipe(t *testing.T) {
 	nodetest.NeedUsers(t)
 	m := newMachine(t)
-	const local = "report_safe 0\nadd_header all Report _REPORT_\nadd_header all Score _SCORE_\nuse_razor2 0\nuse_pyzor 0\ndns_available no\nbayes_path /tmp/bayes/bayes\nbayes_file_mode 0666\n"
+	const local = "report_safe 0\nadd_header all Report _REPORT_\nadd_header all Score _SCORE_\nuse_razor2 0\n" +
+		"use_pyzor 0\ndns_available no\nbayes_path /tmp/bayes/bayes\nbayes_file_mode 0666\n"
 	m.write("/etc/spamassassin/local.cf", local)
 	m.steps("Mail-in-a-Box")
-	learn := "mkdir -p /tmp/bayes; f=$(mktemp); cat >$f; sa-learn %s $f >/tmp/learnt 2>&1; code=$?; cat /tmp/learnt; rm $f; exit $code"
-	letter := "Received: from mx.sender.example (mx.sender.example [192.0.2.7])\n\tby mx.example.com (Postfix) with ESMTP id 1; Mon, 1 Jan 2024 00:00:00 +0000\n" + mail("lamps")
+	learn := "mkdir -p /tmp/bayes; f=$(mktemp); cat >$f; sa-learn %s $f >/tmp/learnt 2>&1; code=$?; cat /tmp/learnt; rm " +
+		"$f; exit $code"
+	letter := "Received: from mx.sender.example (mx.sender.example [192.0.2.7])\n\tby mx.example.com (Postfix) with " +
+		"ESMTP id 1; Mon, 1 Jan 2024 00:00:00 +0000\n" + mail("lamps")
 	flagged := func() bool {
 		t.Helper()
 		out, code := m.run(letter, "mkdir -p /tmp/bayes; spamassassin")
@@ -163,7 +166,8 @@ func TestIRedMailRecipe(t *testing.T) {
 	m := newMachine(t)
 	m.copy("/etc/amavis", "/etc/amavis")
 	m.write("/etc/amavis/conf.d/50-user",
-		"use strict;\n@bypass_spam_checks_maps = (0);\n$sa_tag_level_deflt = -999;\n$sa_tag2_level_deflt = 6.2;\n$sa_kill_level_deflt = 6.9;\n$sa_local_tests_only = 0;\n1;\n")
+		"use strict;\n@bypass_spam_checks_maps = (0);\n$sa_tag_level_deflt = -999;\n$sa_tag2_level_deflt = 6.2;\n"+
+			"$sa_kill_level_deflt = 6.9;\n$sa_local_tests_only = 0;\n1;\n")
 	m.write("/etc/dovecot/dovecot.conf", `protocols = lmtp imap
 mail_plugins = quota
 protocol lmtp {
@@ -198,7 +202,8 @@ namespace {
 	m.must("find "+m.root+"/etc/dovecot/conf.d -type f ! -name 99-test.conf -delete; printf '' >"+m.root+
 		"/etc/dovecot/before.sieve", "")
 	m.write("/etc/postfix/main.cf",
-		"compatibility_level = 3.6\nmyhostname = mx.example.com\nsmtpd_recipient_restrictions = check_policy_service inet:127.0.0.1:7777, permit_mynetworks, reject_unauth_destination\n")
+		"compatibility_level = 3.6\nmyhostname = mx.example.com\nsmtpd_recipient_restrictions = check_policy_service "+
+			"inet:127.0.0.1:7777, permit_mynetworks, reject_unauth_destination\n")
 	m.steps("iRedMail")
 	rules, err := os.ReadFile(m.root + "/etc/spamassassin/bulkhead_local.cf")
 	if err != nil || !strings.Contains(string(rules), "score BULKHEAD_SPAM 6.7 ") {

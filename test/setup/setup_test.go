@@ -52,10 +52,12 @@ func newMachine(t *testing.T) *machine {
 	m.copy("/usr/share/dovecot/dovecot.conf", "/etc/dovecot/dovecot.conf")
 	m.write("/etc/dovecot/conf.d/10-ssl.conf", "ssl = no\n")
 	m.write("/etc/dovecot/conf.d/99-test.conf",
-		"mail_uid = daemon\nmail_gid = daemon\nfirst_valid_uid = 1\nlog_path = /dev/stderr\nmail_location = maildir:~/Maildir\n")
+		"mail_uid = daemon\nmail_gid = daemon\nfirst_valid_uid = 1\nlog_path = /dev/stderr\n"+
+			"mail_location = maildir:~/Maildir\n")
 	m.write("/etc/exim4/aliases", "bob: :blackhole:\n")
 	m.write("/etc/exim4/update-exim4.conf.conf",
-		"dc_eximconfig_configtype='internet'\ndc_other_hostnames='example.org'\ndc_local_interfaces='127.0.0.1'\ndc_use_split_config='false'\ndc_localdelivery='mail_spool'\n")
+		"dc_eximconfig_configtype='internet'\ndc_other_hostnames='example.org'\ndc_local_interfaces='127.0.0.1'\n"+
+			"dc_use_split_config='false'\ndc_localdelivery='mail_spool'\n")
 	m.write("/etc/postfix/main.cf", "compatibility_level = 3.6\nmyhostname = mx.example.com\n")
 	m.copy("/usr/share/postfix/master.cf.dist", "/etc/postfix/master.cf")
 	m.write("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so", "")
@@ -167,7 +169,8 @@ func (m *machine) vote(mail, vote string) {
 func mail(what string) string {
 	text := ""
 	for i, w := range strings.Fields(
-		"anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper quiver ribbon saddle tunnel") {
+		"anchor basket copper desert engine feather guitar hollow insect jungle kitten ladder marble needle oyster pepper " +
+			"quiver ribbon saddle tunnel") {
 		text += fmt.Sprintf("%s%s is %s%s of %d%s,", what, w, w, what, i, what)
 		text += map[bool]string{true: "\n", false: " "}[i%4 == 3]
 	}
@@ -303,7 +306,8 @@ update-exim4.conf -o /tmp/exim.conf >/dev/null 2>&1
 exim4 -C /tmp/exim2.conf -bs -oMa 192.0.2.7 2>&1 | grep '^[45]'
 cat $spool/input/*-H $spool/input/*-D $spool/mainlog 2>&1
 rm -rf $spool`
-	input := "EHLO mx.sender.example\r\nMAIL FROM:<x@sender.example>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\nX-Bulkhead: forged\r\n" + strings.ReplaceAll(mail, "\n", "\r\n") + "\r\n.\r\nQUIT\r\n"
+	input := "EHLO mx.sender.example\r\nMAIL FROM:<x@sender.example>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\n" +
+		"X-Bulkhead: forged\r\n" + strings.ReplaceAll(mail, "\n", "\r\n") + "\r\n.\r\nQUIT\r\n"
 	out, _ := m.run(input, script)
 	return out
 }

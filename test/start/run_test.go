@@ -31,14 +31,14 @@ func TestRun(t *testing.T) {
 		cmd := exec.Command(script, nodetest.Binary(t))
 		cmd.Dir = dir
 		// A process that is left running keeps a pipe open: a file does not wait for it.
-		said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+		output, err := os.Create(filepath.Join(t.TempDir(), "said"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer said.Close()
-		cmd.Stdout, cmd.Stderr = said, said
+		defer output.Close()
+		cmd.Stdout, cmd.Stderr = output, output
 		err = cmd.Run()
-		out, _ := os.ReadFile(said.Name())
+		out, _ := os.ReadFile(output.Name())
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}

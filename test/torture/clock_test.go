@@ -34,8 +34,8 @@ func TestClock(t *testing.T) {
 	p := v.serve()
 
 	ahead := time.Duration(0)
-	some := []string{"limits asked about"}
-	v.torture(20*time.Second, some, func() {
+	kinds := []string{"limits asked about"}
+	v.torture(20*time.Second, kinds, func() {
 		pause, back, stop := v.someTime(500), v.rng.IntN(3) == 0, v.rng.IntN(2) == 0
 		by := time.Duration(1 +
 			v.rng.Int64N(int64([]time.Duration{time.Minute, 3 * time.Hour, 3 * 24 * time.Hour}[v.rng.IntN(3)])))
@@ -79,7 +79,7 @@ func TestClock(t *testing.T) {
 	v.others.expire()
 	v.compare("when everything is old")
 	p.Stop()
-	v.finish(some)
+	v.finish(kinds)
 }
 
 func sizeOf(d time.Duration) string {
@@ -135,7 +135,8 @@ func (v *victim) withPeer(hub string) *admin.Client {
 	}
 	address := nodetest.Address(t)
 	config := fmt.Sprintf(
-		"[node]\nlog_level = \"warn\"\n[listen]\nhttp = %q\n[tally]\nkeep = 40\n[mesh]\nmode = \"join\"\nservers = [%q]\npublish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n", address, hub)
+		"[node]\nlog_level = \"warn\"\n[listen]\nhttp = %q\n[tally]\nkeep = 40\n[mesh]\nmode = \"join\"\nservers = [%q]\n"+
+			"publish_interval = \"100ms\"\nheartbeat = \"1s\"\nshare_counts_from = 1\n", address, hub)
 	if err := os.WriteFile(filepath.Join(v.dir, "peer.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,8 @@ func (v *victim) limits(ahead time.Duration) {
 	user := fmt.Sprintf("user%016x@example.com", v.rng.Uint64())
 	for i := range 7 {
 		request := fmt.Sprintf(
-			"request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", user, i)
+			"request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@example.com\n"+
+				"client_address=192.0.2.7\n\n", user, i)
 		var answer string
 		// A machine with much to do may be late. A retried request is counted once.
 		nodetest.Settle(v.t, patienceAtStart, "an answer of the policy door", func() string {

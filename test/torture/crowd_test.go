@@ -30,7 +30,8 @@ func TestCrowd(t *testing.T) {
 		crowded := v.served(requests, d.name, d.use)
 		end()
 		t.Logf(
-			"%-12s %d connections that say nothing or little: %d requests beside them, median %v, longest %v; without them %v and %v",
+			"%-12s %d connections that say nothing or little: %d requests beside them, median %v, longest %v; without them %v "+
+				"and %v",
 			d.name, crowd, requests, crowded[requests/2], crowded[requests-1], quiet[requests/2], quiet[requests-1])
 	}
 }

@@ -257,8 +257,8 @@ func (n *node) resize(size int) {
 }
 
 func (n *node) grow(size int) {
-	if more := size - len(n.data); more > 0 {
-		n.data = append(n.data, make([]byte, more)...)
+	if growth := size - len(n.data); growth > 0 {
+		n.data = append(n.data, make([]byte, growth)...)
 	}
 }
 

@@ -145,13 +145,13 @@ func (o *others) compare(ctx context.Context, house bulkhead.Counter, less bool)
 		sigs = append(sigs, sig)
 	}
 	for len(sigs) > 0 {
-		some := sigs[:min(500, len(sigs))]
-		sigs = sigs[len(some):]
-		looks := make([]bulkhead.Look, len(some))
-		if err := house.Look(ctx, some, looks, bulkhead.Counts|bulkhead.Judgements); err != nil {
+		sample := sigs[:min(500, len(sigs))]
+		sigs = sigs[len(sample):]
+		looks := make([]bulkhead.Look, len(sample))
+		if err := house.Look(ctx, sample, looks, bulkhead.Counts|bulkhead.Judgements); err != nil {
 			return wrong, err
 		}
-		for i, sig := range some {
+		for i, sig := range sample {
 			c, got := o.claims[sig], looks[i].Sightings
 			if c.spam {
 				got = looks[i].Spam
@@ -416,7 +416,8 @@ func readMilter(conn net.Conn) (reply byte, answer []byte, err error) {
 func (o *others) policy(_ context.Context, rng *rand.Rand) error {
 	answer, err := o.ask("policy",
 		fmt.Sprintf(
-			"request=smtpd_access_policy\nprotocol_state=RCPT\nsasl_username=u%d\nrecipient=r%d@example.com\nclient_address=192.0.2.7\n\n", rng.IntN(50), rng.IntN(1e6)))
+			"request=smtpd_access_policy\nprotocol_state=RCPT\nsasl_username=u%d\nrecipient=r%d@example.com\n"+
+				"client_address=192.0.2.7\n\n", rng.IntN(50), rng.IntN(1e6)))
 	if err == nil && !strings.HasPrefix(answer, "action=") {
 		err = fmt.Errorf("answer %.100q", answer)
 	}

@@ -34,9 +34,9 @@ func TestKill(t *testing.T) {
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), hourly)
 	v.bin = nodetest.Simulated(t)
 	opened := 0
-	some := []string{"killed: in use", "killed: in a start, before the store was open",
+	kinds := []string{"killed: in use", "killed: in a start, before the store was open",
 		"killed: in a start, after the store was open"}
-	v.torture(20*time.Second, some, func() {
+	v.torture(20*time.Second, kinds, func() {
 		switch v.rng.IntN(10) {
 		case 0, 1, 2:
 			v.killStart()
@@ -65,7 +65,7 @@ func TestKill(t *testing.T) {
 			v.faults["empty folders"]++
 		}
 	})
-	v.finish(some)
+	v.finish(kinds)
 	kills := 0
 	for what, n := range v.faults {
 		if strings.HasPrefix(what, "killed") {

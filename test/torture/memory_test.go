@@ -42,7 +42,8 @@ func (v *victim) squeeze() {
 		line := fmt.Sprintf("%s %d of many words\n", strings.Repeat("large ", 10), i)
 		wg.Go(func() {
 			for size := 1 << 20; ctx.Err() == nil; size = min(2*size, 16<<20) {
-				head := "header\n192.0.2.7\nmx.example.com\nann@shop.example\nbob@example.net\n\nFrom: Ann <ann@shop.example>\nSubject: large\n\n"
+				head := "header\n192.0.2.7\nmx.example.com\nann@shop.example\nbob@example.net\n\nFrom: Ann <ann@shop.example>\n" +
+					"Subject: large\n\n"
 				// A refusal, or no answer, is as good as any.
 				_, _ = v.others.ask("dccifd", head+strings.Repeat(line, size/len(line)))
 			}

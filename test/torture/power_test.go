@@ -22,8 +22,8 @@ func TestPower(t *testing.T) {
 	v := newVictim(t, "", settings)
 	d := newDisk(t, rand.New(rand.NewPCG(v.rng.Uint64(), 0)))
 	v.data = filepath.Join(d.where, "data")
-	some := []string{"power cut in use"}
-	v.torture(20*time.Second, some, func() {
+	kinds := []string{"power cut in use"}
+	v.torture(20*time.Second, kinds, func() {
 		switch v.rng.IntN(8) {
 		case 0:
 			v.cutStart(d)
@@ -35,7 +35,7 @@ func TestPower(t *testing.T) {
 			v.ailUse(d)
 		}
 	})
-	v.finish(some)
+	v.finish(kinds)
 }
 
 // cutStart cuts the power while the node starts.

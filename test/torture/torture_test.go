@@ -51,8 +51,8 @@ type victim struct {
 // TestTorture goes on until its time is over.
 func TestTorture(t *testing.T) {
 	v := newVictim(t, filepath.Join(t.TempDir(), "data"), settings)
-	some := []string{"killed while counting"}
-	v.torture(20*time.Second, some, func() {
+	kinds := []string{"killed while counting"}
+	v.torture(20*time.Second, kinds, func() {
 		switch v.rng.IntN(8) {
 		case 0, 1, 2:
 			v.kill()
@@ -66,7 +66,7 @@ func TestTorture(t *testing.T) {
 			v.wreck()
 		}
 	})
-	v.finish(some)
+	v.finish(kinds)
 }
 
 // newVictim returns a node that has not been started yet.
@@ -135,7 +135,7 @@ action = "defer"
 // torture does something at random, once and again, until the time of the run is over: after
 // $TORTURE, or as long as it takes otherwise. It goes on until everything was seen that a run
 // must have seen, since chance and the machine decide what fits into a short one.
-func (v *victim) torture(otherwise time.Duration, some []string, once func()) {
+func (v *victim) torture(otherwise time.Duration, kinds []string, once func()) {
 	v.t.Helper()
 	if text := os.Getenv("TORTURE"); text != "" {
 		var err error
@@ -145,7 +145,7 @@ func (v *victim) torture(otherwise time.Duration, some []string, once func()) {
 	}
 	begin := time.Now()
 	for !v.t.Failed() {
-		if took := time.Since(begin); took > otherwise+patienceForMore || took > otherwise && len(v.unseen(some)) == 0 {
+		if took := time.Since(begin); took > otherwise+patienceForMore || took > otherwise && len(v.unseen(kinds)) == 0 {
 			return
 		}
 		once()
@@ -156,8 +156,8 @@ func (v *victim) torture(otherwise time.Duration, some []string, once func()) {
 const patienceForMore = 3 * time.Minute
 
 // unseen says which of some faults, and what of clients, there was nothing of so far.
-func (v *victim) unseen(some []string) (missed []string) {
-	for _, what := range some {
+func (v *victim) unseen(kinds []string) (missed []string) {
+	for _, what := range kinds {
 		if v.faults[what] == 0 {
 			missed = append(missed, what)
 		}
@@ -177,11 +177,11 @@ func (v *victim) unseen(some []string) (missed []string) {
 }
 
 // finish compares a last time. The run must have seen some faults.
-func (v *victim) finish(some []string) {
+func (v *victim) finish(kinds []string) {
 	p := v.serve()
 	v.compare("at the end")
 	p.Stop()
-	if missed := v.unseen(some); len(missed) > 0 {
+	if missed := v.unseen(kinds); len(missed) > 0 {
 		v.t.Errorf("the run never saw: %s", strings.Join(missed, "; "))
 	}
 }
@@ -480,12 +480,12 @@ func (v *victim) run(want int, args ...string) []byte {
 	v.t.Helper()
 	cmd := exec.Command(v.bin, args...)
 	cmd.Dir = v.dir
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
 	err := cmd.Run()
 	if code := cmd.ProcessState.ExitCode(); want >= 0 && code != want {
 		v.t.Fatalf("bulkhead %s: exit code %d, want %d: %v\n%s%s", strings.Join(args, " "), code, want, err, out.Bytes(),
-			said.Bytes())
+			log.Bytes())
 	}
 	return out.Bytes()
 }

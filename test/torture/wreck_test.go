@@ -33,7 +33,8 @@ func (v *victim) configureEverything() {
 		t.Fatal(err)
 	}
 	b = fmt.Appendf(b,
-		"[mesh]\nmode = \"hub\"\nlisten = %q\n[dccifd]\ngreylist = true\n[[lists.list]]\nname = \"list\"\npath = %q\n[[dnsbl.zone]]\nname = \"list.example\"\nlist = \"list\"\nform = \"ip\"\n", nodetest.Address(t), list)
+		"[mesh]\nmode = \"hub\"\nlisten = %q\n[dccifd]\ngreylist = true\n[[lists.list]]\nname = \"list\"\npath = %q\n"+
+			"[[dnsbl.zone]]\nname = \"list.example\"\nlist = \"list\"\nform = \"ip\"\n", nodetest.Address(t), list)
 	if err := os.WriteFile(filepath.Join(v.dir, everything), b, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -71,17 +72,17 @@ func (v *victim) wreck() {
 		return
 	}
 	what := kindOf(path) + " " + how
-	p, said := v.tryServe("", everything)
+	p, output := v.tryServe("", everything)
 	if p == nil {
-		if !strings.Contains(said, filepath.Base(path)) {
-			t.Errorf("%s: the node refuses to start, and does not say why: %s", what, said)
+		if !strings.Contains(output, filepath.Base(path)) {
+			t.Errorf("%s: the node refuses to start, and does not say why: %s", what, output)
 		}
 		v.faults[what+": refused by name"]++
 		if err := os.WriteFile(path, before, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p, said = v.tryServe("", everything); p == nil {
-			t.Fatalf("%s, and put back: %s", what, said)
+		if p, output = v.tryServe("", everything); p == nil {
+			t.Fatalf("%s, and put back: %s", what, output)
 		}
 	} else {
 		v.faults[what+": started"]++
@@ -109,12 +110,12 @@ func (v *victim) tryServe(before, config string) (*nodetest.Process, string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", fmt.Sprintf("%s exec %s serve --config %s --data %s", before, v.bin, config, v.data))
 	cmd.Dir = v.dir
-	said, err := os.CreateTemp(t.TempDir(), "said")
+	output, err := os.CreateTemp(t.TempDir(), "said")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer said.Close()
-	cmd.Stdout, cmd.Stderr = said, said
+	defer output.Close()
+	cmd.Stdout, cmd.Stderr = output, output
 	p := nodetest.Start(t, cmd)
 	ended := false
 	v.await("a start, or an end", func() bool {
@@ -128,7 +129,7 @@ func (v *victim) tryServe(before, config string) (*nodetest.Process, string) {
 	if !ended {
 		return p, ""
 	}
-	b, err := os.ReadFile(said.Name())
+	b, err := os.ReadFile(output.Name())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,13 +72,16 @@ func (n *node) user(name, role string) string {
 // letter is a made-up message of a sender.
 func letter(sender int, text string) []byte {
 	return fmt.Appendf(nil,
-		"From: Shop %[1]d <shop%[1]d@example.com>\r\nTo: you@example.net\r\nSubject: Offer\r\nMessage-ID: <%[1]d@example.com>\r\nDate: Sun, 1 Nov 2026 10:00:00 +0000\r\n"+
+		"From: Shop %[1]d <shop%[1]d@example.com>\r\nTo: you@example.net\r\nSubject: Offer\r\n"+
+			"Message-ID: <%[1]d@example.com>\r\nDate: Sun, 1 Nov 2026 10:00:00 +0000\r\n"+
 			"\r\n%[2]s\r\n", sender, text)
 }
 
 // offer is a text long enough to be known by.
-const offer = "Dear customer, the garden chairs that you looked at last week are cheaper now. Order before Friday, and the cushions " +
-	"come for nothing, in green, blue or grey. See https://shop.example.org/chairs?c=17 for all colours and sizes, or call us any day."
+const offer = "Dear customer, the garden chairs that you looked at last week are cheaper now. Order before Friday, " +
+	"and the cushions " +
+	"come for nothing, in green, blue or grey. See https://shop.example.org/chairs?c=17 for all colours and sizes, or " +
+	"call us any day."
 
 // full starts a node of which every page has something to show.
 func full(t *testing.T) *node {

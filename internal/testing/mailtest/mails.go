@@ -36,7 +36,8 @@ delete this message; any disclosure, distribution or copying is prohibited.
 // Seeds are mails written for the fuzzers: every kind of structure, whole and
 // damaged.
 func Seeds() [][]byte {
-	html := `<html><head><style>p{}</style></head><body><p style="display:none">x</p><blockquote>q</blockquote><p>` + Letter + `</p><!-- c --><br></body></html>`
+	html := `<html><head><style>p{}</style></head><body><p style="display:none">x</p><blockquote>q</blockquote><p>` +
+		Letter + `</p><!-- c --><br></body></html>`
 	all := [][]byte{
 		Plain(Letter), Page(Letter), []byte(html), Plain(Disclaimer), Plain("> " + Letter), []byte("\n"),
 		[]byte("From x\n"), []byte("A: b\r\rc"),
@@ -46,10 +47,13 @@ func Seeds() [][]byte {
 		Composed("multipart/alternative; boundary=b", "7bit",
 			"--b\n\n"+Letter+"\n--b\nContent-Type: text/html\n\n"+html+"\n--b--\n"),
 		Composed("multipart/mixed; boundary=\"b c\"", "7bit",
-			"--b c\nContent-Type: message/rfc822\n\nSubject: y\n\nz\n--b c\nContent-Type: image/png\nContent-Transfer-Encoding: base64\n\n!!!!\n"),
+			"--b c\nContent-Type: message/rfc822\n\nSubject: y\n\nz\n--b c\nContent-Type: image/png\n"+
+				"Content-Transfer-Encoding: base64\n\n!!!!\n"),
 		Composed("multipart/mixed", "base64", "--zz\nContent-Type: multipart/digest; boundary=zz\n\n--zz\n\nA: b\n\n--zz--"),
-		[]byte("From \x9c@b Sat\nReturn-Path: <\x9c@b>\nSender: \"\\\x9c\"@b\nList-Id: <\x9c>\nMessage-Id: <\x9c@b>\nDate: \x9c\nContent-Type: x/\x9c; name=\"\x9c\"\n\n\x9c"),
-		[]byte("Subject: =?utf-8?b?////?= =?x?q?a?=\nTo: \"a\\\" <b@c\nList-Id: <<>\n x\n\nv.i.a.g.r.a V1@gr@ http://a@b://c www.x.com a@b.c ﷺ"),
+		[]byte("From \x9c@b Sat\nReturn-Path: <\x9c@b>\nSender: \"\\\x9c\"@b\nList-Id: <\x9c>\nMessage-Id: <\x9c@b>\n" +
+			"Date: \x9c\nContent-Type: x/\x9c; name=\"\x9c\"\n\n\x9c"),
+		[]byte("Subject: =?utf-8?b?////?= =?x?q?a?=\nTo: \"a\\\" <b@c\nList-Id: <<>\n x\n\n" +
+			"v.i.a.g.r.a V1@gr@ http://a@b://c www.x.com a@b.c ﷺ"),
 	}
 	for _, raw := range all[:len(all):len(all)] {
 		all = append(all, bytes.ReplaceAll(raw, []byte("\n"), []byte("\r\n")), raw[:len(raw)/2])

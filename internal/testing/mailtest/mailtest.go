@@ -3,8 +3,8 @@ package mailtest
 
 import "math/rand/v2"
 
-// Must returns v. It is for calls whose error is that of a context that does not
-// end, and panics where one has.
+// Must returns v. It is for calls whose only error comes from a context that does not end, and
+// panics where one has.
 func Must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -12,8 +12,7 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// tokens are what readers that work by tables, in blocks and by runs have to tell
-// apart.
+// tokens are what readers that work by tables, in blocks and by runs have to distinguish.
 var tokens = []string{
 	"a", "I", "word", "Lighthouse", "rhythmsss", "WWW.", "www.shop.example", "x.com", "a@b.example",
 	"http://h.example/x", "=", "=3D", "=\n", "h", "H",

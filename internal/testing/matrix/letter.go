@@ -25,11 +25,11 @@ var letterWords = strings.Fields(`harbour ferry island morning ticket window gar
 	tobacco tomato towel tractor travel trouble tunnel turtle uncle valley velvet violin visitor voyage waiter wallet
 	water weather wedding whistle winter wisdom woman wonder worker yellow`)
 
-// The words between, by which rspamd tells the language.
+// The words between, by which rspamd detects the language.
 var smallWords = strings.Fields("the of and to in for with from on at by the")
 
-// text returns the body of a letter, in sentences. Half of its words are those of no other
-// letter, in every sentence: nobody is to know one by another.
+// text returns the body of a letter, in sentences. Half of its words are those of no other letter,
+// in every sentence: no letter is to be known by another.
 func (l letter) text() string {
 	r := rand.New(rand.NewPCG(l.seed, 7))
 	own := string([]byte{'a' + byte(l.seed%26), 'a' + byte(l.seed/26%26)})

@@ -1,6 +1,6 @@
-// Package matrix holds the test of who recognises what somebody else has reported: five
-// clients report and unlearn mail, and five ask for copies of it. What a client is, is said
-// by whoever runs the test. The table is that of docs/doors.md.
+// Package matrix holds the test of which client recognises what another client has reported: five
+// clients report and unlearn mail, and five ask for copies of it. What a client is, is said by
+// whoever runs the test. The table is that of docs/doors.md.
 package matrix
 
 import (
@@ -28,7 +28,7 @@ const (
 	Spam      Word = "spam"
 )
 
-// A Matrix is a node with its doors, and letters that nobody has sent before.
+// A Matrix is a node with its doors, and letters that were never sent before.
 type Matrix struct {
 	Doors []Door // the first shows whole mail to the node
 	// Slow doors share a report: every client asks for copies of the same letters, where
@@ -61,7 +61,7 @@ func (m *Matrix) letter(alternative bool) letter {
 		link: fmt.Sprintf("http://shop%d.example.com/a?u=1", m.seed), header: "one"}
 }
 
-// see lets the node see mail whole, which nobody has reported.
+// see lets the node see mail whole that was not reported.
 func (m *Matrix) see(t *testing.T, letters ...letter) {
 	t.Helper()
 	for _, l := range letters {
@@ -80,7 +80,7 @@ func (m *Matrix) ask(t *testing.T, door Door, l letter) Word {
 	return got
 }
 
-// reported returns a letter that was seen whole and then reported, and its copy, seen, too.
+// reported returns a letter that was seen whole and then reported, and its copy, also seen.
 func (m *Matrix) reported(t *testing.T, reporter Door, alternative bool, change func(*letter)) (changed letter) {
 	t.Helper()
 	original := m.letter(alternative)
@@ -133,9 +133,8 @@ func (m *Matrix) Copies(t *testing.T) {
 	t.Logf("\n%s", &table)
 }
 
-// Unlearns reports mail at each door, unlearns it at each, and asks at every one: nobody
-// may know it any more, until it is reported again. Slow doors do so with every other kind
-// of mail.
+// Unlearns reports mail at each door, unlearns it at each, and asks at every one: no client may
+// know it any more, until it is reported again. Slow doors do so with every other kind of mail.
 func (m *Matrix) Unlearns(t *testing.T) {
 	for i, reporter := range m.Doors {
 		for j, unlearner := range m.Doors {
@@ -168,7 +167,7 @@ func (m *Matrix) Unlearns(t *testing.T) {
 }
 
 // SeenAfter reports mail at each door that the node has not seen, shows it to the node whole, and
-// asks the same door again: its answer is as bad as before. A door with whole mail knows it, too.
+// asks the same door again: its answer is as bad as before. A door with whole mail also knows it.
 func (m *Matrix) SeenAfter(t *testing.T) {
 	for _, reporter := range m.Doors {
 		for _, alternative := range []bool{false, true} {

@@ -27,8 +27,8 @@ func Await(t testing.TB, what string, ok func() bool) {
 	})
 }
 
-// Settle polls until wrong returns "", for at most limit. What it returned last is the
-// failure of the test.
+// Settle polls until wrong returns "", for at most limit. Its last result is the failure of the
+// test.
 func Settle(t testing.TB, limit time.Duration, what string, wrong func() string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

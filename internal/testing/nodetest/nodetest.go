@@ -160,11 +160,11 @@ func Command(t testing.TB, input, name string, args ...string) (code int, out st
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Program(t, name), args...)
 	cmd.Stdin = strings.NewReader(input)
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Errorf("%s: %v", name, err)
-		return -1, string(said)
+		return -1, string(output)
 	}
-	return cmd.ProcessState.ExitCode(), string(said)
+	return cmd.ProcessState.ExitCode(), string(output)
 }

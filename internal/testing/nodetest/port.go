@@ -13,8 +13,8 @@ import (
 )
 
 // The ports that [FreePort] returns are below those that Linux gives to connections and to
-// listeners without one of their own (net.ipv4.ip_local_port_range, by default from 32768):
-// between the choice of a port and the start of its server nobody gets it by chance.
+// listeners without one of their own (net.ipv4.ip_local_port_range, by default from 32768): no
+// other program gets a port by chance between its choice and the start of its server.
 const (
 	firstPort = 12000
 	numPorts  = 32768 - firstPort
@@ -45,7 +45,7 @@ func FreePort(t testing.TB) int {
 	return 0
 }
 
-// take reports whether nobody had a port before; then this process has it.
+// take reports whether a port was free before; then this process has it.
 func take(t testing.TB, dir string, port int) bool {
 	t.Helper()
 	given.Lock()

@@ -31,9 +31,9 @@ func Run(t testing.TB, dir, path string, args ...string) *Process {
 // and its output is shown if the test failed, unless cmd already has an output.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
-	var said bytes.Buffer
+	var output bytes.Buffer
 	if cmd.Stdout == nil {
-		cmd.Stdout, cmd.Stderr = &said, &said
+		cmd.Stdout, cmd.Stderr = &output, &output
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -46,8 +46,8 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	}()
 	t.Cleanup(func() {
 		p.Stop()
-		if t.Failed() && said.Len() > 0 {
-			t.Logf("%s said:\n%.8000s", p.name(), said.String())
+		if t.Failed() && output.Len() > 0 {
+			t.Logf("%s said:\n%.8000s", p.name(), output.String())
 		}
 	})
 	return p

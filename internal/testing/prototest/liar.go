@@ -45,8 +45,8 @@ func Lies() []Lie {
 	}
 }
 
-// A Liar is a [bulkhead.Counter] that tells one lie. It accepts and forgets what it is told.
-// Its methods may be called concurrently.
+// A Liar is a [bulkhead.Counter] with one lie. It accepts and forgets every report. Its methods may
+// be called concurrently.
 type Liar struct {
 	Lie
 	// Asked counts the calls.

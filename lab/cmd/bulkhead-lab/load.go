@@ -122,7 +122,8 @@ func newRazor2Command() *cobra.Command {
 			}
 			out, checks := cmd.OutOrStdout(), res.PerSecond()*float64(o.Rows)
 			fmt.Fprintf(out, "razor2 check, %d connections, %d rows each: %v\n", o.Clients, o.Rows, res)
-			fmt.Fprintf(out, "%.0f signatures/s, %.1f x the paper's busiest server (%.0f/s)\n", checks, checks/load.PaperChecks, load.PaperChecks)
+			fmt.Fprintf(out, "%.0f signatures/s, %.1f x the paper's busiest server (%.0f/s)\n", checks, checks/load.PaperChecks,
+				load.PaperChecks)
 			if o.Pid != 0 && res.Requests > 0 {
 				// The processor time includes the warm-up, whose requests do not
 				// count, so this is slightly too high.

@@ -93,7 +93,8 @@ func newFuzzyCommand() *cobra.Command {
 	f.StringVar(&o.Op, "op", "check", "check, near or write")
 	f.BoolVar(&o.Shingles, "shingles", false, "send shingles with checks and writes")
 	f.IntVar(&o.Equal, "equal", 26, "shingles, of 32, that a near copy shares with the original")
-	f.Uint64Var(&o.Known, "messages", 100_000, "distinct messages in requests, written in turn; 0: a new one in each request")
+	f.Uint64Var(&o.Known, "messages", 100_000, "distinct messages in requests, written in turn; 0: a new one in each "+
+		"request")
 	f.Uint8Var(&o.Flag, "flag", 1, "list to write to")
 	return cmd
 }

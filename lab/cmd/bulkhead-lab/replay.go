@@ -65,27 +65,37 @@ func newReplayCommand() *cobra.Command {
 	f.StringVar(&r.label, "label", "", "label of messages without a label: ham or spam")
 	f.IntVar(&r.Sites, "sites", 10, "sites that share the clearinghouse")
 	f.IntVar(&r.Copies, "copies", 1, "sites that each message is delivered to")
-	f.StringVar(&r.tail, "recipients", fixed, "sites that each message goes to: fixed (--copies) or heavy-tailed (most to one, few to many, k as 1/k^2)")
-	f.BoolVar(&r.Interleave, "interleave", false, "spread ham evenly over the time of the spam, for collections of different years")
-	f.BoolVar(&r.Verified, "verified", false, "senders are verified: by Authentication-Results, and ham without them as if its author's or list's domain had signed it")
+	f.StringVar(&r.tail, "recipients", fixed, "sites that each message goes to: fixed (--copies) or heavy-tailed (most "+
+		"to one, few to many, k as 1/k^2)")
+	f.BoolVar(&r.Interleave, "interleave", false,
+		"spread ham evenly over the time of the spam, for collections of different years")
+	f.BoolVar(&r.Verified, "verified", false, "senders are verified: by Authentication-Results, and ham without them as "+
+		"if its author's or list's domain had signed it")
 	f.DurationVar(&r.Spread, "spread", 10*time.Minute, "mean time between two copies of a message")
 	f.Float64Var(&r.Share, "share", 0.3, "share of recipients who act on a wrong verdict")
 	f.DurationVar(&r.Delay, "delay", time.Hour, "mean time until they act")
 	f.IntSliceVar(&r.servers, "servers", nil, "numbers of servers to compare, for example 1,2,5,10")
-	f.Uint32Var(&r.ShareFrom, "share-counts-from", 1, "count from which servers tell each other of a signature")
-	f.Uint32Var(&r.ShareVotesFrom, "share-votes-from", 1, "voters of a server from which on it tells others what they list")
+	f.Uint32Var(&r.ShareFrom, "share-counts-from", 1, "count from which servers share a signature")
+	f.Uint32Var(&r.ShareVotesFrom, "share-votes-from", 1,
+		"voters of a server from which on it shares what they list")
 	f.Float64Var(&r.Mistakes, "mistakes", 0, "share of recipients of ham who report it as spam")
 	f.Float64Var(&r.Weight, "weight", 1, "trust in each site; a total weight of 1 lists a signature")
 	f.Uint32Var(&r.Threshold, "threshold", 0, "count at which a message is bulk (default: the engine's own)")
-	f.IntVar(&r.NearMatch, "near-match", 0, fmt.Sprintf("bulkhead/near bands that must agree (default %d)", signature.NearMatch))
+	f.IntVar(&r.NearMatch, "near-match", 0, fmt.Sprintf("bulkhead/near bands that must agree (default %d)",
+		signature.NearMatch))
 	f.StringSliceVar(&r.skip, "skip", nil, "schemes to leave out, for example razor/e4,dcc/fuz1")
-	f.Uint64Var(&r.Capacity, "capacity", 0, "signatures that a generation is sized for (default: as many as the mail needs)")
+	f.Uint64Var(&r.Capacity, "capacity", 0, "signatures that a generation is sized for (default: as many as the mail "+
+		"needs)")
 	f.Uint64Var(&r.Seed, "seed", 1, "seed of all choices")
 	f.BoolVar(&r.json, "json", false, "print the result as JSON")
-	f.StringSliceVar(&r.templates, "templates", nil, "folders of mail from templates and clones, which is spread over the time of the rest and counted apart, too")
-	f.StringVar(&r.curves, "roc", "", "file for a plot of the spam that each judge catches by the ham it calls spam, at every limit of its score (.svg or .png)")
-	f.StringVar(&r.delays, "delays", "", "file for a plot of the time until spam with several deliveries is caught (.svg or .png)")
-	f.StringVar(&r.reliable, "reliability", "", "file for a plot of how much was spam by the confidence of the node (.svg or .png)")
+	f.StringSliceVar(&r.templates, "templates", nil,
+		"folders of mail from templates and clones, which is spread over the time of the rest and also counted apart")
+	f.StringVar(&r.curves, "roc", "", "file for a plot of the spam that each judge catches by the ham it calls spam, at "+
+		"every limit of its score (.svg or .png)")
+	f.StringVar(&r.delays, "delays", "", "file for a plot of the time until spam with several deliveries is caught "+
+		"(.svg or .png)")
+	f.StringVar(&r.reliable, "reliability", "", "file for a plot of how much was spam by the confidence of the node "+
+		"(.svg or .png)")
 	f.StringVar(&r.picture, "svg", "", "file for a plot of the catch rate over time, or over --servers (.svg or .png)")
 	return cmd
 }
@@ -133,7 +143,8 @@ func (r *replayCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // play returns the result, to be drawn or encoded, and a function that prints it for people.
-func (r *replayCommand) play(ctx context.Context, mail iter.Seq2[replay.Mail, error]) (result picture, print func(io.Writer), err error) {
+func (r *replayCommand) play(ctx context.Context, mail iter.Seq2[replay.Mail, error]) (result picture,
+	print func(io.Writer), err error) {
 	if len(r.servers) > 0 {
 		servers, err := replay.RunServers(ctx, mail, r.Options, r.servers)
 		return servers, func(w io.Writer) { printServers(w, servers, &r.Options) }, err

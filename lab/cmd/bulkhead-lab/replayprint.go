@@ -49,7 +49,8 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 	d := &r.Differences
 	fmt.Fprintf(w, "\nFilters against exact maps: %s of %d differ (spam or not: %d, bulk or not: %d).\n",
 		units.Plural(d.Spam+d.Bulk, "verdict"), d.Verdicts, d.Spam, d.Bulk)
-	fmt.Fprintf(w, "Of %d look-ups, %d counts differ (rate %.1e, stated %.0e for each generation) and %d judgements (rate %.1e, stated %.0e).\n",
+	fmt.Fprintf(w, "Of %d look-ups, %d counts differ (rate %.1e, stated %.0e for each generation) and %d judgements "+
+		"(rate %.1e, stated %.0e).\n",
 		d.Findings, d.Counts, d.CountRate, d.Stated, d.Judged, d.JudgeRate, d.StatedJ)
 	for i, name := range a.Flagged {
 		if i == 0 {
@@ -62,7 +63,8 @@ func printReplay(w io.Writer, r *replay.Result, opts *replay.Options) {
 		fmt.Fprintf(w, "  %s\n", name)
 	}
 	fmt.Fprintf(w, "\n%d different signatures of %s read in %.1f s. Every generation of the filters has room for %d,\n"+
-		"twice the busiest one's need; the maps take what they hold.\n", r.Signatures, units.ByteSize(uint64(r.Bytes)), r.ReadSeconds, r.Capacity)
+		"twice the busiest one's need; the maps take what they hold.\n", r.Signatures, units.ByteSize(uint64(r.Bytes)),
+		r.ReadSeconds, r.Capacity)
 }
 
 // printGroups prints what the filters said of the mail of each group.
@@ -74,7 +76,8 @@ func printGroups(w io.Writer, groups []replay.Group) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "of these\tspam\tcaught\tsuspected\tham\tcalled spam\tsuspected\t")
 	for _, g := range groups {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\t\n", g.Name, g.Spam, share(g.Caught, g.Spam), share(g.SpamSuspected, g.Spam),
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\t\n", g.Name, g.Spam, share(g.Caught, g.Spam),
+			share(g.SpamSuspected, g.Spam),
 			g.Ham, share(g.HamFlagged, g.Ham), share(g.HamSuspected, g.Ham))
 	}
 	t.Flush()
@@ -84,14 +87,16 @@ func printGroups(w io.Writer, groups []replay.Group) {
 func printJudges(w io.Writer, r *replay.Result) {
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "judge\tspam caught\tham called spam\treports, withdrawals\tof several deliveries caught\tat once\tmissed before\t")
+	fmt.Fprintln(t, "judge\tspam caught\tham called spam\treports, withdrawals\tof several deliveries caught\tat "+
+		"once\tmissed before\t")
 	for i := range r.Judges {
 		j := &r.Judges[i]
 		missed := "-"
 		if j.Detection.Missed >= 0 {
 			missed = fmt.Sprint(j.Detection.Missed)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d, %d\t%s\t%s\t%s\t\n", j.Name, share(j.Caught, r.Spam), share(j.HamFlagged, r.Ham), j.Reports, j.Revokes,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d, %d\t%s\t%s\t%s\t\n", j.Name, share(j.Caught, r.Spam), share(j.HamFlagged, r.Ham),
+			j.Reports, j.Revokes,
 			share(j.Detection.Caught, j.Detection.Messages), share(j.Detection.AtOnce, j.Detection.Messages), missed)
 	}
 	t.Flush()
@@ -105,10 +110,12 @@ func printJudges(w io.Writer, r *replay.Result) {
 func printServers(w io.Writer, r *replay.ServersResult, opts *replay.Options) {
 	fmt.Fprintf(w, "%s.\n%s\n", deliveries(r.Messages, r.First, r.Last, r.Spam, r.Ham), setting(opts))
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "servers\tspam caught alone\tsharing\tsuspected alone\tsharing\tham called spam alone\tsharing\treports alone\tsharing\tsent\t")
+	fmt.Fprintln(t, "servers\tspam caught alone\tsharing\tsuspected alone\tsharing\tham called spam "+
+		"alone\tsharing\treports alone\tsharing\tsent\t")
 	for _, row := range r.Rows {
 		a, b := &row.Alone, &row.Shared
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", row.Servers, share(a.Caught, r.Spam), share(b.Caught, r.Spam), share(a.Suspected, r.Spam), share(b.Suspected, r.Spam),
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t\n", row.Servers, share(a.Caught, r.Spam),
+			share(b.Caught, r.Spam), share(a.Suspected, r.Spam), share(b.Suspected, r.Spam),
 			share(a.HamFlagged, r.Ham), share(b.HamFlagged, r.Ham), a.Reports, b.Reports, units.ByteSize(b.SentBytes))
 	}
 	t.Flush()
@@ -126,7 +133,8 @@ func setting(o *replay.Options) string {
 	if o.HeavyTail {
 		copies = "most messages go to one and few to many"
 	}
-	return fmt.Sprintf("%d sites, %s; %.0f %% of recipients act on a wrong verdict after %v.\n", o.Sites, copies, 100*o.Share, o.Delay)
+	return fmt.Sprintf("%d sites, %s; %.0f %% of recipients act on a wrong verdict after %v.\n", o.Sites, copies,
+		100*o.Share, o.Delay)
 }
 
 func share(n, of int) string {

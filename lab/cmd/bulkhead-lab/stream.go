@@ -58,22 +58,28 @@ func newStreamCommand() *cobra.Command {
 	f.IntVar(&s.Sites, "sites", 20, "sites that share one node")
 	f.BoolVar(&s.lone, "lone", false, "also run the streams with one node for each site")
 	f.IntVar(&s.Users, "users", 50, "users of each site")
-	f.Float64SliceVar(&s.reporting, "reporting", []float64{0.1}, "shares of the recipients who report spam, for example 0.1,0.02")
+	f.Float64SliceVar(&s.reporting, "reporting", []float64{0.1},
+		"shares of the recipients who report spam, for example 0.1,0.02")
 	f.Float64Var(&s.Objecting, "objecting", 0.2, "share of recipients who object to ham called spam")
 	f.Float64Var(&s.Mistakes, "mistakes", 1, "factor for the rates of mistaken reports, 0.05 to 0.3 % by kind of ham")
-	f.StringSliceVar(&s.templates, "templates", nil, "folders of mail from templates and clones, with kinds and families in index.tsv")
-	f.Float64Var(&s.unverified, "unverified", 0, "share of the ham without a server's results of which nobody verified the sender")
+	f.StringSliceVar(&s.templates, "templates", nil,
+		"folders of mail from templates and clones, with kinds and families in index.tsv")
+	f.Float64Var(&s.unverified, "unverified", 0, "share of the ham without a server's results whose sender was "+
+		"not verified")
 	f.IntVar(&s.Days, "days", 30, "days that a stream lasts")
-	f.Float64Var(&s.Tail, "tail", 1.1, "exponent of the number of copies of a campaign; a smaller one makes larger campaigns")
+	f.Float64Var(&s.Tail, "tail", 1.1, "exponent of the number of copies of a campaign; a smaller one makes larger "+
+		"campaigns")
 	f.DurationVar(&s.Spread, "spread", s.Spread, "mean time from the first copy of spam to the others")
-	f.BoolVar(&s.Apart, "apart", false, "take each message as a campaign of its own, also those of one cluster")
+	f.BoolVar(&s.Apart, "apart", false, "take each message as a campaign of its own, also the messages of one cluster")
 	f.DurationVar(&s.After, "after", 0, "count only what is first sent after this time of the stream, for example 168h")
 	f.IntVar(&s.Runs, "runs", 5, "streams for each setting, each with its own seed")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of the first stream")
-	f.StringSliceVar(&s.rules, "rule", []string{string(stream.Node)}, "rules that judge: node, and for comparison text-alone, text-or-link, first-report, first-report-of-part")
+	f.StringSliceVar(&s.rules, "rule", []string{string(stream.Node)},
+		"rules that judge: node, and for comparison text-alone, text-or-link, first-report, first-report-of-part")
 	f.BoolVar(&s.Exact, "exact", false, "use exact maps instead of filters")
 	f.BoolVar(&s.json, "json", false, "print the results as JSON")
-	f.StringVar(&s.reliable, "reliability", "", "file for a plot of how much was spam by the confidence of the node (.svg or .png)")
+	f.StringVar(&s.reliable, "reliability", "", "file for a plot of how much was spam by the confidence of the node "+
+		"(.svg or .png)")
 	f.StringVar(&s.picture, "svg", "", "file for a plot of the catch rate by position in the campaign (.svg or .png)")
 	return cmd
 }
@@ -88,7 +94,8 @@ func (s *streamCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	progress := newReplayProgress(cmd.ErrOrStderr())
 	defer progress.end()
-	letters, err := stream.Read(cmd.Context(), streamMail(cmd, slices.Concat(args, s.templates)), s.unverified, func(done int) { progress.show("reading", done, 0) })
+	letters, err := stream.Read(cmd.Context(), streamMail(cmd, slices.Concat(args, s.templates)), s.unverified,
+		func(done int) { progress.show("reading", done, 0) })
 	if err != nil {
 		return err
 	}
@@ -198,7 +205,8 @@ func streamMail(cmd *cobra.Command, dirs []string) iter.Seq2[stream.Mail, error]
 func streamed(dir string, m *mailbox.Message, clusters map[string]string) stream.Mail {
 	row := m.Columns
 	one := stream.Mail{
-		Name: m.Name(), Set: dir, Time: m.Time, Spam: m.Label == mailbox.Spam, Kind: row["kind"], Origin: row["origin"], Raw: m.Raw,
+		Name: m.Name(), Set: dir, Time: m.Time, Spam: m.Label == mailbox.Spam, Kind: row["kind"], Origin: row["origin"],
+		Raw: m.Raw,
 	}
 	if one.Spam {
 		if one.Campaign = clusters[row["file"]]; one.Campaign == "" {
@@ -242,7 +250,8 @@ func readClusters(dir string) (map[string]string, error) {
 // printStream prints a column for each setting.
 func printStream(w io.Writer, results stream.Results) error {
 	o := &results[0].Options
-	fmt.Fprintf(w, "%d messages, %d sites of %d users, %s; %s, seeds from %d on. Percent of the copies, ± at 95 %% confidence.\n\n",
+	fmt.Fprintf(w, "%d messages, %d sites of %d users, %s; %s, seeds from %d on. Percent of the copies, ± at 95 %% "+
+		"confidence.\n\n",
 		results[0].Messages, o.Sites, o.Users, units.Plural(o.Days, "day"), units.Plural(o.Runs, "run"), o.Seed)
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	row := func(name string, cell func(*stream.Result) string) {
@@ -263,8 +272,12 @@ func printStream(w io.Writer, results stream.Results) error {
 		row("copies", func(r *stream.Result) string { return fmt.Sprint(r.Spam[name].Cases) })
 	}
 	row("copies before the first called spam", func(r *stream.Result) string { return printEstimate(r.First, 1) })
-	row("before the first so called or suspected", func(r *stream.Result) string { return printEstimate(r.FirstMarked, 1) })
-	row(fmt.Sprintf("campaigns of %d copies or more", stream.Large), func(r *stream.Result) string { return fmt.Sprint(r.First.Cases) })
+	row("before the first so called or suspected", func(r *stream.Result) string {
+		return printEstimate(r.FirstMarked, 1)
+	})
+	row(fmt.Sprintf("campaigns of %d copies or more", stream.Large), func(r *stream.Result) string {
+		return fmt.Sprint(r.First.Cases)
+	})
 	if err := t.Flush(); err != nil {
 		return err
 	}

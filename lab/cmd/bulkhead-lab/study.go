@@ -16,10 +16,11 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/lab/study"
+	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 
 func newStudyCommand() *cobra.Command {
-	var c study.Config
+	var c experiment.Config
 	var draw, family string
 	var artefact, check string
 	var quiet bool
@@ -34,12 +35,12 @@ func newStudyCommand() *cobra.Command {
 			"--artefact makes a folder of everything that came out, with a manifest: seed, versions, checksums of\n" +
 			"all files and of the mail. --check compares such a folder with its manifest, the mail if --corpus\n" +
 			"is given, and repeats the parts of --experiment, whose numbers must be the same.\n\n" +
-			"Parts for --experiment: " + strings.Join(study.Parts(), ", ") + ".",
+			"Parts for --experiment: " + strings.Join(experiment.Parts(), ", ") + ".",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			c.Draw, c.Family = study.Draw(draw), study.HashFamily(family)
+			c.Draw, c.Family = experiment.Draw(draw), experiment.HashFamily(family)
 			if check != "" {
 				m, err := study.CheckArtefact(ctx, check, c.Corpus, c.Only)
 				if errors.Is(err, study.ErrArtefact) {
@@ -48,7 +49,8 @@ func newStudyCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d files, as the manifest says; %d parts repeated. %s, %s, commit %s\n", check, len(m.Files), len(c.Only), m.Go, m.System, m.Revision)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d files, as the manifest says; %d parts repeated. %s, %s, commit "+
+					"%s\n", check, len(m.Files), len(c.Only), m.Go, m.System, m.Revision)
 				return err
 			}
 			run := study.Run
@@ -75,11 +77,17 @@ func newStudyCommand() *cobra.Command {
 	f.StringSliceVar(&c.Only, "experiment", nil, "parts to run (default all)")
 	f.Uint64Var(&c.Seed, "seed", 1, "seed of all random choices")
 	f.IntVar(&c.Jobs, "jobs", 0, "workers (default one for each processor)")
-	f.StringVar(&draw, "draw", string(study.DrawPrinted), "how often elements are inserted in Experiments 4 to 8: printed (as many zeros and insertions as the paper's draw), fixed (one draw) or fresh (one a round)")
-	f.StringVar(&family, "family", string(study.FamilyUniversal), "hash functions of the experiments: universal (the paper's), independent, keyed (a node's), md5 or sha1 (chunks of a digest)")
-	f.StringVar(&c.Corpus, "corpus", "", "folder of unpacked mail corpora with index.tsv, for the parts that need real mail; text files in its other folders are lists")
+	f.StringVar(&draw, "draw", string(experiment.DrawPrinted),
+		"how often elements are inserted in Experiments 4 to 8: printed (as many zeros and insertions as the paper's "+
+			"draw), fixed (one draw) or fresh (one a round)")
+	f.StringVar(&family, "family", string(experiment.FamilyUniversal),
+		"hash functions of the experiments: universal (the paper's), independent, keyed (a node's), md5 or sha1 (chunks of "+
+			"a digest)")
+	f.StringVar(&c.Corpus, "corpus", "", "folder of unpacked mail corpora with index.tsv, for the parts that need real "+
+		"mail; text files in its other folders are lists")
 	f.StringVar(&c.Report, "report", "", "folder for study.md and its figures")
-	f.StringVar(&artefact, "artefact", "", "make this `FOLDER`, with results, report and manifest, in place of --out and --report")
+	f.StringVar(&artefact, "artefact", "", "make this `FOLDER`, with results, report and manifest, in place of --out "+
+		"and --report")
 	f.StringVar(&check, "check", "", "compare the artefact in this `FOLDER` with its manifest")
 	cmd.MarkFlagsMutuallyExclusive("artefact", "check")
 	cmd.MarkFlagsMutuallyExclusive("artefact", "out")
@@ -89,13 +97,14 @@ func newStudyCommand() *cobra.Command {
 }
 
 // printStudy says where everything is, and how well the tables agree.
-func printStudy(w io.Writer, c *study.Config) error {
+func printStudy(w io.Writer, c *experiment.Config) error {
 	s, err := study.Summarise(c.Out)
 	if err != nil {
 		return err
 	}
 	if s.Compared > 0 {
-		fmt.Fprintf(w, "%d of %d printed numbers of Tables III to X lie within 3 standard errors; %d have no error on either side.\n",
+		fmt.Fprintf(w, "%d of %d printed numbers of Tables III to X lie within 3 standard errors; %d have no error on "+
+			"either side.\n",
 			s.Within3, s.Compared, s.Empty)
 		for _, line := range s.Outside {
 			fmt.Fprintln(w, "  outside:", line)

@@ -21,7 +21,8 @@ func TestStudyCommand(t *testing.T) {
 	if got := stdout.String(); !strings.Contains(got, "of 18 printed numbers") || !strings.Contains(got, out) {
 		t.Errorf("printed %q", got)
 	}
-	for _, name := range []string{"tables.csv", "comparison.csv", "rate.json", "figures/experiment-2.svg", "figures/unique-rate.png"} {
+	for _, name := range []string{"tables.csv", "comparison.csv", "rate.json", "figures/experiment-2.svg",
+		"figures/unique-rate.png"} {
 		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
 			t.Error(err)
 		}
@@ -29,7 +30,8 @@ func TestStudyCommand(t *testing.T) {
 }
 
 func TestStudyCommandRefuses(t *testing.T) {
-	for _, args := range [][]string{{"--experiment", "12"}, {"--rounds", "-1"}, {"--draw", "none"}, {"extra"}, {"--experiment", "1", "--report", "x"}} {
+	for _, args := range [][]string{{"--experiment", "12"}, {"--rounds", "-1"}, {"--draw", "none"}, {"extra"},
+		{"--experiment", "1", "--report", "x"}} {
 		cmd := newStudyCommand()
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(append(args, "--out", t.TempDir()))

@@ -1,0 +1,23 @@
+// Package network holds the commands on the network of nodes: its secret, invitations and peers.
+package network
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bulkhead-mail/bulkhead/internal/command"
+)
+
+// Commands returns the commands of this package.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{
+		newNetworkCommand(),
+		newPeerCommand(),
+		newInviteCommand(),
+		newJoinCommand(),
+		newLeaveCommand(),
+		newRekeyCommand(),
+	}
+}
+
+// adminFlags are the flags of a command for administrators. Its methods print the answers.
+type adminFlags struct{ command.Admin }

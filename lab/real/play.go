@@ -26,7 +26,8 @@ type Options struct {
 	Dir      string        // for the files of the processes
 	After    time.Duration // deliveries before this time of the plan are not counted
 	// Sources gives the votes of [Quick] the client and the verified sender of their delivery.
-	// Shipped reports carry the mail alone.
+	// Without
+	// it they carry what shipped reports do: the mail alone, unless the node remembers it.
 	Sources bool
 	// Progress is called with how many of how many deliveries were played. It may be nil.
 	Progress func(done, total int)

@@ -43,9 +43,12 @@ func (q *quick) deliver(ctx context.Context, d *Delivery, m *Mail) (Answer, erro
 	return shown(q.plan.Sites[d.Site].Door, class), err
 }
 
-func (q *quick) vote(ctx context.Context, d *Delivery, m *Mail, _ Answer, vote bulkhead.Vote) error {
+func (q *quick) vote(ctx context.Context, d *Delivery, m *Mail, a Answer, vote bulkhead.Vote) error {
+	s := &q.plan.Sites[d.Site]
+	way := s.Users[d.User].Way
 	voted := *m
-	if !q.sources {
+	if !q.sources && way != Page && way != PyzorReport { // those name a message that the node remembers
+		voted.Raw = stored(m, a, s.Door)
 		voted.Client, voted.DKIM, voted.SPF = netip.Addr{}, nil, ""
 	}
 	l, err := q.read(ctx, &voted)

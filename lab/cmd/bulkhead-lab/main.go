@@ -64,6 +64,7 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
-	root.AddCommand(newStudyCommand(), newReplayCommand(), newStreamCommand(), newRealCommand(), newAttackCommand(), newLoadCommand())
+	root.AddCommand(newStudyCommand(), newReplayCommand(), newStreamCommand(), newRealCommand(),
+		newAttackCommand(), newLoadCommand())
 	return root
 }

@@ -34,6 +34,7 @@ import (
 	dccsum "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 // testRoot names a folder that stands for / in the search for an installed node.
@@ -214,26 +215,20 @@ func logged(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	pattern, err := regexp.Compile(args[0])
 	ts.Check(err)
-	for end := time.Now().Add(60 * time.Second); !pattern.MatchString(ts.ReadFile("log")); time.Sleep(
-		20 * time.Millisecond) {
-		if time.Now().After(end) {
-			ts.Fatalf("the log has no line that matches %q:\n%s", args[0], ts.ReadFile("log"))
-		}
+	if !await.Within(await.Patience, func() bool { return pattern.MatchString(ts.ReadFile("log")) }) {
+		ts.Fatalf("the log has no line that matches %q:\n%s", args[0], ts.ReadFile("log"))
 	}
 }
 
 // eventually PATTERN COMMAND... runs a command until its output matches.
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile("(?m)" + args[0])
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		err := ts.Exec(args[1], args[2:]...)
-		out := ts.ReadFile("stdout")
-		if err == nil && pattern.MatchString(out) {
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("%q says: %v\n%s", args[1:], err, out)
-		}
+	var err error
+	if !await.Within(await.Patience, func() bool {
+		err = ts.Exec(args[1], args[2:]...)
+		return err == nil && pattern.MatchString(ts.ReadFile("stdout"))
+	}) {
+		ts.Fatalf("%q prints, with %v:\n%s", args[1:], err, ts.ReadFile("stdout"))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -104,10 +105,8 @@ func writeCheckpoint(t testing.TB, e *Engine) {
 	for range 2 {
 		before := e.counters.checkpoints.Load()
 		e.journal.wakeCheckpoint()
-		for end := time.Now().Add(time.Minute); e.counters.checkpoints.Load() == before; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("no checkpoint is written; the engine refuses reports: %v", e.Refusing())
-			}
+		if !await.Within(await.Patience, func() bool { return e.counters.checkpoints.Load() > before }) {
+			t.Fatalf("no checkpoint is written; the engine refuses reports: %v", e.Refusing())
 		}
 	}
 }

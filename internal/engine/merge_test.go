@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
 var mergeSchedules = flag.Int("merges", 30, "random schedules of TestMerge")
@@ -210,20 +211,13 @@ func (w *mergeWorld) settled() {
 // settled waits until no array of a node is left to merge.
 func settled(t *testing.T, e *Engine) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	await.True(t, "merged arrays are settled", func() bool {
 		var busy bool
 		e.queue.between(func() {
 			busy = e.replicas.Busy()
 		})
-		if !busy {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("merged arrays are not settled")
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return !busy
+	})
 }
 
 func (w *mergeWorld) step() {

@@ -8,10 +8,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
-
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/config"

@@ -60,6 +60,7 @@ func newRootCommand() *cobra.Command {
 		newSetupCommand(),
 		newReadyCommand(),
 		newVerdictsCommand(),
+		newRulesCommand(),
 		newHistoryCommand(),
 		newClockCommand(),
 		newAuditCommand(),

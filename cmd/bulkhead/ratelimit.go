@@ -7,10 +7,9 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
-
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 )

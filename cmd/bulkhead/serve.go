@@ -11,10 +11,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
-
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/config"

@@ -6,10 +6,9 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
-
 	"github.com/spf13/cobra"
 
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"

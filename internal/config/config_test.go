@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
 	"time"
 
 	"github.com/pelletier/go-toml/v2"

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/bulkhead-mail/bulkhead/internal/arrays"
-
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/heal"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"

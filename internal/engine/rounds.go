@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/bulkhead-mail/bulkhead/internal/arrays"
-
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )

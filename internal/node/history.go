@@ -16,9 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
-
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
-
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/units"

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
-
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 

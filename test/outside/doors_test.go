@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"example.com/outside"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
@@ -23,8 +25,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/policy"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 	"github.com/bulkhead-mail/bulkhead/razor2"
-
-	"example.com/outside"
 )
 
 const mail = "From: Ann <ann@example.com>\r\nTo: bob@example.net\r\nSubject: offer\r\n" +

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 
+	"example.com/outside"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -15,8 +17,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/filter/shape"
 	"github.com/bulkhead-mail/bulkhead/signature"
-
-	"example.com/outside"
 )
 
 func Example_bulkhead() {

@@ -14,10 +14,9 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/razor2"
 	"github.com/bulkhead-mail/bulkhead/signature"
-
-	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // A razorHome is a user of the razor commands.

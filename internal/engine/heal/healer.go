@@ -9,9 +9,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/bulkhead-mail/bulkhead/internal/arrays"
-
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"

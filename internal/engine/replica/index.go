@@ -5,9 +5,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/bulkhead-mail/bulkhead/internal/arrays"
-
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
 // leastIndexed is the number of arrays of one kind and geometry up to which they are read one after

@@ -59,7 +59,7 @@ func TestContents(t *testing.T) {
 		{"quoted, and no sender verified", contents{within(one, 12, true)}, []part{exact, network(no)}, nil, suspected, 45,
 			"quotes"},
 		{"a part, and no sender verified", contents{within(one, 5, false)}, []part{exact, network(no)}, nil, spam, 70,
-			"nobody was verified"},
+			"no sender of this one was verified"},
 		{"a part, reported with its link", contents{within(one, 5, false)}, []part{exact, link("evil.example", no)},
 			map[string]Evidence{"evil.example": two}, spam, 80, ""},
 		{"a quote, wanted from its sender", contents{within(two, 12, true)}, []part{exact, sender},

@@ -186,7 +186,7 @@ func TestDecide(t *testing.T) {
 		{"the same, which a root wants", p(body(bulkhead.Exact, voted(9, 0)), from("new.example", no.delivered(8))),
 			paired("new.example", voted(0, 1)), "", good, noFacet, "wanted"},
 		{"a text that is off the list, from a sender known by fewer, with a reported link",
-			p(body(bulkhead.Exact, voted(5, 5)), from("new.example", no.delivered(4)), link("evil.example", two)), nil, "", good,
+			p(body(bulkhead.Exact, voted(5, 5)), from("new.example", no.delivered(4)), link("evil.example", two)), nil, "", unknown,
 			noFacet, ""},
 		{"known of one day only", p(body(bulkhead.Exact, one), from("bank.example", Evidence{Old: 50, Days: 1})), nil, "",
 			spam, byText, ""},

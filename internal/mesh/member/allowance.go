@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
-
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 

@@ -9,10 +9,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/internal/arrays"
-
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
-
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 

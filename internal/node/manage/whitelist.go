@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
-
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"

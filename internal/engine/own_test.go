@@ -167,13 +167,6 @@ func TestNothingTaken(t *testing.T) {
 	}
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // TestJournal: a node that refuses reports writes nothing, and the journal asks for a
 // checkpoint when it has grown enough.
 func TestJournal(t *testing.T) {

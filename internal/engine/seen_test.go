@@ -44,7 +44,7 @@ func TestStandingIsDelivered(t *testing.T) {
 		for n := range 4 { // the last of them today
 			report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1), sender, attachment},
 				Recipients: []string{fmt.Sprint("ann", n), fmt.Sprint("bob", n), fmt.Sprint("cay", n), fmt.Sprint("dan", n)},
-				Reporter: tt.by})
+				Reporter:   tt.by})
 			c.Advance(24 * time.Hour)
 		}
 		if got := verdictOf(t, e, sig(bulkhead.Exact, 2), sender); got.Class != tt.class {

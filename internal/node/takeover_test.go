@@ -2,9 +2,7 @@ package node
 
 import (
 	"bufio"
-	"context"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,25 +11,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 )
-
-// openServer opens a server on a fresh folder, without doors.
-func openServer(t *testing.T, cfg *config.Config) *Node {
-	t.Helper()
-	s := newNode(Options{Config: cfg, Dir: filepath.Join(t.TempDir(), "data"), Log: slog.New(slog.DiscardHandler)})
-	if err := s.startEngine(t.Context(), new(stage)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.core.close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	var err error
-	if s.mta, err = s.openMTA(cfg); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // takeOver applies a configuration as SIGHUP does.
 func takeOver(t *testing.T, s *Node, text string) {

@@ -32,7 +32,7 @@ type RevocationResult struct {
 	Rows   []revocationRow `json:"rows"`
 }
 
-// float64(n) is the number of signatures in the spam filter.
+// RevocationSpam returns the number of signatures in the spam filter.
 func RevocationSpam(c *experiment.Config) int { return c.Less(200_000, 20_000) }
 
 // RevocationRate is the error that both filters are sized for.

@@ -136,8 +136,8 @@ func TestNoSignatureBelowFloor(t *testing.T) {
 	}
 }
 
-// TestNeverHashOfNothing checks that the hash of the empty string, and that of
-// the canonical form of an empty part, cannot come out.
+// TestNeverHashOfNothing checks that no signature is the hash of the empty string or of
+// the canonical form of an empty part.
 func TestNeverHashOfNothing(t *testing.T) {
 	var nothing wordList
 	nothing.add(nil)

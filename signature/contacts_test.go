@@ -39,7 +39,7 @@ func TestContacts(t *testing.T) {
 		{"+１ ５５５ ０１０ ９９９９ and +\U0001d7cf-\U0001d7d3\U0001d7d3\U0001d7d3-010-9999", "tel:5550109999 tel:5550109999"},
 		{"+1\u00a0555\u2011010\u20139999 and +1 5\u200b55 0\u00ad10 9999", "tel:5550109999 tel:5550109999"},
 		{"Tel.:+15550109999.", "tel:5550109999"},
-		// What is none.
+		// No contacts.
 		{"order 112-1234567-1234567, invoice 2024-000123, 4111 1111 1111 1111, ISBN 978-3-16-148410-0", ""},
 		{"2024-01-02 03:04:05, 01.02.2024 10, 01/02/2024-03/04/2024, 20240102030405", ""},
 		{"1234567890 0123456789 5550109999 15550109999", ""},
@@ -124,8 +124,8 @@ func TestContactsOfMail(t *testing.T) {
 	}
 }
 
-// FuzzContacts: what is found is of its form, and is found behind other text, and by who
-// looks at each word, too.
+// FuzzContacts checks that each contact found has a valid form, and that it is found after
+// other text as well. A search that looks at each word finds the same contacts.
 func FuzzContacts(f *testing.F) {
 	f.Add("call +1 (555) 010-9999 now, GB82 WEST 1234 5698 7654 32")
 	for _, w := range append(slices.Clone(wallets), madeWallets...) {

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// The exact signature is that of the text, whoever it is sent to.
+// The exact signature depends on the text alone, whoever it is sent to.
 func ExampleCompute() {
 	exact := func(to, body string) (all []string) {
 		sigs, err := signature.Compute(context.Background(), []byte("From: ann@example.com\nTo: "+to+"\n\n"+body),

@@ -38,7 +38,7 @@ func archive(names ...string) []byte {
 	return b.Bytes()
 }
 
-// files are the letter to somebody in the forms in which one attaches it.
+// files returns the letter to one recipient, in each form in which a letter is attached.
 func files(greeting, link string) map[string]struct {
 	kind string
 	data []byte

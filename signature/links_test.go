@@ -89,7 +89,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkChoice compares the choice with that of a plain map of all links.
+// TestLinkChoice compares the choice with the choice from a plain map of all links.
 func TestLinkChoice(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -70,7 +70,7 @@ func TestSenders(t *testing.T) {
 		{"link-local", bulkhead.Source{Client: netip.MustParseAddr("fe80::1%eth0")}, ""},
 		{"verified, with a client", bulkhead.Source{From: "alice@example.com", DKIM: []string{"example.com"},
 			Client: client}, "example.com alice@example.com"},
-		// What must verify nothing.
+		// Results that must verify nothing.
 		{"public suffix", bulkhead.Source{From: "a@bank.co.uk", DKIM: []string{"co.uk"}}, ""},
 		{"top-level domain", bulkhead.Source{From: "a@bank.com", DKIM: []string{"com"}}, ""},
 		{"top-level domain that nobody knows", bulkhead.Source{From: "a@bank.example", DKIM: []string{"example"}}, ""},

@@ -113,7 +113,7 @@ func TestShapes(t *testing.T) {
 }
 
 // collisions returns, for bands of 1 to 5 rows, the mean chance that a band of
-// a ham equals that of a spam: the mean power of their similarity, estimated
+// a ham equals a spam's: the mean power of their similarity, estimated
 // without bias from the equal values among shapeHashes.
 func collisions(values []*[shapeHashes]uint64, ham, spam []int) (mean [6]float64) {
 	var index [shapeHashes]map[uint64][]int

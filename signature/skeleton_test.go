@@ -20,7 +20,7 @@ func TestWordsOfText(t *testing.T) {
 		{"The quick-brown Fox, it jumps.", "the quick brown fox it jumps"},
 		{"Hill illness", "hiii iiiness"},
 		{"(one) \"two\" three! four? five; six: seven) eight.nine", "one two three four five six seven eight nine"},
-		// What machines make, and what people do not write.
+		// Words made by machines, which people do not write.
 		{letters24 + " " + letters24 + "y", letters24},
 		{letters24 + "! " + letters24 + "é", letters24},
 		{"bcdfg bcdfgh bcdfgy bcdfga bcdlgh", "bcdfg bcdfgy bcdfga"},

@@ -100,7 +100,7 @@ func FuzzPicture(f *testing.F) {
 	})
 }
 
-// TestIsText: what has too many bytes that nobody can print is no text, if nothing says that it is one.
+// TestIsText checks that data with too many unprintable bytes is not taken for text unless its type says so.
 func TestIsText(t *testing.T) {
 	words := strings.Repeat("word ", 100)
 	for _, test := range []struct {

@@ -25,7 +25,7 @@ func TestAuthenticated(t *testing.T) {
 		{"mx.example.com.evil.example; dkim=pass header.d=a.example", "", ""},
 		{"x mx.example.com; dkim=pass header.d=a.example", "", ""},
 		{"", "", ""},
-		// What a sender has put there, through a host that copies what it is told.
+		// Text injected by a sender, through a host that copies the sender's address into the field.
 		{"mx.example.com; spf=fail smtp.mailfrom=\"; dkim=pass header.d=a.example; x=\"@evil.example", "", ""},
 		{"mx.example.com; spf=fail (domain of \"a) ; dkim=pass header.d=a.example (\"@evil.example) smtp.mailfrom=evil.example", "", ""},
 		{"mx.example.com; spf=fail smtp.mailfrom=\"a; dkim=pass header.d=a.example", "", ""},

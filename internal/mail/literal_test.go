@@ -36,7 +36,7 @@ func TestLiteralParts(t *testing.T) {
 		{multi + "--b\n" + inner + "--c\n" + text + "one\n--c\n" + text + "two\n--b\n" + page + "three\n--b--\n",
 			[]string{"text/plain 0 one\n", "text/html 1 three\n"}},
 		{multi + "--b\n" + text + "one\n", []string{"text/plain 0 one\n"}},
-		// What follows the end is a part if it looks like one, and what follows an empty header is nothing known.
+		// Text after the closing boundary is a part if it looks like one. A part with an empty header has no known type.
 		{multi + "--b\n" + text + "one\n--b--\n--z\n" + page + "two\n", []string{"text/plain 0 one\n", "text/html 0 two\n"}},
 		{multi + "--b\n\none\n--b--\n", []string{" 0 \none\n"}},
 		{multi + "--b\nX: y\n\none\n--b--\n", []string{" 0 one\n"}},

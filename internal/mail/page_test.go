@@ -77,8 +77,8 @@ func TestPageAnchors(t *testing.T) {
 	}
 }
 
-// TestPageBounds: of more links than anybody has, the first are kept; another part of
-// the message has no more of them, and what is asked twice is the same.
+// TestPageBounds checks that only the first links of an excessive number are kept, and that
+// another part of the message adds none. Asking twice gives the same page.
 func TestPageBounds(t *testing.T) {
 	var b strings.Builder
 	for i := range 2 * maxHrefs {

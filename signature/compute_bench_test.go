@@ -96,7 +96,8 @@ func newsletter(size int) []byte {
 		text.WriteString(word + " ")
 		if i%9 == 0 {
 			fmt.Fprintf(&page,
-				"</td></tr>\r\n<tr><td style=3D\"font-family:Arial; color:#333333\" align=3D\"left\">=\r\n<a href=3D\"https://www.shop.example/i?n=3D%d&amp;u=3D7\">", i)
+				"</td></tr>\r\n<tr><td style=3D\"font-family:Arial; color:#333333\" align=3D\"left\">=\r\n<a href=3D\"https://www.shop.example/i?n=3D%d&amp;u=3D7\">",
+				i)
 		}
 		page.WriteString(word)
 		switch i % 9 {

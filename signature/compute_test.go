@@ -294,7 +294,8 @@ func TestNearApart(t *testing.T) {
 		"Outlook short": mailtest.Plain("Fine.\n\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: x\n\n" + mailtest.Letter),
 		"HTML reply":    mailtest.Page("<p>" + reply + "</p><blockquote type=cite>" + mailtest.Letter + "</blockquote>"),
 		"forward attached": mailtest.Composed("multipart/mixed; boundary=b", "7bit",
-			"--b\n\nPlease look at this.\n--b\nContent-Type: message/rfc822\n\n"+string(mailtest.Plain(mailtest.Letter))+"\n--b--\n"),
+			"--b\n\nPlease look at this.\n--b\nContent-Type: message/rfc822\n\n"+
+				string(mailtest.Plain(mailtest.Letter))+"\n--b--\n"),
 		"unrelated": mailtest.Plain(reply + "\n" + reply +
 			"Bring tea, sugar, milk and whatever else keeps painters cheerful.\n"),
 	} {

@@ -36,7 +36,8 @@ func TestFacetsOfCorpus(t *testing.T) {
 			f := of[row[1]]
 			f.messages++
 			seen := make(map[bulkhead.Scheme]int)
-			for _, sig := range mailtest.Must(signaturesOf(t.Context(), mailtest.Must(mail.Read(t.Context(), raw)), Options{Skip: skip})) {
+			for _, sig := range mailtest.Must(signaturesOf(t.Context(), mailtest.Must(mail.Read(t.Context(), raw)),
+				Options{Skip: skip})) {
 				seen[sig.Scheme()]++
 				if sig.Scheme() == bulkhead.Contact {
 					t.Logf("%s %s/%s: %s", row[1], set, row[0], sig.Name())

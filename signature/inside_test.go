@@ -88,7 +88,8 @@ func TestAttachedText(t *testing.T) {
 			t.Errorf("%s: %d bands of the text itself", name, near)
 		}
 		for _, second := range [][]byte{withFile("", other.kind, name, other.data),
-			withFile("Please find attached what we talked about on Monday when we met at the office near the harbour with all of the others.", other.kind, name, other.data)} {
+			withFile("Please find attached what we talked about on Monday when we met at the office near the harbour with all of the others.",
+				other.kind, name, other.data)} {
 			same := make(map[bulkhead.Scheme]int)
 			for _, sig := range compute(t, second) {
 				for _, s := range first {

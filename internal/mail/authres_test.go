@@ -11,7 +11,8 @@ func TestAuthenticated(t *testing.T) {
 	for _, tt := range []struct{ field, dkim, spf string }{
 		{"mx.example.com; dkim=pass header.d=a.example", "a.example", ""},
 		{"MX.Example.COM 1; DKIM=Pass header.D=A.Example.", "a.example", ""},
-		{"mx.example.com;\n\tdkim=pass (2048-bit key) header.d=a.example header.b=\"x/y=\";\n\tspf=pass (mx: domain of b@b.example) smtp.mailfrom=b@b.example", "a.example", "b.example"},
+		{"mx.example.com;\n\tdkim=pass (2048-bit key) header.d=a.example header.b=\"x/y=\";\n\tspf=pass (mx: domain of b@b.example) smtp.mailfrom=b@b.example",
+			"a.example", "b.example"},
 		{"mx.example.com; dkim=pass header.i=@a.example header.b=fk3/==", "a.example", ""},
 		{"mx.example.com; dkim=pass header.i=ann@a.example; dkim/1=pass reason=\"good; really\" header.d=b.example",
 			"a.example b.example", ""},
@@ -27,7 +28,8 @@ func TestAuthenticated(t *testing.T) {
 		{"", "", ""},
 		// Text injected by a sender, through a host that copies the sender's address into the field.
 		{"mx.example.com; spf=fail smtp.mailfrom=\"; dkim=pass header.d=a.example; x=\"@evil.example", "", ""},
-		{"mx.example.com; spf=fail (domain of \"a) ; dkim=pass header.d=a.example (\"@evil.example) smtp.mailfrom=evil.example", "", ""},
+		{"mx.example.com; spf=fail (domain of \"a) ; dkim=pass header.d=a.example (\"@evil.example) smtp.mailfrom=evil.example",
+			"", ""},
 		{"mx.example.com; spf=fail smtp.mailfrom=\"a; dkim=pass header.d=a.example", "", ""},
 		{"mx.example.com; spf=fail (; dkim=pass header.d=a.example", "", ""},
 		{"mx.example.com; dkim=pass header.d=evil.example header.d=a.example", "", ""},
@@ -99,7 +101,8 @@ func FuzzAuthenticated(f *testing.F) {
 		if strings.ContainsAny(text, "\"\\\r\n") {
 			return
 		}
-		field := fmt.Sprintf("mx.example.com; spf=fail smtp.mailfrom=\"%s\"@evil.example; dkim=pass header.d=good.example", text)
+		field := fmt.Sprintf("mx.example.com; spf=fail smtp.mailfrom=\"%s\"@evil.example; dkim=pass header.d=good.example",
+			text)
 		if dkim, spf := authenticated(nil, nil, field, hosts); len(spf) > 0 || !slices.Equal(dkim, []string{"good.example"}) {
 			t.Errorf("%q: DKIM %q, SPF %q", field, dkim, spf)
 		}

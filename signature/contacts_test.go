@@ -57,7 +57,8 @@ func TestContacts(t *testing.T) {
 		{"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"},
 		{"GB82 WEST 1234 5698 7654 32", "GB82WEST12345698765432"},
 		{"bitcoin:1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa?amount=1", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"},
-		{"1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb 0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t5 Bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+		{"1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb 0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD" +
+			" bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t5 Bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
 			""},
 		{"GB82WEST12345698765433 GB82 WEST 1234 5698 7654 3 DE89 3704 0044 0532 0130 00X", ""},
 		{"0x0000000000000000000000000000000000000000 0x5aaeb6053f3e94c9b9a09f33669435e7ef1beae", ""},
@@ -105,7 +106,8 @@ func TestContactsOfMail(t *testing.T) {
 		raw  []byte
 		want string
 	}{
-		{"page", mailtest.Page(`<a href="tel:+15550109998">us</a> or +1 555 <b>010</b> 9999<div hidden>+1 555 010 9997</div>`),
+		{"page", mailtest.Page(`<a href="tel:+15550109998">us</a> or +1 555 <b>010</b> 9999` +
+			`<div hidden>+1 555 010 9997</div>`),
 			"tel:5550109998 tel:5550109999"},
 		{"plain", mailtest.Plain("+15550109999\n\n> +15550109998"), "tel:5550109998 tel:5550109999"},
 		{"hidden link", mailtest.Page(`<a style="display:none" href="tel:+15550109998">us</a>`), ""},

@@ -304,7 +304,8 @@ func (g genes) mail(size int) []byte {
 	case 1:
 		head += of("text/html")
 	case 2:
-		head += "Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nword and word\n--b\n" + of("text/html")
+		head += "Content-Type: multipart/alternative; boundary=b\n\n--b\n" +
+			"Content-Type: text/plain\n\nword and word\n--b\n" + of("text/html")
 	case 3:
 		head += "Content-Type: multipart/mixed; boundary=b\n\n--b\n" + of("text/plain")
 	case 4:

@@ -24,7 +24,8 @@ func ExampleCompute() {
 		}
 		return all
 	}
-	const offer = "Dear friend, our bookshelf holds every novel that you could ever want to read, and some that you would not.\n"
+	const offer = "Dear friend, our bookshelf holds every novel that you could ever want to read," +
+		" and some that you would not.\n"
 	one, same, other := exact("bob@example.net", offer), exact("carol@example.org", offer),
 		exact("bob@example.net", "Not today.\n"+offer)
 	fmt.Println(len(one), slices.Equal(one, same), slices.Equal(one, other))

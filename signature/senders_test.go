@@ -118,7 +118,8 @@ func TestSendersOfMail(t *testing.T) {
 			"bank.example.evil.example|evil.example"},
 		{"cut signature", "DKIM-Signature: v=1; d=evil.example; l=100; b=x\nFrom: a@evil.example\n", ""},
 		{"a second, cut signature",
-			"DKIM-Signature: v=1; d=evil.example; b=x\nDKIM-Signature: v=1;\n d = evil.example;\n l = 0; b=x\nFrom: a@evil.example\n", ""},
+			"DKIM-Signature: v=1; d=evil.example; b=x\n" +
+				"DKIM-Signature: v=1;\n d = evil.example;\n l = 0; b=x\nFrom: a@evil.example\n", ""},
 		{"cut signature of another", "DKIM-Signature: v=1; d=bank.example; l=100; b=x\nFrom: a@evil.example\n",
 			"evil.example a@evil.example"},
 	} {

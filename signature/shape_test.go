@@ -106,7 +106,8 @@ func TestShapes(t *testing.T) {
 				}
 				last[c] = i
 			}
-			t.Logf("%d-word shingles, %d bands of %d, %d match: near-duplicate spam %.3f; %s; a ham band equals one spam's with %.1e",
+			t.Logf("%d-word shingles, %d bands of %d, %d match: near-duplicate spam %.3f; %s; "+
+				"a ham band equals one spam's with %.1e",
 				s.shingle, s.bands, s.rows, s.match, float64(found)/float64(pairs), attack.found(s, &r, seed), chance[s.rows])
 		}
 	}

@@ -117,7 +117,8 @@ func TestPartsOfText(t *testing.T) {
 		"forwarded":         {"one\n---------- Forwarded message ---------\ntwo", "one", "two", "", false},
 		"original":          {"one\n-----Original Message-----\ntwo", "one", "two", "", false},
 		"no rule before it": {"one\nOriginal Message\ntwo", "one originai message two", "", "", false},
-		"armour": {"-----BEGIN PGP SIGNED MESSAGE-----\none\n-----BEGIN PGP SIGNATURE-----\nVersion: GnuPG v1\ntwo\n-----END PGP SIGNATURE-----",
+		"armour": {"-----BEGIN PGP SIGNED MESSAGE-----\none\n" +
+			"-----BEGIN PGP SIGNATURE-----\nVersion: GnuPG v1\ntwo\n-----END PGP SIGNATURE-----",
 			"one two", "", "", false},
 		"a version":        {"Version: one\nVersion: GnuPG", "version one", "", "", false},
 		"footer":           {"one\n-- \ntwo\n\nthree", "one", "", "two three", true},

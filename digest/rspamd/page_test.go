@@ -258,7 +258,8 @@ func TestLinks(t *testing.T) {
 
 // FuzzPage: any page has a text, and what is shown for links lies within it.
 func FuzzPage(f *testing.F) {
-	f.Add("<html><body bgcolor=#000><p style='color:rgb(1,2,3);font-size:0'>a<a href=x>b.example.com</a><img alt=c></body></html>d&#x;&bogus;&#150")
+	f.Add("<html><body bgcolor=#000><p style='color:rgb(1,2,3);font-size:0'>a" +
+		"<a href=x>b.example.com</a><img alt=c></body></html>d&#x;&bogus;&#150")
 	f.Add("<a><a></a><script><object><title></noscript><div hidden")
 	f.Fuzz(func(t *testing.T, source string) {
 		page := readPage(source, nil)

@@ -11,7 +11,8 @@ func TestAuthenticated(t *testing.T) {
 	for _, tt := range []struct{ field, dkim, spf string }{
 		{"mx.example.com; dkim=pass header.d=a.example", "a.example", ""},
 		{"MX.Example.COM 1; DKIM=Pass header.D=A.Example.", "a.example", ""},
-		{"mx.example.com;\n\tdkim=pass (2048-bit key) header.d=a.example header.b=\"x/y=\";\n\tspf=pass (mx: domain of b@b.example) smtp.mailfrom=b@b.example",
+		{"mx.example.com;\n\tdkim=pass (2048-bit key) header.d=a.example header.b=\"x/y=\";\n" +
+			"\tspf=pass (mx: domain of b@b.example) smtp.mailfrom=b@b.example",
 			"a.example", "b.example"},
 		{"mx.example.com; dkim=pass header.i=@a.example header.b=fk3/==", "a.example", ""},
 		{"mx.example.com; dkim=pass header.i=ann@a.example; dkim/1=pass reason=\"good; really\" header.d=b.example",
@@ -28,7 +29,8 @@ func TestAuthenticated(t *testing.T) {
 		{"", "", ""},
 		// Text injected by a sender, through a host that copies the sender's address into the field.
 		{"mx.example.com; spf=fail smtp.mailfrom=\"; dkim=pass header.d=a.example; x=\"@evil.example", "", ""},
-		{"mx.example.com; spf=fail (domain of \"a) ; dkim=pass header.d=a.example (\"@evil.example) smtp.mailfrom=evil.example",
+		{"mx.example.com; spf=fail (domain of \"a) ; dkim=pass header.d=a.example " +
+			"(\"@evil.example) smtp.mailfrom=evil.example",
 			"", ""},
 		{"mx.example.com; spf=fail smtp.mailfrom=\"a; dkim=pass header.d=a.example", "", ""},
 		{"mx.example.com; spf=fail (; dkim=pass header.d=a.example", "", ""},
@@ -50,7 +52,8 @@ func TestAuthenticated(t *testing.T) {
 func TestSourceBy(t *testing.T) {
 	const dkim, spf = "Authentication-Results: mx.example.com; dkim=pass header.d=news.example\r\n",
 		"Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=b@bounces.example\r\n"
-	head := "Return-Path: <b@bounces.example>\r\nFrom: Ann <ann@mail.news.example>\r\nList-Id: Offers <offers.news.example>\r\n"
+	head := "Return-Path: <b@bounces.example>\r\n" +
+		"From: Ann <ann@mail.news.example>\r\nList-Id: Offers <offers.news.example>\r\n"
 	for _, tt := range []struct {
 		name, header, envelope string
 		hosts                  []string

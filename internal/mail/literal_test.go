@@ -104,7 +104,8 @@ func TestLiteralEnds(t *testing.T) {
 	for _, test := range [][3]string{{"", "one", "one\n"}, {"", "one\r", "one\r\n"}, {"", "one\n", "one\n\n"},
 		{"", "\xe9", "é\n"}, {"quoted-printable", "one=20", "one \n"}, {"quoted-printable", "one=", "one"},
 		{"quoted-printable", "one \n", "one \n\n"}, {"base64", "b25l", "one"}} {
-		raw := "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\nContent-Transfer-Encoding: " +
+		raw := "Content-Type: multipart/mixed; boundary=b\n\n--b\n" +
+			"Content-Type: text/plain\nContent-Transfer-Encoding: " +
 			test[0] + "\n\n" + test[1] + "\n--b--"
 		m := mailtest.Must(Read(t.Context(), []byte(raw)))
 		parts := mailtest.Must(m.LiteralParts(t.Context()))

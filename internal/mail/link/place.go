@@ -15,9 +15,14 @@ var platform = func() map[string]bool {
 	return set
 }()
 
-const platformParts = " about api app apps attachments b blob bucket buckets chat content d design document documents download downloads " +
-	"drawings drive e embed events f fi file files folder folders form forms index.html index.php ipfs ipns o object objects open p page pages " +
-	"presentation preview profile public r redirect responsepage.aspx s scl share shared shares site sites spreadsheets storage u uc user users v v0 v1 v2 view viewer w web "
+const platformParts = " about api app apps attachments b blob bucket buckets chat" +
+	" content d design document documents download downloads " +
+	"drawings drive e embed events f fi file files folder folders" +
+	" form forms index.html index.php ipfs ipns o object objects" +
+	" open p page pages " +
+	"presentation preview profile public r redirect responsepage.aspx s scl" +
+	" share shared shares site sites spreadsheets storage u uc user users" +
+	" v v0 v1 v2 view viewer w web "
 
 // Place identifies the customer of a public platform to whom the link belongs. It returns host
 // and path, up to the first part that may identify a customer, at most four parts; for example

@@ -160,8 +160,8 @@ func FuzzContacts(f *testing.F) {
 				t.Fatalf("%q: %q", text, name)
 			}
 		}
-		if more := contactsIn("Call now:\n" + text); !slices.Equal(more, got) {
-			t.Fatalf("%q: %q, behind a line %q", text, got, more)
+		if behind := contactsIn("Call now:\n" + text); !slices.Equal(behind, got) {
+			t.Fatalf("%q: %q, behind a line %q", text, got, behind)
 		}
 	})
 }

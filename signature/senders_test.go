@@ -152,9 +152,9 @@ func FuzzSenders(f *testing.F) {
 				verified = name[strings.LastIndexByte(name, '@')+1:]
 			}
 			by, _, _ := strings.Cut(name, "|")
-			said := strings.ToLower(dkim + " " + sender)
-			if isASCII(said) && !strings.Contains(said, verified) && !strings.Contains(said, by) &&
-				!strings.Contains(verified, strings.Trim(said, " .@")) {
+			given := strings.ToLower(dkim + " " + sender)
+			if isASCII(given) && !strings.Contains(given, verified) && !strings.Contains(given, by) &&
+				!strings.Contains(verified, strings.Trim(given, " .@")) {
 				t.Fatalf("%q of DKIM %q, sender %q", name, dkim, sender)
 			}
 		}

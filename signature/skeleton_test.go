@@ -239,7 +239,7 @@ func TestWordLists(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	for range 300 {
 		var l, m wordList
-		var want, more []string
+		var want, others []string
 		var set wordSet
 		known := make(map[string]bool)
 		word := func() []byte {
@@ -255,7 +255,7 @@ func TestWordLists(t *testing.T) {
 		for range rng.IntN(30) {
 			w := word()
 			m.add(w)
-			more = append(more, string(w))
+			others = append(others, string(w))
 			if set.has(w) != known[string(w)] {
 				t.Fatalf("%q is in %v: %v", w, known, set.has(w))
 			}
@@ -267,13 +267,13 @@ func TestWordLists(t *testing.T) {
 		}
 		if rng.IntN(2) == 0 {
 			l.join(&m)
-			if m.String() != strings.Join(more, " ") {
-				t.Fatalf("joined to another it is %q, was %q", &m, more)
+			if m.String() != strings.Join(others, " ") {
+				t.Fatalf("joined to another it is %q, was %q", &m, others)
 			}
 		} else {
 			l.take(&m)
 		}
-		want = append(want, more...)
+		want = append(want, others...)
 		if l.len() != len(want) || l.String() != strings.Join(want, " ") {
 			t.Fatalf("%q, want %q", &l, want)
 		}
@@ -298,15 +298,15 @@ func TestWordLists(t *testing.T) {
 		}
 		return &l
 	}
-	for _, tt := range []struct{ has, more, want int }{{0, maxWords, maxWords}, {0, maxWords + 1, maxWords},
+	for _, tt := range []struct{ has, added, want int }{{0, maxWords, maxWords}, {0, maxWords + 1, maxWords},
 		{maxWords - 1, 1, maxWords}, {maxWords - 1, 2, maxWords}, {maxWords, 5, maxWords}, {5, 0, 5}, {5, 6, 11}} {
 		l := list(tt.has)
-		if l.join(list(tt.more)); l.len() != tt.want || len(l.text) != 2*tt.want {
-			t.Errorf("%d words and %d: %d", tt.has, tt.more, l.len())
+		if l.join(list(tt.added)); l.len() != tt.want || len(l.text) != 2*tt.want {
+			t.Errorf("%d words and %d: %d", tt.has, tt.added, l.len())
 		}
 		l = list(tt.has)
-		if l.take(list(tt.more)); l.len() != tt.want || len(l.text) != 2*tt.want {
-			t.Errorf("%d words and %d taken: %d", tt.has, tt.more, l.len())
+		if l.take(list(tt.added)); l.len() != tt.want || len(l.text) != 2*tt.want {
+			t.Errorf("%d words and %d taken: %d", tt.has, tt.added, l.len())
 		}
 	}
 }
@@ -470,7 +470,7 @@ func TestBuilderAgain(t *testing.T) {
 		want := mailtest.Must(skeletonOf(t.Context(), m, nil, nil))
 		if got.words.String() != want.words.String() || got.quoted.String() != want.quoted.String() ||
 			got.rest.String() != want.rest.String() ||
-			got.footer != want.footer || got.inside != want.inside || got.tells() != want.tells() {
+			got.footer != want.footer || got.inside != want.inside || got.distinctive() != want.distinctive() {
 			t.Fatalf("seed %d: %+v, want %+v", i, got, want)
 		}
 		used.renew()

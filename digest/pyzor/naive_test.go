@@ -134,7 +134,7 @@ func TestPlainTag(t *testing.T) {
 		}
 		plain++
 		k := h.spaceAndSlash(nameEnd)
-		for next, more := h.attribute(k, false); more; next, more = h.attribute(k, false) {
+		for next, found := h.attribute(k, false); found; next, found = h.attribute(k, false) {
 			k = next
 		}
 		if whole := h.wholeTag(0); whole != end || k != end-1 || in[k] != '>' {

@@ -38,7 +38,7 @@ func (l *Link) Place() string {
 			continue
 		}
 		place += "/" + part[:min(len(part), maxFirst)]
-		if levels++; tells(part) || levels == maxLevels {
+		if levels++; identifies(part) || levels == maxLevels {
 			return place
 		}
 	}
@@ -53,7 +53,7 @@ func (l *Link) Place() string {
 	return place
 }
 
-// tells reports whether a part of a path may identify a customer.
-func tells(part string) bool {
+// identifies reports whether a part of a path may identify a customer.
+func identifies(part string) bool {
 	return !platform[strings.ToLower(part)]
 }

@@ -51,9 +51,9 @@ type written struct{ key, keyEnd, value, valueEnd int32 }
 type state uint8
 
 const (
-	more   state = iota
-	atEnd        // of the source
-	beyond       // what is allowed for a token
+	reading state = iota
+	atEnd         // of the source
+	beyond        // what is allowed for a token
 )
 
 // Over returns the tokens of source. It ends at a token of max bytes or more; what it has
@@ -137,7 +137,7 @@ func (t *Tokens) stop() {
 // Next goes on to the next token. It reports false if there is none.
 func (t *Tokens) Next() bool {
 	t.start = t.end
-	if t.state != more {
+	if t.state != reading {
 		return false
 	}
 	t.limit = len(t.source)

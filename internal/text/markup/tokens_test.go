@@ -21,11 +21,11 @@ func tokens(source string, max int) (all []string) {
 		switch t.Kind() {
 		case Text:
 			one += fmt.Sprintf(" %q", noLineEnds(t.Text()))
-			if more := string(t.AppendText([]byte("&"))); more != "&"+t.Text() {
-				one += fmt.Sprintf(", appended %q", more)
+			if appended := string(t.AppendText([]byte("&"))); appended != "&"+t.Text() {
+				one += fmt.Sprintf(", appended %q", appended)
 			}
-			if more := string(inSteps(t.Raw())); !t.Verbatim() && more != t.Text() {
-				one += fmt.Sprintf(", in steps %q", more)
+			if stepped := string(inSteps(t.Raw())); !t.Verbatim() && stepped != t.Text() {
+				one += fmt.Sprintf(", in steps %q", stepped)
 			}
 		case Start, SelfClosing, End:
 			one += " " + string(t.AppendName(nil))
@@ -107,14 +107,14 @@ func naiveTokens(source string, max int) (all []string) {
 		case Text:
 			one += fmt.Sprintf(" %q", noLineEnds(string(z.Text())))
 		case Start, SelfClosing, End:
-			name, more := z.TagName()
+			name, hasAttr := z.TagName()
 			one += " " + string(name)
 			if strings.Contains(one, "noscript") {
 				z.NextIsNotRawText()
 			}
-			for more {
+			for hasAttr {
 				var key, value []byte
-				key, value, more = z.TagAttr()
+				key, value, hasAttr = z.TagAttr()
 				one += fmt.Sprintf(" %q=%q", key, value)
 			}
 		}

@@ -27,7 +27,7 @@ type Client struct {
 	number uint32
 }
 
-// Options of a [Client]. nil and the zero Options are those of an anonymous client.
+// Options configure a [Client]. nil and the zero Options make an anonymous client.
 type Options struct {
 	ID       uint32 // client-id or server-id; 0 means AnonymousID
 	Password string // of ID, 1 to MaxPassword bytes; anonymous clients have none

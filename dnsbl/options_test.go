@@ -61,8 +61,8 @@ func TestNegative(t *testing.T) {
 		if !q.parse(question(dnsmessage.ClassINET, dnsmessage.TypeA, labels...)) {
 			t.Fatal("not a query")
 		}
-		r := &reply{code: dnsmessage.RCodeNameError, authoritative: true, zone: (*s.zones.Load())[0], kind: dnsmessage.TypeSOA,
-			negative: true}
+		r := &reply{code: dnsmessage.RCodeNameError, authoritative: true, zone: (*s.zones.Load())[0],
+			kind: dnsmessage.TypeSOA, negative: true}
 		whole := len(q.answer(nil, r, maxUDP))
 		for limit, authorities := range map[int]int{whole - 1: 0, whole: 1, whole + 1: 1} {
 			var m dnsmessage.Message

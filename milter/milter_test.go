@@ -775,7 +775,8 @@ type limits struct{}
 func (limits) Limit(_ context.Context, attr func(string) []byte) (action policy.Action, text string, err error) {
 	to := string(attr("recipient"))
 	local, _, _ := strings.Cut(to, "@")
-	return policy.Action(local), fmt.Sprintf("%s from %s for %s", attr("sender"), attr("client_address"), attr("sasl_username")), nil
+	return policy.Action(local),
+		fmt.Sprintf("%s from %s for %s", attr("sender"), attr("client_address"), attr("sasl_username")), nil
 }
 
 func TestLimiter(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 // an answer, and no text adds a line.
 func TestLyingLimiter(t *testing.T) {
 	fault := errors.New("disk on fire")
-	type stats struct{ requests, deferred, rejected, held, faults, told, delayed int64 }
+	type stats struct{ requests, deferred, rejected, held, faults, informed, delayed int64 }
 	for _, tt := range []struct {
 		name      string
 		action    Action
@@ -36,8 +36,8 @@ func TestLyingLimiter(t *testing.T) {
 		{"reject", Reject, "too much", nil, false, "action=550 5.7.1 too much\n\n", stats{requests: 1, rejected: 1}},
 		{"hold", Hold, "look at it", nil, false, "action=HOLD look at it\n\n", stats{requests: 1, held: 1}},
 		{"header", Header, "X-Rate: 1\nSubject: x", nil, true, "action=PREPEND X-Rate: 1?Subject: x\n\n",
-			stats{requests: 1, told: 1}},
-		{"log", Log, "rate 1", nil, true, "action=INFO rate 1\n\n", stats{requests: 1, told: 1}},
+			stats{requests: 1, informed: 1}},
+		{"log", Log, "rate 1", nil, true, "action=INFO rate 1\n\n", stats{requests: 1, informed: 1}},
 		{"delay", Delay, "10", nil, true, "action=sleep 10\n\n", stats{requests: 1, delayed: 1}},
 		{"no delay", Delay, "", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
 		{"no seconds", Delay, "-1", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
@@ -66,8 +66,8 @@ func TestLyingLimiter(t *testing.T) {
 			return Reject, text, nil
 		})}
 		got := string(s.answer(t.Context(), new(Request), nil))
-		line, more, _ := strings.Cut(got, "\n")
-		if more != "\n" || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) ||
+		line, tail, _ := strings.Cut(got, "\n")
+		if tail != "\n" || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) ||
 			!strings.HasPrefix(line, "action=550 5.7.1 ") {
 			t.Errorf("text %q: answer %q, want one line of ASCII", text, got)
 		}

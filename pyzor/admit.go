@@ -20,7 +20,7 @@ var (
 	errNoVersion   = &refusal{400, "Bad request: Protocol Version not specified in request"}
 	errBadVersion  = &refusal{400, "Bad request: Invalid Protocol Version"}
 	errVersion     = &refusal{505, "Version Not Supported: "}
-	errUnlisted    = &refusal{422, "Unprocessable: nobody may list this digest here"}
+	errUnlisted    = &refusal{422, "Unprocessable: no client may list this digest here"}
 	errForbidden   = &refusal{403, "Forbidden: User is not authorized to request the operation."}
 )
 

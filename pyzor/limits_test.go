@@ -500,7 +500,8 @@ func TestRepeatsHaveBallots(t *testing.T) {
 // TestUnauthorised: a reporter whom the node does not know is answered as an
 // unknown account.
 func TestUnauthorised(t *testing.T) {
-	c := newClient(t, start(t, &Server{Clearinghouse: &prototest.House{Err: bulkhead.ErrUnauthorised}}, "127.0.0.1:0"), Options{})
+	c := newClient(t,
+		start(t, &Server{Clearinghouse: &prototest.House{Err: bulkhead.ErrUnauthorised}}, "127.0.0.1:0"), Options{})
 	for _, op := range []Op{OpCheck, OpReport} {
 		if r, err := c.Do(t.Context(), op, digest(t, d1)); !errors.Is(err, bulkhead.ErrUnauthorised) || r.Code != 401 {
 			t.Errorf("%s: %+v, %v, want code 401", op, r, err)

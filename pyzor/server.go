@@ -188,7 +188,7 @@ func (s *Server) serve(b *batch, i int, p *door.Packet) {
 		}
 		sig, ok := ParseDigest(r.Digests[0])
 		if !ok || empty(&sig) {
-			s.tell(p, r, &bulkhead.Verdict{})
+			s.answerCounts(p, r, &bulkhead.Verdict{})
 			return
 		}
 		b.asked = append(b.asked, i)
@@ -234,7 +234,7 @@ func (s *Server) answerChecks(ctx context.Context, b *batch, packets []*door.Pac
 			s.refuse(p, r, err)
 			continue
 		}
-		s.tell(p, r, &b.verdicts[k])
+		s.answerCounts(p, r, &b.verdicts[k])
 	}
 }
 
@@ -267,8 +267,8 @@ func counts(v *bulkhead.Verdict, listed int) (spam, ham int64, f bulkhead.Findin
 	return min(spam, maxCount), min(ham, maxWLCount), f
 }
 
-// tell writes the answer to check and info, with the counts of a digest.
-func (s *Server) tell(p *door.Packet, r *Request, v *bulkhead.Verdict) {
+// answerCounts writes the answer to check and info, with the counts of a digest.
+func (s *Server) answerCounts(p *door.Packet, r *Request, v *bulkhead.Verdict) {
 	spam, ham, f := counts(v, s.Listed)
 	p.Reply = appendHead(p.Reply, 200, "OK", r.Thread)
 	if Op(r.Op) == OpInfo {

@@ -129,7 +129,8 @@ func TestRequests(t *testing.T) {
 		{"check unknown", "Op: check\nOp-Digest: " + d2 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
 			ok + "Count: 0\nWL-Count: 0\n\n"},
 		{"info", "Op: info\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
-			ok + "Entered: 1795267704\nUpdated: 1795267704\nWL-Entered: 1795267704\nWL-Updated: 1795267704\nCount: 2\nWL-Count: 1\n\n"},
+			ok + "Entered: 1795267704\nUpdated: 1795267704\nWL-Entered: 1795267704\n" +
+				"WL-Updated: 1795267704\nCount: 2\nWL-Count: 1\n\n"},
 		{"info unknown", "Op: info\nOp-Digest: " + d2 + "\nThread: 30051\nPV: 2.1\nUser: anonymous\n" + tail,
 			ok + "Entered: 0\nUpdated: 0\nWL-Entered: 0\nWL-Updated: 0\nCount: 0\nWL-Count: 0\n\n"},
 		{"Perl client", "Op: check\nOp-Digest: " + d1 + "\nThread: 30051\nPV: 2.1\n" + tail,
@@ -202,7 +203,8 @@ func TestSignature(t *testing.T) {
 	}
 	datagram := r.Append(nil, []byte(aliceKey))
 	const want = "Op: whitelist\nOp-Digest: " + d1 +
-		"\nOp-Spec: 20,3,60,3\nThread: 6081\nPV: 2.1\nUser: alice\nTime: 1795267705\nSig: 7c79abaa684fc6f1302d44ab30f7edd09005eade\n\n"
+		"\nOp-Spec: 20,3,60,3\nThread: 6081\nPV: 2.1\nUser: alice\nTime: 1795267705\n" +
+		"Sig: 7c79abaa684fc6f1302d44ab30f7edd09005eade\n\n"
 	if string(datagram) != want {
 		t.Errorf("request %q, want %q", datagram, want)
 	}

@@ -468,7 +468,8 @@ func TestClientAnswers(t *testing.T) {
 			Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam, Confidence: 77, Contested: true}}},
 			Answer{true, 77, true}},
 	} {
-		got, err := dial(t, start(t, &Server{Clearinghouse: &verdicts{v: tt.v}})).Check(t.Context(), mustSigs(t, "razor/e8", e8Sum)...)
+		got, err := dial(t, start(t, &Server{Clearinghouse: &verdicts{v: tt.v}})).
+			Check(t.Context(), mustSigs(t, "razor/e8", e8Sum)...)
 		if err != nil || len(got) != 1 || got[0] != tt.want {
 			t.Errorf("%+v, %v, want %+v", got, err, tt.want)
 		}

@@ -340,7 +340,8 @@ func TestLogin(t *testing.T) {
 			t.Errorf("use %d of a challenge: %v, %v, want res=%s", i, rows, err, want)
 		}
 	}
-	if rows, err := c.Do(t.Context(), Values{{"a", "auth"}, {"aresp", Response("", "")}}); err != nil || rows[0].Get("res") != "0" {
+	if rows, err := c.Do(t.Context(),
+		Values{{"a", "auth"}, {"aresp", Response("", "")}}); err != nil || rows[0].Get("res") != "0" {
 		t.Errorf("a=auth without a challenge: %v, %v", rows, err)
 	}
 }

@@ -55,7 +55,8 @@ func madeUpWords(r *rand.Rand, n int) []string {
 	return words
 }
 
-const benchmarkHeader = "Return-Path: <news-bounce@shop.example>\r\nReceived: from mx.shop.example (mx.shop.example [192.0.2.7])\r\n" +
+const benchmarkHeader = "Return-Path: <news-bounce@shop.example>\r\n" +
+	"Received: from mx.shop.example (mx.shop.example [192.0.2.7])\r\n" +
 	"\tby mx.example.com with ESMTPS id 4711 for <bob@example.com>; Tue, 3 Mar 2026 10:00:00 +0000\r\n" +
 	"From: The Shop <news@shop.example>\r\nTo: Bob Miller <bob@example.com>\r\nSubject: =?utf-8?q?New_in_M=C3=A4rz?=\r\n" +
 	"Message-ID: <1.2.3@shop.example>\r\nDate: Tue, 3 Mar 2026 10:00:00 +0000\r\nMIME-Version: 1.0\r\n"
@@ -96,7 +97,9 @@ func newsletter(size int) []byte {
 		text.WriteString(word + " ")
 		if i%9 == 0 {
 			fmt.Fprintf(&page,
-				"</td></tr>\r\n<tr><td style=3D\"font-family:Arial; color:#333333\" align=3D\"left\">=\r\n<a href=3D\"https://www.shop.example/i?n=3D%d&amp;u=3D7\">", i)
+				"</td></tr>\r\n<tr><td style=3D\"font-family:Arial; color:#333333\" align=3D\"left\">=\r\n"+
+					"<a href=3D\"https://www.shop.example/i?n=3D%d&amp;u=3D7\">",
+				i)
 		}
 		page.WriteString(word)
 		switch i % 9 {
@@ -110,7 +113,8 @@ func newsletter(size int) []byte {
 		page.WriteByte(' ')
 	}
 	mail := benchmarkHeader +
-		"Content-Type: multipart/alternative; boundary=\"b1\"\r\n\r\n--b1\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n" +
+		"Content-Type: multipart/alternative; boundary=\"b1\"\r\n\r\n--b1\r\n" +
+		"Content-Type: text/plain; charset=utf-8\r\n\r\n" +
 		text.String() +
 		"\r\n--b1\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n" +
 		page.String() + "</table></body></html>\r\n--b1--\r\n"

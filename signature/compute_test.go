@@ -87,7 +87,8 @@ func TestComputeRefuses(t *testing.T) {
 }
 
 func TestNoSignatureBelowFloor(t *testing.T) {
-	sig := "-- \nAnn Example\nHead of Widgets, Example Widgets Limited\nTelephone +44 1632 960000\nhttp://www.example.com/\n"
+	sig := "-- \nAnn Example\n" +
+		"Head of Widgets, Example Widgets Limited\nTelephone +44 1632 960000\nhttp://www.example.com/\n"
 	bodies := map[string][]byte{
 		"no body":             []byte("Subject: x\n\n"),
 		"header only":         []byte("Subject: x\n"),
@@ -101,21 +102,25 @@ func TestNoSignatureBelowFloor(t *testing.T) {
 		"short and signature": mailtest.Plain("Ok.\n\n" + sig),
 		"disclaimer":          mailtest.Plain(mailtest.Disclaimer),
 		"disclaimer as HTML":  mailtest.Page("<p>" + mailtest.Disclaimer + "</p>"),
-		"list footer": mailtest.Plain("\n_______________________________________________\nWidgets mailing list\nWidgets@lists.example.com\n" +
+		"list footer": mailtest.Plain("\n_______________________________________________\nWidgets mailing list\n" +
+			"Widgets@lists.example.com\n" +
 			"http://lists.example.com/mailman/listinfo/widgets\n"),
-		"subscription footer": mailtest.Page(`<p>You receive this newsletter because you subscribed. <a href="#">Unsubscribe</a> or change your preferences.
+		"subscription footer": mailtest.Page(`<p>You receive this newsletter because you subscribed. ` +
+			`<a href="#">Unsubscribe</a> ` +
+			`or change your preferences.
 			Copyright Example Ltd, all rights reserved. Privacy policy.</p>`),
-		"sent from":          mailtest.Plain("Sent from my iPhone\n"),
-		"image":              mailtest.Page(`<img src="http://example.com/i/8372.gif" alt="">`),
-		"image, link unseen": mailtest.Page(`<img src="http://example.com/i/8372.gif" alt=""><a style="display:none" href="http://example.com/c/8372">x</a>`),
-		"link":               mailtest.Page(`<a href="http://example.com/c/8372">http://example.com/c/8372</a>`),
-		"bare link":          mailtest.Plain("http://example.com/offers/today?id=8372\n"),
-		"HTML no text":       mailtest.Page(`<table><tr><td>&nbsp;</td></tr></table><br><hr>`),
-		"HTML hidden text":   mailtest.Page(`<div style="display: none">` + mailtest.Letter + `</div>`),
-		"HTML comment":       mailtest.Page(`<!-- ` + mailtest.Letter + ` -->`),
-		"HTML style":         mailtest.Page(`<style>` + mailtest.Letter + `</style><script>` + mailtest.Letter + `</script>`),
-		"numbers":            mailtest.Plain(strings.Repeat("12 3456 78.90 2024-01-02\n", 40)),
-		"one word":           mailtest.Plain(strings.Repeat("buy ", 400)),
+		"sent from": mailtest.Plain("Sent from my iPhone\n"),
+		"image":     mailtest.Page(`<img src="http://example.com/i/8372.gif" alt="">`),
+		"image, link unseen": mailtest.Page(`<img src="http://example.com/i/8372.gif" alt="">` +
+			`<a style="display:none" href="http://example.com/c/8372">x</a>`),
+		"link":             mailtest.Page(`<a href="http://example.com/c/8372">http://example.com/c/8372</a>`),
+		"bare link":        mailtest.Plain("http://example.com/offers/today?id=8372\n"),
+		"HTML no text":     mailtest.Page(`<table><tr><td>&nbsp;</td></tr></table><br><hr>`),
+		"HTML hidden text": mailtest.Page(`<div style="display: none">` + mailtest.Letter + `</div>`),
+		"HTML comment":     mailtest.Page(`<!-- ` + mailtest.Letter + ` -->`),
+		"HTML style":       mailtest.Page(`<style>` + mailtest.Letter + `</style><script>` + mailtest.Letter + `</script>`),
+		"numbers":          mailtest.Plain(strings.Repeat("12 3456 78.90 2024-01-02\n", 40)),
+		"one word":         mailtest.Plain(strings.Repeat("buy ", 400)),
 		"two empty parts": mailtest.Composed("multipart/alternative; boundary=b", "7bit",
 			"--b\n\n\n--b\nContent-Type: text/html\n\n<html></html>\n--b--\n"),
 		"tiny attachment": mailtest.Composed("multipart/mixed; boundary=b", "7bit",
@@ -136,8 +141,8 @@ func TestNoSignatureBelowFloor(t *testing.T) {
 	}
 }
 
-// TestNeverHashOfNothing checks that the hash of the empty string, and that of
-// the canonical form of an empty part, cannot come out.
+// TestNeverHashOfNothing checks that no signature is the hash of the empty string or of
+// the canonical form of an empty part.
 func TestNeverHashOfNothing(t *testing.T) {
 	var nothing wordList
 	nothing.add(nil)
@@ -232,7 +237,8 @@ func sums(t *rapid.T, raw []byte) (exact string, near map[string]bool) {
 // what only the eye does not see, changes no band at all.
 func TestNearInvariance(t *testing.T) {
 	_, want := own(t,
-		mailtest.Plain("Dear Bob,\n\n"+mailtest.Letter+"\nSee http://example.com/lighthouse or write to office@example.com.\n"))
+		mailtest.Plain("Dear Bob,\n\n"+mailtest.Letter+"\nSee http://example.com/lighthouse"+
+			" or write to office@example.com.\n"))
 	mark := strings.NewReplacer("lighthouse", "<b>light</b><!-- x -->house", "noon", "<font size=\"1\">n</font>oon")
 	for name, raw := range map[string][]byte{
 		"greeting": mailtest.Plain("Hello Mrs. Jane Roe,\n\n" + mailtest.Letter +
@@ -269,7 +275,8 @@ func TestNearInvariance(t *testing.T) {
 		"soft hyphen": mailtest.Plain("Dear Bob,\n\n" + strings.ReplaceAll(mailtest.Letter, "th", "t\u00adh\u200b") +
 			"\nSee x://y or write to\n"),
 		"reply below": mailtest.Plain("Dear Bob,\n\n" + mailtest.Letter +
-			"\nSee x://y or write to\n\nOn Monday, Carol wrote:\n> Who paints the lighthouse, and\n> when will the committee meet?\n"),
+			"\nSee x://y or write to\n\nOn Monday, Carol wrote:\n" +
+			"> Who paints the lighthouse, and\n> when will the committee meet?\n"),
 	} {
 		if _, got := own(t, raw); shared(got, want) != NearBands {
 			m, _ := mail.Read(t.Context(), raw)
@@ -284,7 +291,8 @@ func TestNearInvariance(t *testing.T) {
 func TestNearApart(t *testing.T) {
 	_, want := own(t, mailtest.Plain(mailtest.Letter))
 	quote := "> " + strings.ReplaceAll(strings.TrimSpace(mailtest.Letter), "\n", "\n> ") + "\n"
-	reply := "I can come on Thursday with two ladders and my cousin, but somebody has to lend us\nan extension cord and a radio, since the boathouse has neither of them.\n"
+	reply := "I can come on Thursday with two ladders and my cousin, but somebody has to lend us\n" +
+		"an extension cord and a radio, since the boathouse has neither of them.\n"
 	for name, raw := range map[string][]byte{
 		"reply":       mailtest.Plain("On Monday, Ann wrote:\n" + quote + "\n" + reply),
 		"short reply": mailtest.Plain("Count me in!\n\n" + quote),
@@ -294,7 +302,8 @@ func TestNearApart(t *testing.T) {
 		"Outlook short": mailtest.Plain("Fine.\n\nFrom: Ann\nSent: Monday\nTo: Bob\nSubject: x\n\n" + mailtest.Letter),
 		"HTML reply":    mailtest.Page("<p>" + reply + "</p><blockquote type=cite>" + mailtest.Letter + "</blockquote>"),
 		"forward attached": mailtest.Composed("multipart/mixed; boundary=b", "7bit",
-			"--b\n\nPlease look at this.\n--b\nContent-Type: message/rfc822\n\n"+string(mailtest.Plain(mailtest.Letter))+"\n--b--\n"),
+			"--b\n\nPlease look at this.\n--b\nContent-Type: message/rfc822\n\n"+
+				string(mailtest.Plain(mailtest.Letter))+"\n--b--\n"),
 		"unrelated": mailtest.Plain(reply + "\n" + reply +
 			"Bring tea, sugar, milk and whatever else keeps painters cheerful.\n"),
 	} {

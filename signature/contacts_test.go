@@ -39,7 +39,7 @@ func TestContacts(t *testing.T) {
 		{"+１ ５５５ ０１０ ９９９９ and +\U0001d7cf-\U0001d7d3\U0001d7d3\U0001d7d3-010-9999", "tel:5550109999 tel:5550109999"},
 		{"+1\u00a0555\u2011010\u20139999 and +1 5\u200b55 0\u00ad10 9999", "tel:5550109999 tel:5550109999"},
 		{"Tel.:+15550109999.", "tel:5550109999"},
-		// What is none.
+		// No contacts.
 		{"order 112-1234567-1234567, invoice 2024-000123, 4111 1111 1111 1111, ISBN 978-3-16-148410-0", ""},
 		{"2024-01-02 03:04:05, 01.02.2024 10, 01/02/2024-03/04/2024, 20240102030405", ""},
 		{"1234567890 0123456789 5550109999 15550109999", ""},
@@ -57,7 +57,9 @@ func TestContacts(t *testing.T) {
 		{"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"},
 		{"GB82 WEST 1234 5698 7654 32", "GB82WEST12345698765432"},
 		{"bitcoin:1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa?amount=1", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"},
-		{"1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb 0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t5 Bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4", ""},
+		{"1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb 0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD" +
+			" bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t5 Bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+			""},
 		{"GB82WEST12345698765433 GB82 WEST 1234 5698 7654 3 DE89 3704 0044 0532 0130 00X", ""},
 		{"0x0000000000000000000000000000000000000000 0x5aaeb6053f3e94c9b9a09f33669435e7ef1beae", ""},
 		{"/1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa x1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", ""},
@@ -104,7 +106,9 @@ func TestContactsOfMail(t *testing.T) {
 		raw  []byte
 		want string
 	}{
-		{"page", mailtest.Page(`<a href="tel:+15550109998">us</a> or +1 555 <b>010</b> 9999<div hidden>+1 555 010 9997</div>`), "tel:5550109998 tel:5550109999"},
+		{"page", mailtest.Page(`<a href="tel:+15550109998">us</a> or +1 555 <b>010</b> 9999` +
+			`<div hidden>+1 555 010 9997</div>`),
+			"tel:5550109998 tel:5550109999"},
 		{"plain", mailtest.Plain("+15550109999\n\n> +15550109998"), "tel:5550109998 tel:5550109999"},
 		{"hidden link", mailtest.Page(`<a style="display:none" href="tel:+15550109998">us</a>`), ""},
 		{"a link of another kind", mailtest.Page(`<a href="sms:+15550109998">us</a>`), ""},
@@ -124,8 +128,8 @@ func TestContactsOfMail(t *testing.T) {
 	}
 }
 
-// FuzzContacts: what is found is of its form, and is found behind other text, and by who
-// looks at each word, too.
+// FuzzContacts checks that each contact found has a valid form, and that it is found after
+// other text as well. A search that looks at each word finds the same contacts.
 func FuzzContacts(f *testing.F) {
 	f.Add("call +1 (555) 010-9999 now, GB82 WEST 1234 5698 7654 32")
 	for _, w := range append(slices.Clone(wallets), madeWallets...) {
@@ -156,8 +160,8 @@ func FuzzContacts(f *testing.F) {
 				t.Fatalf("%q: %q", text, name)
 			}
 		}
-		if more := contactsIn("Call now:\n" + text); !slices.Equal(more, got) {
-			t.Fatalf("%q: %q, behind a line %q", text, got, more)
+		if behind := contactsIn("Call now:\n" + text); !slices.Equal(behind, got) {
+			t.Fatalf("%q: %q, behind a line %q", text, got, behind)
 		}
 	})
 }

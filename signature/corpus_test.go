@@ -174,7 +174,8 @@ func testDuplicates(t *testing.T, mails []corpusMail) {
 		kinds = append(kinds, kind)
 	}
 	slices.Sort(kinds)
-	t.Log("share of near-duplicate pairs with at least m equal bands (replies that quote a message count as its duplicates in the reference):")
+	t.Log("share of near-duplicate pairs with at least m equal bands " +
+		"(replies that quote a message count as its duplicates in the reference):")
 	for _, kind := range kinds {
 		h := histogram[kind]
 		short := h[NearBands+1]
@@ -238,7 +239,8 @@ func testUnrelated(t *testing.T, mails []corpusMail) {
 	p, m, h := atLeast(pairs), atLeast(mixed), atLeast(hamKnown)
 	t.Logf("%.3g pairs of messages that are not in one cluster", all)
 	for n := 1; n <= 4; n++ {
-		t.Logf("at least %d equal bands: %.2g of the pairs, %d pairs of ham and spam; %d of %d ham share them with the spam taken together",
+		t.Logf("at least %d equal bands: %.2g of the pairs, %d pairs of ham and spam; "+
+			"%d of %d ham share them with the spam taken together",
 			n, float64(p[n])/all, m[n], h[n], ham)
 	}
 	if rate := float64(p[NearMatch]) / all; rate > 1e-4 {

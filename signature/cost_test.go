@@ -39,9 +39,9 @@ func everything(t testing.TB, raw []byte) {
 	Senders(m.Source())
 }
 
-// costOnce returns the microseconds a KB that a message takes: of so many computations that
-// they take a few milliseconds. Garbage is not collected meanwhile: when that happens, and
-// what it costs, depends on everything else in the process.
+// costOnce returns the microseconds per KB that a message takes: the mean of as many
+// computations as take a few milliseconds together. The garbage collector is off in that time:
+// when it runs, and at what cost, depends on everything else in the process.
 func costOnce(t testing.TB, raw []byte) float64 {
 	const least = 4 * time.Millisecond
 	runtime.GC()
@@ -63,8 +63,8 @@ func ordinary() [][]byte {
 		newsletter(95_000), pageMail(60_000), pictureMail(strings.Repeat("word and ", 400), photo)}
 }
 
-// A meter compares costs with that of an ordinary message, measured at the same time: other
-// programs, and the processor's clock, change both.
+// A meter compares costs with the cost of an ordinary message, measured at the same time: other
+// programs and the processor's clock change both.
 type meter struct{ ordinary []byte }
 
 // newMeter finds out which of the ordinary mails is the median.
@@ -82,13 +82,13 @@ func newMeter(t testing.TB) *meter {
 	return &meter{mails[slices.Index(least, median)]}
 }
 
-// times returns the cost of a message as a multiple of that of ordinary mail: the lower
-// quartile of so many measurements, or the first of them if that is far enough below most.
-// Where many programs share the processors, single ones are half as much again.
+// times returns the cost of a message as a multiple of the cost of ordinary mail: the lower
+// quartile of that many tries, or the first of them if it is far enough below most.
+// Where many programs share the processors, single measurements are half as much again.
 func (m *meter) times(t testing.TB, raw []byte, most float64, tries int) float64 {
 	var all []float64
 	for len(all) < tries {
-		// One of each, and the other way round, for what changes meanwhile.
+		// The ordinary mail is measured before and after, which cancels a steady drift.
 		before := costOnce(t, m.ordinary)
 		cost := costOnce(t, raw)
 		after := costOnce(t, m.ordinary)
@@ -192,7 +192,7 @@ func costly(size int) map[string]func() []byte {
 // it is, and what it repeats.
 type genes []byte
 
-// tokens are what genes repeat. What begins with NUL is made anew each time.
+// tokens are what genes repeat. A token that begins with NUL is made anew each time.
 var tokens = func() []string {
 	all := []string{
 		"\x00number", "\x00word", "\x00name", "\x00letter", "\x00rune", "\x00han", "\x00long",
@@ -304,7 +304,8 @@ func (g genes) mail(size int) []byte {
 	case 1:
 		head += of("text/html")
 	case 2:
-		head += "Content-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/plain\n\nword and word\n--b\n" + of("text/html")
+		head += "Content-Type: multipart/alternative; boundary=b\n\n--b\n" +
+			"Content-Type: text/plain\n\nword and word\n--b\n" + of("text/html")
 	case 3:
 		head += "Content-Type: multipart/mixed; boundary=b\n\n--b\n" + of("text/plain")
 	case 4:

@@ -37,11 +37,11 @@ const (
 // the picture may be the logo below all mail of a company.
 func exactSum(ctx context.Context, m *mail.Message, s *skeleton, p *pace.Pace) ([]byte, error) {
 	h := sha256.New()
-	told := s.tells()
+	distinctive := s.distinctive()
 	switch {
 	case s.inside:
 		// The text parts have no words; those that were read are in the other parts.
-	case told:
+	case distinctive:
 		hashText(m, h, p)
 		return h.Sum(nil), nil
 	case !s.empty():
@@ -52,7 +52,7 @@ func exactSum(ctx context.Context, m *mail.Message, s *skeleton, p *pace.Pace) (
 	switch {
 	case err != nil:
 		return nil, err
-	case told || linked || !s.footer && dataFloor(m, p):
+	case distinctive || linked || !s.footer && dataFloor(m, p):
 		h.Write([]byte("data\x00"))
 		hashText(m, h, p)
 		for i := range m.Parts {

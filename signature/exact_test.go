@@ -85,8 +85,11 @@ func TestExactFloor(t *testing.T) {
 	}
 	const words = "aaaab aaabb aabbb abbbb bbbbb bbbba bbbaa "
 	for text, want := range map[string]bool{
-		words + "bbaaa aaaab aaaab aaaab aaaab": false /* 40 bytes in eight words */, words + "bbaaabbbbaaabb aaaab aaaab aaaab aaaab": true, words + "bbaaabbbbaaab aaaab aaaab aaaab": false,
-		words + "bbaaabbbbaaab aaaab aaaab aaaab aaaab": true, words + "aaaab bbaaabbbbaaabb aaaab aaaab": false,
+		words + "bbaaa aaaab aaaab aaaab aaaab":          false, // 40 bytes in eight words
+		words + "bbaaabbbbaaabb aaaab aaaab aaaab aaaab": true,
+		words + "bbaaabbbbaaab aaaab aaaab aaaab":        false,
+		words + "bbaaabbbbaaab aaaab aaaab aaaab aaaab":  true,
+		words + "aaaab bbaaabbbbaaabb aaaab aaaab":       false,
 	} {
 		want := want && len(strings.Fields(text)) >= nearMinWords
 		if _, near := own(t, mailtest.Plain(text)); (len(near) > 0) != want {

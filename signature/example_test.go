@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
-// The exact signature is that of the text, whoever it is sent to.
+// The exact signature depends on the text alone, whoever it is sent to.
 func ExampleCompute() {
 	exact := func(to, body string) (all []string) {
 		sigs, err := signature.Compute(context.Background(), []byte("From: ann@example.com\nTo: "+to+"\n\n"+body),
@@ -24,7 +24,8 @@ func ExampleCompute() {
 		}
 		return all
 	}
-	const offer = "Dear friend, our bookshelf holds every novel that you could ever want to read, and some that you would not.\n"
+	const offer = "Dear friend, our bookshelf holds every novel that you could ever want to read," +
+		" and some that you would not.\n"
 	one, same, other := exact("bob@example.net", offer), exact("carol@example.org", offer),
 		exact("bob@example.net", "Not today.\n"+offer)
 	fmt.Println(len(one), slices.Equal(one, same), slices.Equal(one, other))

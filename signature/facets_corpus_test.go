@@ -36,7 +36,8 @@ func TestFacetsOfCorpus(t *testing.T) {
 			f := of[row[1]]
 			f.messages++
 			seen := make(map[bulkhead.Scheme]int)
-			for _, sig := range mailtest.Must(signaturesOf(t.Context(), mailtest.Must(mail.Read(t.Context(), raw)), Options{Skip: skip})) {
+			for _, sig := range mailtest.Must(signaturesOf(t.Context(), mailtest.Must(mail.Read(t.Context(), raw)),
+				Options{Skip: skip})) {
 				seen[sig.Scheme()]++
 				if sig.Scheme() == bulkhead.Contact {
 					t.Logf("%s %s/%s: %s", row[1], set, row[0], sig.Name())
@@ -60,7 +61,8 @@ func TestFacetsOfCorpus(t *testing.T) {
 			if f.messages == 0 {
 				continue
 			}
-			t.Logf("%s %s: of %d messages %d have no text, %d links (%d signatures), %d contacts, %d attachments, %d mark-up", set, label,
+			t.Logf("%s %s: of %d messages %d have no text, %d links (%d signatures), "+
+				"%d contacts, %d attachments, %d mark-up", set, label,
 				f.messages, f.below, f.links, f.domains, f.contacts, f.attachments, f.markup)
 			if label == "ham" && f.contacts*5 > f.messages {
 				t.Errorf("%s: %d of %d ham have a contact", set, f.contacts, f.messages)

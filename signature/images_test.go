@@ -21,7 +21,8 @@ import (
 // pictureMail is a message of a page and pictures that are sent with it.
 func pictureMail(page string, files ...[]byte) []byte {
 	var b bytes.Buffer
-	b.WriteString("From: a@example.com\nTo: b@example.com\nSubject: x\nMIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n" +
+	b.WriteString("From: a@example.com\nTo: b@example.com\nSubject: x\nMIME-Version: 1.0\n" +
+		"Content-Type: multipart/related; boundary=b\n\n" +
 		"--b\nContent-Type: text/html\n\n" + page + "\n")
 	for i, file := range files {
 		fmt.Fprintf(&b, "--b\nContent-Type: image/x\nContent-ID: <i%d>\nContent-Transfer-Encoding: base64\n\n", i)
@@ -79,7 +80,9 @@ func TestPictureAndLink(t *testing.T) {
 	if t.Logf("%d of %d changed pictures recognised", alike, n); alike*10 < 9*n {
 		t.Errorf("%d of %d changed pictures recognised, want 90 %%", alike, n)
 	}
-	remote := mailtest.Page(`<a href="http://example.com/c/8372"><img src="http://example.com/i/8372.gif" alt=""></a><p>You receive this because you subscribed. <a href="http://example.com/u">Unsubscribe</a>`)
+	remote := mailtest.Page(`<a href="http://example.com/c/8372"><img src="http://example.com/i/8372.gif" alt=""></a>` +
+		`<p>You receive this because you subscribed. ` +
+		`<a href="http://example.com/u">Unsubscribe</a>`)
 	if len(of(t, remote, bulkhead.Exact)) != 1 {
 		t.Error("a picture elsewhere and a link have no signature")
 	}

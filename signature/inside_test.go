@@ -19,7 +19,8 @@ import (
 
 // withFile is a message of a text and a file.
 func withFile(text, kind, name string, file []byte) []byte {
-	return []byte("From: a@example.com\nTo: Bob Miller <bob@example.com>\nSubject: x\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n" +
+	return []byte("From: a@example.com\nTo: Bob Miller <bob@example.com>\nSubject: x\nMIME-Version: 1.0\n" +
+		"Content-Type: multipart/mixed; boundary=b\n\n" +
 		"--b\nContent-Type: text/plain\n\n" + text + "\n--b\nContent-Type: " + kind + "; name=\"" + name +
 		"\"\nContent-Disposition: attachment\n" +
 		"Content-Transfer-Encoding: base64\n\n" + base64.StdEncoding.EncodeToString(file) + "\n--b--\n")
@@ -38,7 +39,7 @@ func archive(names ...string) []byte {
 	return b.Bytes()
 }
 
-// files are the letter to somebody in the forms in which one attaches it.
+// files returns the letter to one recipient, in each form in which a letter is attached.
 func files(greeting, link string) map[string]struct {
 	kind string
 	data []byte
@@ -88,7 +89,9 @@ func TestAttachedText(t *testing.T) {
 			t.Errorf("%s: %d bands of the text itself", name, near)
 		}
 		for _, second := range [][]byte{withFile("", other.kind, name, other.data),
-			withFile("Please find attached what we talked about on Monday when we met at the office near the harbour with all of the others.", other.kind, name, other.data)} {
+			withFile("Please find attached what we talked about on Monday when we met at the office"+
+				" near the harbour with all of the others.",
+				other.kind, name, other.data)} {
 			same := make(map[bulkhead.Scheme]int)
 			for _, sig := range compute(t, second) {
 				for _, s := range first {

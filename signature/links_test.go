@@ -50,7 +50,8 @@ func TestLinks(t *testing.T) {
 		raw  []byte
 		want string
 	}{
-		{"page", mailtest.Page(`<a href="https://www.Example.com/a/b?c">x</a><form action="http://f.example.org"></form>`), "example.com www.example.com/a example.org f.example.org/"},
+		{"page", mailtest.Page(`<a href="https://www.Example.com/a/b?c">x</a><form action="http://f.example.org"></form>`),
+			"example.com www.example.com/a example.org f.example.org/"},
 		{"platform", mailtest.Page(`<a href="https://me.github.io/a">x</a>`), "me.github.io me.github.io/a"},
 		{"redirect", mailtest.Page(`<a href="https://g.example/url?q=https%3A%2F%2Fevil.example%2Fx">x</a>`),
 			"g.example g.example/url evil.example evil.example/x"},
@@ -89,7 +90,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkChoice compares the choice with that of a plain map of all links.
+// TestLinkChoice compares the choice with the choice from a plain map of all links.
 func TestLinkChoice(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -140,7 +140,7 @@ const quotedSalt = 0x71756f746564
 // near returns the bulkhead/near signatures of a skeleton: NearBands of them,
 // in the order of the bands, or none.
 func (k *nearKey) near(s *skeleton, h *hashes) []bulkhead.Signature {
-	if !s.tells() {
+	if !s.distinctive() {
 		return nil // the floor here is higher
 	}
 	bands := k.bands(&s.words, h.words, 0)

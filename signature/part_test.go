@@ -35,8 +35,8 @@ func (k *nearKey) hashed(words *wordList) (all []uint64) {
 	return all
 }
 
-// TestHashes: the hashes of words are those of each alone, whatever was hashed before, and by
-// which key.
+// TestHashes checks that a word's hash does not depend on the words around it, on what was
+// hashed before, or on the keys used before.
 func TestHashes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	keys := []*nearKey{newNearKey([16]byte{3}), newNearKey([16]byte{4})}

@@ -199,7 +199,9 @@ func national(digits string) string {
 	switch {
 	case digits[0] == '1' || digits[0] == '7':
 		code = 1
-	case strings.Contains(" 20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98 ", " "+digits[:2]+" "):
+	case strings.Contains(" 20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49"+
+		" 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98 ",
+		" "+digits[:2]+" "):
 		code = 2
 	}
 	return strings.TrimLeft(digits[code:], "0")

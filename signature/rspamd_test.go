@@ -58,7 +58,8 @@ func TestRspamdSignatures(t *testing.T) {
 	data := strings.Repeat("JVBERi0xLjQK", 200)
 	texts, _ = of(mailtest.Composed("multipart/mixed; boundary=b", "7bit",
 		"--b\nContent-Type: text/plain\n\n"+mailtest.Letter+mailtest.Letter+
-			"\n--b\nContent-Type: image/png\nContent-Disposition: attachment\nContent-Transfer-Encoding: base64\n\n"+data+"\n--b--\n"), Options{})
+			"\n--b\nContent-Type: image/png\nContent-Disposition: attachment\nContent-Transfer-Encoding: base64\n\n"+
+			data+"\n--b--\n"), Options{})
 	if len(texts) != 2 {
 		t.Errorf("text and attachment have %d digests, want 2", len(texts))
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 )
 
-// TestSameBits: the signatures of made messages are those that they always had, of all
-// schemes: what nodes have counted, and tell each other, rests on them. Who changes a
-// scheme on purpose, or takes in new tables of Unicode, writes down the new sums.
+// TestSameBits checks that generated messages keep their signatures in all schemes: the counts
+// that nodes keep and exchange depend on them. A deliberate change of a scheme, or new
+// tables of Unicode, must update the sums here.
 func TestSameBits(t *testing.T) {
 	want := [geneKinds]string{
 		0: "b0aa2c0b529730bc", 1: "b4115291eb297862", 2: "92dbff12d2322d85", 3: "549624fd2ba42078",

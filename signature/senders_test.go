@@ -70,7 +70,7 @@ func TestSenders(t *testing.T) {
 		{"link-local", bulkhead.Source{Client: netip.MustParseAddr("fe80::1%eth0")}, ""},
 		{"verified, with a client", bulkhead.Source{From: "alice@example.com", DKIM: []string{"example.com"},
 			Client: client}, "example.com alice@example.com"},
-		// What must verify nothing.
+		// Results that must verify nothing.
 		{"public suffix", bulkhead.Source{From: "a@bank.co.uk", DKIM: []string{"co.uk"}}, ""},
 		{"top-level domain", bulkhead.Source{From: "a@bank.com", DKIM: []string{"com"}}, ""},
 		{"top-level domain that nobody knows", bulkhead.Source{From: "a@bank.example", DKIM: []string{"example"}}, ""},
@@ -118,7 +118,8 @@ func TestSendersOfMail(t *testing.T) {
 			"bank.example.evil.example|evil.example"},
 		{"cut signature", "DKIM-Signature: v=1; d=evil.example; l=100; b=x\nFrom: a@evil.example\n", ""},
 		{"a second, cut signature",
-			"DKIM-Signature: v=1; d=evil.example; b=x\nDKIM-Signature: v=1;\n d = evil.example;\n l = 0; b=x\nFrom: a@evil.example\n", ""},
+			"DKIM-Signature: v=1; d=evil.example; b=x\n" +
+				"DKIM-Signature: v=1;\n d = evil.example;\n l = 0; b=x\nFrom: a@evil.example\n", ""},
 		{"cut signature of another", "DKIM-Signature: v=1; d=bank.example; l=100; b=x\nFrom: a@evil.example\n",
 			"evil.example a@evil.example"},
 	} {
@@ -151,9 +152,9 @@ func FuzzSenders(f *testing.F) {
 				verified = name[strings.LastIndexByte(name, '@')+1:]
 			}
 			by, _, _ := strings.Cut(name, "|")
-			said := strings.ToLower(dkim + " " + sender)
-			if isASCII(said) && !strings.Contains(said, verified) && !strings.Contains(said, by) &&
-				!strings.Contains(verified, strings.Trim(said, " .@")) {
+			given := strings.ToLower(dkim + " " + sender)
+			if isASCII(given) && !strings.Contains(given, verified) && !strings.Contains(given, by) &&
+				!strings.Contains(verified, strings.Trim(given, " .@")) {
 				t.Fatalf("%q of DKIM %q, sender %q", name, dkim, sender)
 			}
 		}

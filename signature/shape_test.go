@@ -106,14 +106,15 @@ func TestShapes(t *testing.T) {
 				}
 				last[c] = i
 			}
-			t.Logf("%d-word shingles, %d bands of %d, %d match: near-duplicate spam %.3f; %s; a ham band equals one spam's with %.1e",
+			t.Logf("%d-word shingles, %d bands of %d, %d match: near-duplicate spam %.3f; %s; "+
+				"a ham band equals one spam's with %.1e",
 				s.shingle, s.bands, s.rows, s.match, float64(found)/float64(pairs), attack.found(s, &r, seed), chance[s.rows])
 		}
 	}
 }
 
 // collisions returns, for bands of 1 to 5 rows, the mean chance that a band of
-// a ham equals that of a spam: the mean power of their similarity, estimated
+// a ham equals a spam's: the mean power of their similarity, estimated
 // without bias from the equal values among shapeHashes.
 func collisions(values []*[shapeHashes]uint64, ham, spam []int) (mean [6]float64) {
 	var index [shapeHashes]map[uint64][]int

@@ -34,7 +34,7 @@ type skeleton struct {
 	footer bool     // something was taken for a signature, a disclaimer or a footer
 	inside bool     // all words are those of what is in attachments
 
-	telling bool // the cached result of tells
+	enough  bool // the cached result of distinctive
 	counted int  // number of words at the last check
 }
 
@@ -46,12 +46,12 @@ func (s *skeleton) truncate() {
 	s.rest.truncate(0)
 }
 
-// tells reports whether the words are enough to distinguish the message from others.
-func (s *skeleton) tells() bool {
-	if n := s.words.len() + s.quoted.len(); !s.telling && n > s.counted {
-		s.telling, s.counted = enough(exactMinWords, exactMinLetters, &s.words, &s.quoted), n
+// distinctive reports whether the words are enough to distinguish the message from others.
+func (s *skeleton) distinctive() bool {
+	if n := s.words.len() + s.quoted.len(); !s.enough && n > s.counted {
+		s.enough, s.counted = enough(exactMinWords, exactMinLetters, &s.words, &s.quoted), n
 	}
-	return s.telling
+	return s.enough
 }
 
 // take adds the words of t, up to maxWords. t must not be used afterwards.

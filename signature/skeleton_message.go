@@ -66,7 +66,7 @@ func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *
 		if err := b.take(attachments); err != nil {
 			return nil, err
 		}
-		if b.whole.tells() {
+		if b.whole.distinctive() {
 			break
 		}
 	}
@@ -97,7 +97,7 @@ func (b *skeletonBuilder) inside() error {
 	}
 	b.whole.inside = b.whole.empty()
 	add := b.whole.take
-	if b.whole.tells() {
+	if b.whole.distinctive() {
 		add = b.whole.beside
 	}
 	n := 0

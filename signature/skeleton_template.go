@@ -132,8 +132,8 @@ func isTemplate(words *wordList) bool {
 // footers are made.
 var templateWords = foldedSet(`
 	confidential confidentiality privileged intended recipient recipients addressee addressed solely disclosure disclose
-	dissemination distribution prohibited unauthorized unauthorised error notify sender disclaimer attachments virus viruses
-	legally liability monitored strictly delete
+	dissemination distribution prohibited unauthorized unauthorised error notify sender disclaimer attachments virus
+	viruses legally liability monitored strictly delete
 	unsubscribe unsubscribed subscribed subscription preferences copyright reserved rights privacy policy terms
 	newsletter browser mailing list listinfo mailman digest subscriber opt remove removed
 	iphone ipad android outlook blackberry samsung

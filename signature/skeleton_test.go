@@ -20,7 +20,7 @@ func TestWordsOfText(t *testing.T) {
 		{"The quick-brown Fox, it jumps.", "the quick brown fox it jumps"},
 		{"Hill illness", "hiii iiiness"},
 		{"(one) \"two\" three! four? five; six: seven) eight.nine", "one two three four five six seven eight nine"},
-		// What machines make, and what people do not write.
+		// Words made by machines, which people do not write.
 		{letters24 + " " + letters24 + "y", letters24},
 		{letters24 + "! " + letters24 + "é", letters24},
 		{"bcdfg bcdfgh bcdfgy bcdfga bcdlgh", "bcdfg bcdfgy bcdfga"},
@@ -117,19 +117,21 @@ func TestPartsOfText(t *testing.T) {
 		"forwarded":         {"one\n---------- Forwarded message ---------\ntwo", "one", "two", "", false},
 		"original":          {"one\n-----Original Message-----\ntwo", "one", "two", "", false},
 		"no rule before it": {"one\nOriginal Message\ntwo", "one originai message two", "", "", false},
-		"armour":            {"-----BEGIN PGP SIGNED MESSAGE-----\none\n-----BEGIN PGP SIGNATURE-----\nVersion: GnuPG v1\ntwo\n-----END PGP SIGNATURE-----", "one two", "", "", false},
-		"a version":         {"Version: one\nVersion: GnuPG", "version one", "", "", false},
-		"footer":            {"one\n-- \ntwo\n\nthree", "one", "", "two three", true},
-		"footer alone":      {"-- \ntwo", "", "", "two", true},
-		"no blank":          {"one\n--\ntwo", "one", "", "two", true},
-		"footer, CRLF":      {"one\r\n-- \r\ntwo\r\n", "one", "", "two", true},
-		"a dash":            {"one\n- \ntwo", "one two", "", "", false},
-		"rule":              {"one\n" + rule + "\ntwo", "one", "", "two", true},
-		"rule of stars":     {"one\n**********\ntwo", "one", "", "two", true},
-		"short rule":        {"one\n" + rule[1:] + "\ntwo", "one two", "", "", false},
-		"no rule":           {"one\n" + rule + "-\ntwo", "one two", "", "", false},
-		"rule of letters":   {"one\naaaaaaaaaa\ntwo", "one aaaaaaaaaa two", "", "", false},
-		"the first of two":  {"one\n-- \ntwo\n" + rule + "\nthree", "one", "", "two three", true},
+		"armour": {"-----BEGIN PGP SIGNED MESSAGE-----\none\n" +
+			"-----BEGIN PGP SIGNATURE-----\nVersion: GnuPG v1\ntwo\n-----END PGP SIGNATURE-----",
+			"one two", "", "", false},
+		"a version":        {"Version: one\nVersion: GnuPG", "version one", "", "", false},
+		"footer":           {"one\n-- \ntwo\n\nthree", "one", "", "two three", true},
+		"footer alone":     {"-- \ntwo", "", "", "two", true},
+		"no blank":         {"one\n--\ntwo", "one", "", "two", true},
+		"footer, CRLF":     {"one\r\n-- \r\ntwo\r\n", "one", "", "two", true},
+		"a dash":           {"one\n- \ntwo", "one two", "", "", false},
+		"rule":             {"one\n" + rule + "\ntwo", "one", "", "two", true},
+		"rule of stars":    {"one\n**********\ntwo", "one", "", "two", true},
+		"short rule":       {"one\n" + rule[1:] + "\ntwo", "one two", "", "", false},
+		"no rule":          {"one\n" + rule + "-\ntwo", "one two", "", "", false},
+		"rule of letters":  {"one\naaaaaaaaaa\ntwo", "one aaaaaaaaaa two", "", "", false},
+		"the first of two": {"one\n-- \ntwo\n" + rule + "\nthree", "one", "", "two three", true},
 		"twelve lines": {"one\n-- \n" + foot + "end\n\n \n\u00a0\n", "one", "",
 			strings.ReplaceAll(foot, "\n", " ") + "end", true},
 		"thirteen lines": {"one\n-- \n" + foot + "end\nend",
@@ -237,7 +239,7 @@ func TestWordLists(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	for range 300 {
 		var l, m wordList
-		var want, more []string
+		var want, others []string
 		var set wordSet
 		known := make(map[string]bool)
 		word := func() []byte {
@@ -253,7 +255,7 @@ func TestWordLists(t *testing.T) {
 		for range rng.IntN(30) {
 			w := word()
 			m.add(w)
-			more = append(more, string(w))
+			others = append(others, string(w))
 			if set.has(w) != known[string(w)] {
 				t.Fatalf("%q is in %v: %v", w, known, set.has(w))
 			}
@@ -265,13 +267,13 @@ func TestWordLists(t *testing.T) {
 		}
 		if rng.IntN(2) == 0 {
 			l.join(&m)
-			if m.String() != strings.Join(more, " ") {
-				t.Fatalf("joined to another it is %q, was %q", &m, more)
+			if m.String() != strings.Join(others, " ") {
+				t.Fatalf("joined to another it is %q, was %q", &m, others)
 			}
 		} else {
 			l.take(&m)
 		}
-		want = append(want, more...)
+		want = append(want, others...)
 		if l.len() != len(want) || l.String() != strings.Join(want, " ") {
 			t.Fatalf("%q, want %q", &l, want)
 		}
@@ -296,15 +298,15 @@ func TestWordLists(t *testing.T) {
 		}
 		return &l
 	}
-	for _, tt := range []struct{ has, more, want int }{{0, maxWords, maxWords}, {0, maxWords + 1, maxWords},
+	for _, tt := range []struct{ has, added, want int }{{0, maxWords, maxWords}, {0, maxWords + 1, maxWords},
 		{maxWords - 1, 1, maxWords}, {maxWords - 1, 2, maxWords}, {maxWords, 5, maxWords}, {5, 0, 5}, {5, 6, 11}} {
 		l := list(tt.has)
-		if l.join(list(tt.more)); l.len() != tt.want || len(l.text) != 2*tt.want {
-			t.Errorf("%d words and %d: %d", tt.has, tt.more, l.len())
+		if l.join(list(tt.added)); l.len() != tt.want || len(l.text) != 2*tt.want {
+			t.Errorf("%d words and %d: %d", tt.has, tt.added, l.len())
 		}
 		l = list(tt.has)
-		if l.take(list(tt.more)); l.len() != tt.want || len(l.text) != 2*tt.want {
-			t.Errorf("%d words and %d taken: %d", tt.has, tt.more, l.len())
+		if l.take(list(tt.added)); l.len() != tt.want || len(l.text) != 2*tt.want {
+			t.Errorf("%d words and %d taken: %d", tt.has, tt.added, l.len())
 		}
 	}
 }
@@ -468,7 +470,7 @@ func TestBuilderAgain(t *testing.T) {
 		want := mailtest.Must(skeletonOf(t.Context(), m, nil, nil))
 		if got.words.String() != want.words.String() || got.quoted.String() != want.quoted.String() ||
 			got.rest.String() != want.rest.String() ||
-			got.footer != want.footer || got.inside != want.inside || got.tells() != want.tells() {
+			got.footer != want.footer || got.inside != want.inside || got.distinctive() != want.distinctive() {
 			t.Fatalf("seed %d: %+v, want %+v", i, got, want)
 		}
 		used.renew()

@@ -133,7 +133,9 @@ func TestIPSum(t *testing.T) {
 	}
 }
 
-const letterText = "Dear reader,\n\nThe ferry to the island leaves at nine on every day of the week\nbut Sunday, and returns at six; tickets are sold on board and at the pier.\n"
+const letterText = "Dear reader,\n\n" +
+	"The ferry to the island leaves at nine on every day of the week\n" +
+	"but Sunday, and returns at six; tickets are sold on board and at the pier.\n"
 
 // TestEncodings: what a mail program does to a body on its way changes no
 // body sum.
@@ -223,8 +225,11 @@ func TestSumSignature(t *testing.T) {
 // FuzzSums: any bytes have sums, the same ones each time, in ascending order.
 func FuzzSums(f *testing.F) {
 	f.Add([]byte("From: a@example.com\n\n" + letterText))
-	f.Add([]byte("Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Transfer-Encoding: base64\n\nZGVhcg==ZZ\n--b\nContent-Type: multipart/x; boundary=\"c\"\n\n--c\n--c--\n--b--\nend"))
-	f.Add([]byte("Content-Transfer-Encoding: quoted-printable\nContent-Type: text/html; charset=iso-8859-2\n\n<a href=3D\"http://a.b.c.example/&amp;x=41=\r\n=zz&#105;&bogus http://j@h\xc3\xa9.example.org"))
+	f.Add([]byte("Content-Type: multipart/mixed; boundary=b\n\n--b\n" +
+		"Content-Transfer-Encoding: base64\n\nZGVhcg==ZZ\n--b\n" +
+		"Content-Type: multipart/x; boundary=\"c\"\n\n--c\n--c--\n--b--\nend"))
+	f.Add([]byte("Content-Transfer-Encoding: quoted-printable\nContent-Type: text/html; charset=iso-8859-2\n\n" +
+		"<a href=3D\"http://a.b.c.example/&amp;x=41=\r\n=zz&#105;&bogus http://j@h\xc3\xa9.example.org"))
 	f.Add([]byte("\n>Fro\n>From \n>"))
 	f.Add([]byte("Content-Type: multipart/mixed; \xff\xfe\xfd; boundary=b\n\n--b\n\nx\n--b--\n"))
 	words := fuz2Table(f)

@@ -9,8 +9,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 )
 
-// What follows does slowly, as the protocol describes it, what the package does by
-// tables and by runs.
+// The functions below follow the protocol's description step by step. The package does the
+// same work faster, by tables and by runs.
 
 func (b *bodySum) naiveWrite(p []byte) {
 	var out []byte

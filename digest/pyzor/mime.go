@@ -159,7 +159,7 @@ func (r *reader) rest() []byte {
 		all = append(all, line...)
 	}
 	start := r.pos
-	for more := true; more; {
+	for found := true; found; {
 		if r.blanks == 0 {
 			// Nothing but a boundary ends the input.
 			n := r.nextDash() - r.pos
@@ -168,7 +168,7 @@ func (r *reader) rest() []byte {
 			}
 			r.pos += n
 		}
-		more = r.line() != nil
+		found = r.line() != nil
 	}
 	if all == nil {
 		return r.raw[start:r.pos]

@@ -115,7 +115,7 @@ func TestLinesFromMarks(t *testing.T) {
 	}
 }
 
-// TestPlainTag: where the short way to the end of a tag finds one, the long ways do, too.
+// TestPlainTag checks that wherever the fast scan finds the end of a tag, the general scans find the same end.
 func TestPlainTag(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 8))
 	pieces := []string{" ", " a", "a", "-", "=", "=\"", "='", "\"", "'", "x", "/", ">", "=\"b\"", " href='c d'",
@@ -134,7 +134,7 @@ func TestPlainTag(t *testing.T) {
 		}
 		plain++
 		k := h.spaceAndSlash(nameEnd)
-		for next, more := h.attribute(k, false); more; next, more = h.attribute(k, false) {
+		for next, found := h.attribute(k, false); found; next, found = h.attribute(k, false) {
 			k = next
 		}
 		if whole := h.wholeTag(0); whole != end || k != end-1 || in[k] != '>' {

@@ -228,7 +228,8 @@ func FuzzSignatures(f *testing.F) {
 	f.Add([]byte("Content-Type: multipart/digest; boundary*=us-ascii''b\n\n--b\n\nA: b\n\ntext of a line\n--b--\n"))
 	f.Add([]byte("Content-Type: message/delivery-status\n\nA: b\n\nC: d\n"))
 	f.Add([]byte("Content-Type: text/html\n\n<p>a &amp; b<![endif]--><script>x</script><a b='c'd=e/>"))
-	f.Add([]byte("Content-Type: text/plain; charset=iso-2022-jp\nContent-Transfer-Encoding: x-uuencode\n\nbegin 644 a\n#86)C\n`\nend\n"))
+	f.Add([]byte("Content-Type: text/plain; charset=iso-2022-jp\nContent-Transfer-Encoding: x-uuencode\n\n" +
+		"begin 644 a\n#86)C\n`\nend\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := bytes.Clone(raw)
 		lines, ok, _ := Lines(t.Context(), raw)

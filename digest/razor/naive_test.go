@@ -13,7 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// What follows does slowly, byte by byte, what the package does by runs and in place.
+// The functions below work byte by byte. The package does the same work faster, by runs and in place.
 
 func naiveBareLinks(b []byte) []string {
 	var links []string

@@ -209,11 +209,17 @@ func TestBothForms(t *testing.T) {
 func TestMessage(t *testing.T) {
 	const text = "This is the text of the mail, long enough.\nAnd it has a second line.\n"
 	mails := map[string]string{
-		"single":  "From: a@sender.example\nSubject: x\n\n" + text,
-		"encoded": "From: a@sender.example\nContent-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n\n<p>" + text + "=41=\n</p>\n",
+		"single": "From: a@sender.example\nSubject: x\n\n" + text,
+		"encoded": "From: a@sender.example\nContent-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n\n" +
+			"<p>" + text + "=41=\n</p>\n",
 		"multipart": "Content-Type: multipart/mixed;\n boundary=\"b\"\n\npreamble\n--b\n\n" + text +
 			"\n--b\nContent-Type: text/html\n\n<p>" + text + "\n--b--\n",
-		"nested":      "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: multipart/alternative; boundary=c\n\n--c\nContent-Type: text/plain\n\n" + text + "\n--c\nContent-Type: text/html\n\n<p>html " + text + "\n--c--\n--b\nContent-Type: image/gif\nContent-Transfer-Encoding: base64\n\naGVsbG8gd29ybGQ=\n--b--\n",
+		"nested": "Content-Type: multipart/mixed; boundary=b\n\n" +
+			"--b\nContent-Type: multipart/alternative; boundary=c\n\n" +
+			"--c\nContent-Type: text/plain\n\n" + text +
+			"\n--c\nContent-Type: text/html\n\n<p>html " + text + "\n--c--\n" +
+			"--b\nContent-Type: image/gif\n" +
+			"Content-Transfer-Encoding: base64\n\naGVsbG8gd29ybGQ=\n--b--\n",
 		"CRLF":        strings.ReplaceAll("From: a@sender.example\n\n"+text, "\n", "\r\n"),
 		"no boundary": "Content-Type: multipart/mixed\n\n" + text,
 	}
@@ -287,7 +293,8 @@ func TestBombs(t *testing.T) {
 
 func FuzzSignatures(f *testing.F) {
 	f.Add([]byte("From: a@sender.example\n\nHello http://www.shop.example/ <b>x</b>\n"))
-	f.Add([]byte("Content-Type: multipart/x; boundary=\"b\"\n\n--b\nContent-Transfer-Encoding: base64\n\naGVsbG8=\n--b--\n"))
+	f.Add([]byte("Content-Type: multipart/x; boundary=\"b\"\n\n--b\nContent-Transfer-Encoding: base64\n\n" +
+		"aGVsbG8=\n--b--\n"))
 	f.Add([]byte("Content-Transfer-Encoding: quoted-printable\n\n<a href=3D\"https://x.co.uk\">=\n&eacute;"))
 	f.Add([]byte("From a\nA: b\n\n0\nFrom b\n\n\x00<"))
 	f.Fuzz(func(t *testing.T, mail []byte) {

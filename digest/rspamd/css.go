@@ -31,10 +31,10 @@ const (
 )
 
 // fill takes what is not said from what else is said of the element.
-func (l *look) fill(more *look) {
-	l.takeOver(more)
+func (l *look) fill(other *look) {
+	l.takeOver(other)
 	if !l.displayed {
-		l.display, l.displayed = more.display, more.displayed
+		l.display, l.displayed = other.display, other.displayed
 	}
 }
 
@@ -148,43 +148,43 @@ func (s *sheet) read(text string) {
 		if r.kind == 0 {
 			return
 		}
-		said := r.declarations()
-		if said == (look{}) {
+		declared := r.declarations()
+		if declared == (look{}) {
 			continue
 		}
 		// Selectors of one rule share what other rules add to it.
 		for _, selector := range selectors {
-			s.add(selector, &said)
+			s.add(selector, &declared)
 		}
 	}
 }
 
-func (s *sheet) add(selector string, said *look) {
+func (s *sheet) add(selector string, declared *look) {
 	switch name := selector[1:]; selector[0] {
 	case '*':
-		addLook(&s.all, said)
+		addLook(&s.all, declared)
 	case '#':
 		known := s.ids[name]
-		addLook(&known, said)
+		addLook(&known, declared)
 		s.ids[name] = known
 	case '.':
 		known := s.classes[name]
-		addLook(&known, said)
+		addLook(&known, declared)
 		s.classes[name] = known
 	default:
 		tag := atom.Lookup([]byte(selector))
 		known := s.tags[tag]
-		addLook(&known, said)
+		addLook(&known, declared)
 		s.tags[tag] = known
 	}
 }
 
 // addLook adds what a rule says to what is known.
-func addLook(known **look, said *look) {
+func addLook(known **look, declared *look) {
 	if *known == nil {
-		*known = said
+		*known = declared
 	} else {
-		(*known).fill(said)
+		(*known).fill(declared)
 	}
 }
 
@@ -193,9 +193,9 @@ func (s *sheet) of(l *look, n *node, marks []mark) bool {
 	if s.empty() || n.kind&comment != 0 || !isKnown(n.tag) {
 		return false
 	}
-	add := func(more *look) {
-		if more != nil {
-			l.fill(more)
+	add := func(rule *look) {
+		if rule != nil {
+			l.fill(rule)
 		}
 	}
 	if n.mark > 0 {
@@ -376,7 +376,7 @@ func (r *cssReader) selectors() (all []string) {
 		start   = iota
 		name    // behind a point
 		whole   // behind a simple selector
-		more    // behind what is not looked at
+		skipped // behind what is not looked at
 		ignored // nothing is read any more
 	)
 	state, one := start, ""
@@ -420,7 +420,7 @@ func (r *cssReader) selectors() (all []string) {
 			all = append(all, one)
 			state, one = start, ""
 		default:
-			state = more
+			state = skipped
 		}
 	}
 	if state == whole {
@@ -443,15 +443,15 @@ func (r *cssReader) declarations() (l look) {
 				property = ""
 			}
 		}
-		var said look
+		var declared look
 		for r.kind != 0 && r.kind != ';' && r.kind != '}' {
 			if r.kind == '{' || r.kind == '[' || r.kind == '(' { // rspamd reads no further
 				r.skip(map[byte]byte{'{': '}', '[': ']', '(': ')'}[r.kind])
 				r.skip('}')
-				said = look{}
+				declared = look{}
 				break
 			}
-			r.value(property, &said)
+			r.value(property, &declared)
 			if property == "" {
 				r.skipPlain()
 			}
@@ -459,15 +459,15 @@ func (r *cssReader) declarations() (l look) {
 		}
 		switch property {
 		case "display", "visibility":
-			if seen := map[string]*bool{"display": &shown, "visibility": &hidden}[property]; said.displayed && !*seen {
-				l.display, l.displayed, *seen = said.display, true, true
+			if seen := map[string]*bool{"display": &shown, "visibility": &hidden}[property]; declared.displayed && !*seen {
+				l.display, l.displayed, *seen = declared.display, true, true
 			}
 		case "font":
-			shorthand.fill(&said)
+			shorthand.fill(&declared)
 		case "background":
-			behind.fill(&said)
+			behind.fill(&declared)
 		default:
-			l.fill(&said)
+			l.fill(&declared)
 		}
 		if r.kind == '}' {
 			break

@@ -52,7 +52,8 @@ type language struct {
 
 var languages = [...]language{
 	inEnglish: {"en", english.Stem, inLatin, false,
-		"the and of to is that for you with this are have from not your will be it on at or by a i in as an if we he me my do no so all can has was our which but they more any"},
+		"the and of to is that for you with this are have from not your will be" +
+			" it on at or by a i in as an if we he me my do no so all can has was our which but they more any"},
 	{"de", german.Stem, inLatin, true,
 		"der die das und ist nicht sie ein eine mit für auf den von dem zu ihr wir auch sich"},
 	{"fr", french.Stem, inLatin, true, "le la les et est des pour vous une dans sur pas avec nous votre du au ce que qui"},

@@ -88,8 +88,8 @@ func naiveShingle(h *Hasher, j int, words []string) uint64 {
 	return least
 }
 
-// TestVocabulary: the words of a text, kept once, are the text; the languages are told by
-// how often each of their function words is there.
+// TestVocabulary checks that a vocabulary, which stores each distinct word once, still gives the whole text.
+// It also checks how often each word occurs, from which languages are recognised.
 func TestVocabulary(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	var v vocabulary // with what is left from the text before

@@ -26,23 +26,23 @@ const (
 //
 // Source: docs/specs/rspamd-fuzzy.md#visible-text.
 type page struct {
-	source string
-	nul    bool // the source has a NUL byte
-	text   []byte
-	shown  []span             // texts of links that look like links themselves, in order
-	looked int                // number of bytes read for shown
-	work   int                // bytes of work not yet reported to pace
-	again  int                // number of bytes of the source that were appended twice
-	name   []byte             // of the present tag
-	named  [64]knownReference // character references read recently
-	names  [256]knownName     // names of tags read recently
-	looks  [64]knownLook      // styles read recently
-	faint  knownFaint
-	nodes  []node
-	marks  []mark
-	sheet  sheet               // style sheets of the page
-	root   int32               // noNode if there is none
-	opened map[atom.Atom]int32 // number of open elements by name
+	source   string
+	nul      bool // the source has a NUL byte
+	text     []byte
+	shown    []span             // texts of links that look like links themselves, in order
+	examined int                // number of bytes read for shown
+	work     int                // bytes of work not yet reported to pace
+	again    int                // number of bytes of the source that were appended twice
+	name     []byte             // of the present tag
+	named    [64]knownReference // character references read recently
+	names    [256]knownName     // names of tags read recently
+	looks    [64]knownLook      // styles read recently
+	faint    knownFaint
+	nodes    []node
+	marks    []mark
+	sheet    sheet               // style sheets of the page
+	root     int32               // noNode if there is none
+	opened   map[atom.Atom]int32 // number of open elements by name
 }
 
 // A node is an element, a comment, or an end tag that ends nothing. All indexes are in the source,
@@ -132,7 +132,7 @@ func (v *page) back() {
 func readPage(source string, p *pace.Pace) *page {
 	v := pages.Get().(*page)
 	v.source, v.nul, v.root = source, strings.IndexByte(source, 0) >= 0, noNode
-	v.looked, v.work, v.again = 0, 0, 0
+	v.examined, v.work, v.again = 0, 0, 0
 	v.text = slices.Grow(v.text, min(len(source)/4, maxText))
 	textFrom := v.parse(p)
 	if v.root >= 0 {
@@ -544,24 +544,24 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 
 // lookOf returns the look of a node, in l or in around; nil if it is unknown.
 func (v *page) lookOf(l *look, n *node, around *look) *look {
-	var said look
-	styled := v.sheet.of(&said, n, v.marks)
+	var declared look
+	styled := v.sheet.of(&declared, n, v.marks)
 	switch {
 	case n.kind&(bare|empty) == 0:
 		if n.mark > 0 {
 			*l = v.marks[n.mark-1].look
 		}
-		l.fill(&said)
+		l.fill(&declared)
 		if around != nil {
 			l.inherit(around)
 		}
 	case around != nil:
 		*l = *around
-		if said.displayed && !around.displayed {
-			l.display, l.displayed = said.display, true
+		if declared.displayed && !around.displayed {
+			l.display, l.displayed = declared.display, true
 		}
 	case styled:
-		*l = said
+		*l = declared
 	default:
 		return nil
 	}
@@ -691,7 +691,7 @@ func (v *page) linked(begin int) int {
 		triggers = triggers || is(c, trigger)
 	}
 	// This bounds the work for links in links, which no real page has.
-	if v.looked += len(first); v.looked > 2*len(v.source)+maxShown {
+	if v.examined += len(first); v.examined > 2*len(v.source)+maxShown {
 		return 0
 	}
 	f := linkFinder{text: first, bare: true}

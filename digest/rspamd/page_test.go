@@ -20,8 +20,10 @@ func TestPage(t *testing.T) {
 		`<p style="color:rgb(255,255,255)">x</p>b`:                         "b",
 		`<p style="color:#ffffff">x<span style="color:#000">y</span></p>b`: "yb",
 		`<p style="color:#ffffff">x<b>z</b></p>b`:                          "b",
-		`<p style="display:none">x</p>b`:                                   "b", `<p style="visibility:hidden">x</p>b`: "b", `<p hidden>x</p>b`: "b",
-		`<p style="font-size:0px">x</p>b`: "b", `<p style="font-size:1px">x</p>b`: "x b",
+		`<p style="display:none">x</p>b`:                                   "b",
+		`<p style="visibility:hidden">x</p>b`:                              "b",
+		`<p hidden>x</p>b`:                                                 "b",
+		`<p style="font-size:0px">x</p>b`:                                  "b", `<p style="font-size:1px">x</p>b`: "x b",
 		`<p style="opacity:0">x</p>b`: "x b", `<p style='mso-hide:all'>x</p>b`: "x b",
 		`<span style="display:none">x<b>y</b></span>b`: "yb", `<font size=0>x</font>b`: "xb",
 		"a<b>b</b>c": "abc", "a<br>b": "a b", "a<div>b</div>c": "a b c", "<td>a</td><td>b</td>": "a b",
@@ -256,7 +258,8 @@ func TestLinks(t *testing.T) {
 
 // FuzzPage: any page has a text, and what is shown for links lies within it.
 func FuzzPage(f *testing.F) {
-	f.Add("<html><body bgcolor=#000><p style='color:rgb(1,2,3);font-size:0'>a<a href=x>b.example.com</a><img alt=c></body></html>d&#x;&bogus;&#150")
+	f.Add("<html><body bgcolor=#000><p style='color:rgb(1,2,3);font-size:0'>a" +
+		"<a href=x>b.example.com</a><img alt=c></body></html>d&#x;&bogus;&#150")
 	f.Add("<a><a></a><script><object><title></noscript><div hidden")
 	f.Fuzz(func(t *testing.T, source string) {
 		page := readPage(source, nil)

@@ -62,7 +62,9 @@ func TestParts(t *testing.T) {
 		{"text/plain", "", "<P>a<P>b<a>c<divan>", "text"}, {"text/plain", "", "<!DOCTYPE html> <br> <ahh> <a",
 			"page"}, {"text/plain", "", strings.Repeat(" ", 4090) + page, "text"},
 	} {
-		raw := fmt.Sprintf("Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: %s\r\nContent-Transfer-Encoding: base64\r\n%s\r\n%s\r\n--b--\r\n", test.kind, test.header, base64.StdEncoding.EncodeToString([]byte(test.body)))
+		raw := fmt.Sprintf("Content-Type: multipart/mixed; boundary=b\r\n\r\n"+
+			"--b\r\nContent-Type: %s\r\nContent-Transfer-Encoding: base64\r\n%s\r\n%s\r\n--b--\r\n",
+			test.kind, test.header, base64.StdEncoding.EncodeToString([]byte(test.body)))
 		m := mailtest.Must(mail.Read(t.Context(), []byte(raw)))
 		part := &m.Parts[0]
 		data := part.Data
@@ -100,7 +102,7 @@ func FuzzPicture(f *testing.F) {
 	})
 }
 
-// TestIsText: what has too many bytes that nobody can print is no text, if nothing says that it is one.
+// TestIsText checks that data with too many unprintable bytes is not taken for text unless its type says so.
 func TestIsText(t *testing.T) {
 	words := strings.Repeat("word ", 100)
 	for _, test := range []struct {

@@ -164,8 +164,9 @@ func TestWords(t *testing.T) {
 	for text, want := range map[string]string{
 		"3.14 and 1,000": "314 and 1000", "don't it's o'clock Ts'o": "dont it oclock tso", "U.S.A. d.e": "u s a d e",
 		"$100 50% €5": "$ 100 50 € 5", "see www.example.com or example.com/a?b now": "see or now",
-		"walked_far flying-fish": "walked_far fli fish",
-		"To:joe 10:30":           "to joe 10 30", "write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
+		"walked_far flying-fish":       "walked_far fli fish",
+		"To:joe 10:30":                 "to joe 10 30",
+		"write to joe@example.com now": "write to now", "“curly” quotes’s": "cur quotess",
 		"500만개 abc가나 가_나": "500 만개 abc 가나 가 _ 나", "a¸b ¸c": "a b c", "see joe%barrera.org": "see joe barrera org",
 		"at http://%32%317.%31%30%36.%355%2E97/ now": "at now",
 	} {
@@ -330,7 +331,8 @@ func TestLanguage(t *testing.T) {
 			t.Errorf("%.60q is in %q, want %q", text, got, want)
 		}
 	}
-	for _, text := range []string{"", "{}", `{"en": [ "the" ], "de": [ "der`, `{"de": [ "der" ]}`, "\xff" + list, list + strings.Repeat(" ", maxStopWords)} {
+	for _, text := range []string{"", "{}", `{"en": [ "the" ], "de": [ "der`, `{"de": [ "der" ]}`, "\xff" + list,
+		list + strings.Repeat(" ", maxStopWords)} {
 		if err := h.ReadStopWords(strings.NewReader(text)); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("%.40q: %v", text, err)
 		}

@@ -103,21 +103,21 @@ func (t *trigrams) read(folder fs.FS, name string, shares map[uint64][]weight) e
 	if err != nil {
 		return err
 	}
-	var said struct {
+	var parsed struct {
 		Freq map[string]uint32
 		Type string
 	}
-	if err := json.Unmarshal(text, &said); err != nil || len(text) > maxModel {
+	if err := json.Unmarshal(text, &parsed); err != nil || len(text) > maxModel {
 		return fmt.Errorf("rspamd: %w: %s is no model of a language: %v", bulkhead.ErrMalformed, name, err)
 	}
-	in := slices.Index([]string{"latin", "cyrillic", "arab", "devanagari"}, said.Type)
+	in := slices.Index([]string{"latin", "cyrillic", "arab", "devanagari"}, parsed.Type)
 	if in < 0 {
 		return nil // what rspamd does not read
 	}
-	frequent, total := make(map[uint64]float64, len(said.Freq)), 0.0
+	frequent, total := make(map[uint64]float64, len(parsed.Freq)), 0.0
 	latin, all := 0, 0
 	for pass := range 2 {
-		for letters, times := range said.Freq {
+		for letters, times := range parsed.Freq {
 			if utf8.RuneCountInString(letters) != 3 {
 				continue
 			}
@@ -160,11 +160,11 @@ func (t *trigrams) language(v *vocabulary, in script) int {
 	}
 	var likely [maxModels]float64
 	t.count(&likely, v.words[v.ids[0]], in)
-	step, more := 1, 0
+	step, remainder := 1, 0
 	if n := v.len(); n > modelWords {
-		step, more = n/modelWords, n%modelWords
+		step, remainder = n/modelWords, n%modelWords
 	}
-	for at := step + more; at < v.len(); at += step { // as it draws none of those before
+	for at := step + remainder; at < v.len(); at += step { // as it draws none of those before
 		for _, id := range v.ids[at:min(at+step, v.len())] {
 			if t.count(&likely, v.words[id], in) {
 				break

@@ -42,7 +42,7 @@ func TestModel(t *testing.T) {
 		"bg.json": modelOf("cyrillic", bulgarian),
 		"xx.json": modelOf("elvish", english), "stop_words": {Data: []byte("{}")},
 	}
-	told := func(text string) string {
+	languageOf := func(text string) string {
 		var list wordList
 		for word := range strings.FieldsSeq(text) {
 			list.add(word)
@@ -54,7 +54,7 @@ func TestModel(t *testing.T) {
 		}
 		return ""
 	}
-	if got := told(danish); got != "en" {
+	if got := languageOf(danish); got != "en" {
 		t.Errorf("without a model Danish is in %q", got)
 	}
 	if err := h.ReadModel(folder); err != nil {
@@ -67,7 +67,7 @@ func TestModel(t *testing.T) {
 		english + " " + danish: "en", // English is preferred where there is not much between them
 		"w " + strings.Repeat("ы ", 300) + strings.Repeat(english+" ", 20): "en",
 	} {
-		if got := told(text); got != want {
+		if got := languageOf(text); got != want {
 			t.Errorf("%.60q is in %q, want %q", text, got, want)
 		}
 	}

@@ -11,7 +11,9 @@ func TestAuthenticated(t *testing.T) {
 	for _, tt := range []struct{ field, dkim, spf string }{
 		{"mx.example.com; dkim=pass header.d=a.example", "a.example", ""},
 		{"MX.Example.COM 1; DKIM=Pass header.D=A.Example.", "a.example", ""},
-		{"mx.example.com;\n\tdkim=pass (2048-bit key) header.d=a.example header.b=\"x/y=\";\n\tspf=pass (mx: domain of b@b.example) smtp.mailfrom=b@b.example", "a.example", "b.example"},
+		{"mx.example.com;\n\tdkim=pass (2048-bit key) header.d=a.example header.b=\"x/y=\";\n" +
+			"\tspf=pass (mx: domain of b@b.example) smtp.mailfrom=b@b.example",
+			"a.example", "b.example"},
 		{"mx.example.com; dkim=pass header.i=@a.example header.b=fk3/==", "a.example", ""},
 		{"mx.example.com; dkim=pass header.i=ann@a.example; dkim/1=pass reason=\"good; really\" header.d=b.example",
 			"a.example b.example", ""},
@@ -25,9 +27,11 @@ func TestAuthenticated(t *testing.T) {
 		{"mx.example.com.evil.example; dkim=pass header.d=a.example", "", ""},
 		{"x mx.example.com; dkim=pass header.d=a.example", "", ""},
 		{"", "", ""},
-		// What a sender has put there, through a host that copies what it is told.
+		// Text injected by a sender, through a host that copies the sender's address into the field.
 		{"mx.example.com; spf=fail smtp.mailfrom=\"; dkim=pass header.d=a.example; x=\"@evil.example", "", ""},
-		{"mx.example.com; spf=fail (domain of \"a) ; dkim=pass header.d=a.example (\"@evil.example) smtp.mailfrom=evil.example", "", ""},
+		{"mx.example.com; spf=fail (domain of \"a) ; dkim=pass header.d=a.example " +
+			"(\"@evil.example) smtp.mailfrom=evil.example",
+			"", ""},
 		{"mx.example.com; spf=fail smtp.mailfrom=\"a; dkim=pass header.d=a.example", "", ""},
 		{"mx.example.com; spf=fail (; dkim=pass header.d=a.example", "", ""},
 		{"mx.example.com; dkim=pass header.d=evil.example header.d=a.example", "", ""},
@@ -48,7 +52,8 @@ func TestAuthenticated(t *testing.T) {
 func TestSourceBy(t *testing.T) {
 	const dkim, spf = "Authentication-Results: mx.example.com; dkim=pass header.d=news.example\r\n",
 		"Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=b@bounces.example\r\n"
-	head := "Return-Path: <b@bounces.example>\r\nFrom: Ann <ann@mail.news.example>\r\nList-Id: Offers <offers.news.example>\r\n"
+	head := "Return-Path: <b@bounces.example>\r\n" +
+		"From: Ann <ann@mail.news.example>\r\nList-Id: Offers <offers.news.example>\r\n"
 	for _, tt := range []struct {
 		name, header, envelope string
 		hosts                  []string
@@ -99,7 +104,8 @@ func FuzzAuthenticated(f *testing.F) {
 		if strings.ContainsAny(text, "\"\\\r\n") {
 			return
 		}
-		field := fmt.Sprintf("mx.example.com; spf=fail smtp.mailfrom=\"%s\"@evil.example; dkim=pass header.d=good.example", text)
+		field := fmt.Sprintf("mx.example.com; spf=fail smtp.mailfrom=\"%s\"@evil.example; dkim=pass header.d=good.example",
+			text)
 		if dkim, spf := authenticated(nil, nil, field, hosts); len(spf) > 0 || !slices.Equal(dkim, []string{"good.example"}) {
 			t.Errorf("%q: DKIM %q, SPF %q", field, dkim, spf)
 		}

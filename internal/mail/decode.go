@@ -45,11 +45,11 @@ func (r *reader) decodeTransfer(how encoding, body []byte) (data []byte, odd boo
 				return data[:n], false
 			}
 		}
-		data, bad, more := decodeBase64(data[:0], body, r.pace)
+		data, bad, continued := decodeBase64(data[:0], body, r.pace)
 		if bad > 0 {
 			r.m.damage("base64 with %d bytes outside of its alphabet", bad)
 		}
-		return data, bad > 0 || more
+		return data, bad > 0 || continued
 	case inQuoted:
 		return decodeQuotedPrintable(body, r.pace)
 	}
@@ -243,8 +243,8 @@ func isGuess(name string) bool {
 
 // decodeBase64 appends to dst what can be decoded of body: foreign bytes are
 // skipped and counted, padding ends a run and another may follow, an unfinished
-// last group gives its whole bytes. more reports whether something follows padding.
-func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int, more bool) {
+// last group gives its whole bytes. continued reports whether something follows padding.
+func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int, continued bool) {
 	var bits uint32
 	n, padded := 0, false
 	flush := func() {
@@ -258,7 +258,7 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int, more bo
 	}
 	for i, c := range body {
 		if i%pace.Step == 0 && p.Over(min(len(body)-i, pace.Step)) {
-			return dst, bad, more
+			return dst, bad, continued
 		}
 		switch v := scan.Base64[c]; v {
 		case scan.Base64Skip:
@@ -268,7 +268,7 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int, more bo
 		case scan.Base64Bad:
 			bad++
 		default:
-			more = padded
+			continued = padded
 			bits = bits<<6 | uint32(v)
 			if n++; n == 4 {
 				dst = append(dst, byte(bits>>16), byte(bits>>8), byte(bits))
@@ -277,7 +277,7 @@ func decodeBase64(dst, body []byte, p *pace.Pace) (data []byte, bad int, more bo
 		}
 	}
 	flush()
-	return dst, bad, more
+	return dst, bad, continued
 }
 
 // decodeQuotedPrintable decodes body. White space at line ends goes, as RFC 2045 section 6.7 (3)

@@ -9,7 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 )
 
-// TestGuess: charsets that are not named are told by what is frequent in texts of their languages.
+// TestGuess checks that undeclared charsets are recognised by the letters that are frequent in their languages.
 func TestGuess(t *testing.T) {
 	for _, test := range [][2]string{
 		{"koi8-u", "Завтра утром паром не отходит, потому что на реке лёд."},

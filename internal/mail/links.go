@@ -88,7 +88,7 @@ type linkWalk struct {
 	known  [8]knownLink
 }
 
-// page visits the links of a page, and those of its text that are not the text of one.
+// page visits the links of a page, and the links in its text outside of anchors.
 func (w *linkWalk) page(page *Page) {
 	for _, h := range page.Links {
 		use := FollowedLink

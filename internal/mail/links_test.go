@@ -13,7 +13,8 @@ import (
 // TestLinkWalkEnds checks that EachLink stops where visit returns false.
 func TestLinkWalkEnds(t *testing.T) {
 	m := mailtest.Must(Read(t.Context(),
-		mailtest.Page(`<a href="http://a.example/?u=http://b.example">x</a><a href="http://c.example">y</a> http://d.example http://e.example`)))
+		mailtest.Page(`<a href="http://a.example/?u=http://b.example">x</a><a href="http://c.example">y</a>`+
+			` http://d.example http://e.example`)))
 	for n := 1; n <= 5; n++ {
 		seen := 0
 		if err := m.EachLink(t.Context(), func(link.Link, LinkUse) bool { seen++; return seen < n }); err != nil ||

@@ -36,7 +36,7 @@ func TestLiteralParts(t *testing.T) {
 		{multi + "--b\n" + inner + "--c\n" + text + "one\n--c\n" + text + "two\n--b\n" + page + "three\n--b--\n",
 			[]string{"text/plain 0 one\n", "text/html 1 three\n"}},
 		{multi + "--b\n" + text + "one\n", []string{"text/plain 0 one\n"}},
-		// What follows the end is a part if it looks like one, and what follows an empty header is nothing known.
+		// Text after the closing boundary is a part if it looks like one. A part with an empty header has no known type.
 		{multi + "--b\n" + text + "one\n--b--\n--z\n" + page + "two\n", []string{"text/plain 0 one\n", "text/html 0 two\n"}},
 		{multi + "--b\n\none\n--b--\n", []string{" 0 \none\n"}},
 		{multi + "--b\nX: y\n\none\n--b--\n", []string{" 0 one\n"}},
@@ -104,7 +104,9 @@ func TestLiteralEnds(t *testing.T) {
 	for _, test := range [][3]string{{"", "one", "one\n"}, {"", "one\r", "one\r\n"}, {"", "one\n", "one\n\n"},
 		{"", "\xe9", "é\n"}, {"quoted-printable", "one=20", "one \n"}, {"quoted-printable", "one=", "one"},
 		{"quoted-printable", "one \n", "one \n\n"}, {"base64", "b25l", "one"}} {
-		raw := "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\nContent-Transfer-Encoding: " + test[0] + "\n\n" + test[1] + "\n--b--"
+		raw := "Content-Type: multipart/mixed; boundary=b\n\n--b\n" +
+			"Content-Type: text/plain\nContent-Transfer-Encoding: " +
+			test[0] + "\n\n" + test[1] + "\n--b--"
 		m := mailtest.Must(Read(t.Context(), []byte(raw)))
 		parts := mailtest.Must(m.LiteralParts(t.Context()))
 		if len(parts) != 1 {

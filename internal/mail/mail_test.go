@@ -133,7 +133,9 @@ func TestReadDamaged(t *testing.T) {
 		{"digest", head + "Content-Type: multipart/digest; boundary=b\n\n--b\n\nSubject: y\n\na\n--b--\n",
 			`text/plain embedded "a"`, ""},
 		{"attachment",
-			head + "Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Disposition: ATTACHMENT; filename=x.bin\nContent-Type: application/x\n\nabc\n--b--\n", "application/x attached 3 bytes", ""},
+			head + "Content-Type: multipart/mixed; boundary=b\n\n--b\n" +
+				"Content-Disposition: ATTACHMENT; filename=x.bin\nContent-Type: application/x\n\nabc\n--b--\n",
+			"application/x attached 3 bytes", ""},
 		{"leading empty lines", "\n\nSubject: x\n\na", `text/plain "a"`, ""},
 		{"no header", "\n", `text/plain ""`, ""},
 		{"binary", "\xff\xfe\x00\x01", `text/plain "ÿþ\x01"`, "no empty line"},

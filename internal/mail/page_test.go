@@ -30,14 +30,21 @@ func TestPageLinks(t *testing.T) {
 		{`<a title="x>y" data-href="http://b.example/" href="//a.example/">x`, "//a.example/"},
 		{`<a href="&#104;ttp&colon;&sol;&sol;a.example">x`, "http://a.example"},
 		{`<a href="#top">x</a><a href="mailto:a@b.example">x</a><a href=cid:x><a href=page.html><a>x</a><a href="">`, ""},
-		{`<area href=http://a.example><form action=http://b.example><base href=http://c.example><button formaction=http://d.example><iframe src=http://e.example>`,
+		{`<area href=http://a.example><form action=http://b.example><base href=http://c.example>` +
+			`<button formaction=http://d.example><iframe src=http://e.example>`,
 			"http://a.example http://b.example http://c.example http://d.example http://e.example"},
-		{`<meta http-equiv="Refresh" content="0; URL = 'http://a.example/x'"><meta http-equiv=refresh content="5,http://b.example"><meta name=x content="0;url=http://c.example">`,
+		{`<meta http-equiv="Refresh" content="0; URL = 'http://a.example/x'">` +
+			`<meta http-equiv=refresh content="5,http://b.example">` +
+			`<meta name=x content="0;url=http://c.example">`,
 			"http://a.example/x http://b.example"},
 		{`<img src="http://a.example/i.png"><link href="http://b.example/s.css">`,
 			"http://a.example/i.png(loaded) http://b.example/s.css(loaded)"},
-		{`<div style="display:none"><a href="http://a.example/">x</a></div><a style="display: none" href="http://b.example/">x</a>`, "http://a.example/(hidden) http://b.example/(hidden)"},
-		{`<!-- <a href="http://a.example/"> --><script>"<a href='http://b.example/'>"</script><template><a href="http://c.example/"></template>`, ""},
+		{`<div style="display:none"><a href="http://a.example/">x</a></div>` +
+			`<a style="display: none" href="http://b.example/">x</a>`,
+			"http://a.example/(hidden) http://b.example/(hidden)"},
+		{`<!-- <a href="http://a.example/"> --><script>"<a href='http://b.example/'>"</script>` +
+			`<template><a href="http://c.example/"></template>`,
+			""},
 		{strings.Repeat(`<a href="http://a.example/">x</a>`, 100), "http://a.example/"},
 		{`<a href="http://a.example/` + long + `">x`, "http://a.example/" + long[:maxHref-len("http://a.example/")]},
 		{`<a data-x="` + long + `" href="http://a.example/">x`, "http://a.example/"},
@@ -77,8 +84,8 @@ func TestPageAnchors(t *testing.T) {
 	}
 }
 
-// TestPageBounds: of more links than anybody has, the first are kept; another part of
-// the message has no more of them, and what is asked twice is the same.
+// TestPageBounds checks that only the first links of an excessive number are kept, and that
+// another part of the message adds none. Asking twice gives the same page.
 func TestPageBounds(t *testing.T) {
 	var b strings.Builder
 	for i := range 2 * maxHrefs {

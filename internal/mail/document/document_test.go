@@ -68,7 +68,8 @@ func wordFile(text string) []byte {
 	return zipped(
 		entry{"[Content_Types].xml", "<Types/>"},
 		entry{"word/_rels/document.xml.rels",
-			`<Relationships><Relationship Id="r1" Type="http://schemas.example/hyperlink" Target="http://offers.example/now" TargetMode="External"/></Relationships>`},
+			`<Relationships><Relationship Id="r1" Type="http://schemas.example/hyperlink"` +
+				` Target="http://offers.example/now" TargetMode="External"/></Relationships>`},
 		entry{"word/document.xml",
 			`<w:document><w:body><w:p><w:r><w:t>` + text +
 				`</w:t></w:r></w:p><w:p><w:t>Second &amp; last</w:t></w:p></w:body></w:document>`},
@@ -79,8 +80,11 @@ func wordFile(text string) []byte {
 
 // plainPDF has its objects as they are, compressedPDF in streams, with a font whose codes
 // are no characters.
-const plainPDF = "%PDF-1.4\n1 0 obj\n<< /Type /Page /Annots [<< /A << /S /URI /URI (http://offers.example/\\(now\\)) >> >>] >>\nendobj\n" +
-	"2 0 obj\n<< /Length 99 >>\nstream\nBT /F1 12 Tf 72 700 Td (Your invoice) Tj 0 -14 Td [(is ov) 20 (er) -300 (due)] TJ T* <63616c6c> ' ET\nendstream\nendobj\ntrailer\n"
+const plainPDF = "%PDF-1.4\n1 0 obj\n<< /Type /Page /Annots " +
+	"[<< /A << /S /URI /URI (http://offers.example/\\(now\\)) >> >>] >>\nendobj\n" +
+	"2 0 obj\n<< /Length 99 >>\nstream\nBT /F1 12 Tf 72 700 Td (Your invoice) Tj " +
+	"0 -14 Td [(is ov) 20 (er) -300 (due)] TJ T* <63616c6c> ' ET\n" +
+	"endstream\nendobj\ntrailer\n"
 
 func compressedPDF() string {
 	stream := func(number int, dict, data string) string {
@@ -97,7 +101,8 @@ func compressedPDF() string {
 	}
 	return "%PDF-1.7\n" + stream(1, "/Type/ObjStm/N 3/First "+fmt.Sprint(len(head)), head+strings.Join(objects, "")) +
 		stream(20, "",
-			"begincmap 1 beginbfchar <0001> <0043> endbfchar 2 beginbfrange <0002> <0004> <0061> <0005> <0006> [<006c> <00660066>] endbfrange endcmap") +
+			"begincmap 1 beginbfchar <0001> <0043> endbfchar "+
+				"2 beginbfrange <0002> <0004> <0061> <0005> <0006> [<006c> <00660066>] endbfrange endcmap") +
 		stream(30, "", "BT /F1 9 Tf 1 0 0 1 72 700 Tm <000100020005> Tj 1 0 0 1 99 700 Tm [<0003> <0006>] TJ ET") +
 		stream(31, "/Subtype/Image", "BT (not shown) Tj ET")
 }
@@ -218,7 +223,10 @@ func TestEnds(t *testing.T) {
 }
 
 func TestCalendar(t *testing.T) {
-	const entry = "BEGIN:VCALENDAR\r\nUID:4711\r\nSUMMARY;LANGUAGE=en:Your payment\\, now\r\nDESCRIPTION;ALTREP=\"cid:x:y\":Pay at\\nhttp://pay.exa\r\n mple/x or\r\n\t else\r\nDTSTART:20260101\r\nLOCATION\r\nURL:http://a.example/\r\nEND:VCALENDAR"
+	const entry = "BEGIN:VCALENDAR\r\nUID:4711\r\n" +
+		"SUMMARY;LANGUAGE=en:Your payment\\, now\r\n" +
+		"DESCRIPTION;ALTREP=\"cid:x:y\":Pay at\\nhttp://pay.exa\r\n mple/x or\r\n\t else\r\n" +
+		"DTSTART:20260101\r\nLOCATION\r\nURL:http://a.example/\r\nEND:VCALENDAR"
 	const want = "Your payment, now\nPay at\nhttp://pay.example/x or else\nhttp://a.example/\n"
 	if got := Calendar(entry); string(got) != want {
 		t.Errorf("%q, want %q", got, want)

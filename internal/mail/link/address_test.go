@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestIsAddress: what is told apart without being read is told apart rightly.
+// TestIsAddress compares isAddress, which need not parse every name, with [netip.ParseAddr].
 func TestIsAddress(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	addresses := 0

@@ -244,9 +244,9 @@ func FuzzFind(f *testing.F) {
 				t.Fatalf("found %.80q of %d bytes", url, len(url))
 			}
 		}
-		if more := find(text + " http://x.example/ " + text); !slices.Equal(more,
+		if doubled := find(text + " http://x.example/ " + text); !slices.Equal(doubled,
 			slices.Concat(got, []string{"http://x.example/"}, got)) {
-			t.Fatalf("%.200q: %q, doubled %q", text, got, more)
+			t.Fatalf("%.200q: %q, doubled %q", text, got, doubled)
 		}
 	})
 }

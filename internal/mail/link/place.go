@@ -15,9 +15,14 @@ var platform = func() map[string]bool {
 	return set
 }()
 
-const platformParts = " about api app apps attachments b blob bucket buckets chat content d design document documents download downloads " +
-	"drawings drive e embed events f fi file files folder folders form forms index.html index.php ipfs ipns o object objects open p page pages " +
-	"presentation preview profile public r redirect responsepage.aspx s scl share shared shares site sites spreadsheets storage u uc user users v v0 v1 v2 view viewer w web "
+const platformParts = " about api app apps attachments b blob bucket buckets chat" +
+	" content d design document documents download downloads " +
+	"drawings drive e embed events f fi file files folder folders" +
+	" form forms index.html index.php ipfs ipns o object objects" +
+	" open p page pages " +
+	"presentation preview profile public r redirect responsepage.aspx s scl" +
+	" share shared shares site sites spreadsheets storage u uc user users" +
+	" v v0 v1 v2 view viewer w web "
 
 // Place identifies the customer of a public platform to whom the link belongs. It returns host
 // and path, up to the first part that may identify a customer, at most four parts; for example
@@ -33,7 +38,7 @@ func (l *Link) Place() string {
 			continue
 		}
 		place += "/" + part[:min(len(part), maxFirst)]
-		if levels++; tells(part) || levels == maxLevels {
+		if levels++; identifies(part) || levels == maxLevels {
 			return place
 		}
 	}
@@ -48,7 +53,7 @@ func (l *Link) Place() string {
 	return place
 }
 
-// tells reports whether a part of a path may identify a customer.
-func tells(part string) bool {
+// identifies reports whether a part of a path may identify a customer.
+func identifies(part string) bool {
 	return !platform[strings.ToLower(part)]
 }

@@ -55,7 +55,8 @@ func (r *Reader) All(text string, room []Link) []Link {
 var translated = strings.NewReplacer("--", "-", "-", ".")
 
 // targets are the names of parameters whose value may be a link without its scheme.
-const targets = " continue dest destination goto href link next out redir redirect redirect_uri redirect_url return target to u uri url "
+const targets = " continue dest destination goto href link next out redir" +
+	" redirect redirect_uri redirect_url return target to u uri url "
 
 // appendTarget appends the link that the value of a parameter is, if it is one.
 func (r *Reader) appendTarget(all []Link, name, value string) []Link {

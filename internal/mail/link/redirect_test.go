@@ -65,22 +65,25 @@ func TestRedirects(t *testing.T) {
 // TestPlaces: on platforms a place names the customer.
 func TestPlaces(t *testing.T) {
 	for text, want := range map[string]string{
-		"https://firebasestorage.googleapis.com/v0/b/evil-bucket/o/index.html?alt=media":   "firebasestorage.googleapis.com/v0/b/evil-bucket",
-		"https://storage.googleapis.com/evil-bucket/a.html":                                "storage.googleapis.com/evil-bucket",
-		"https://docs.google.com/forms/d/e/1FAIpQLSexample/viewform":                       "docs.google.com/forms/d/e/1FAIpQLSexample",
-		"https://drive.google.com/file/d/1abcdefg/view":                                    "drive.google.com/file/d/1abcdefg",
-		"https://drive.google.com/uc?id=1abcdefg":                                          "drive.google.com/uc?id=1abcdefg",
-		"https://drive.google.com/open?x=y&id=1abcdefg":                                    "drive.google.com/open?id=1abcdefg",
-		"https://sites.google.com/view/evil-site/home":                                     "sites.google.com/view/evil-site",
-		"https://forms.office.com/Pages/ResponsePage.aspx?id=DQSIkWdsW0yxEjajBLZtrQAAAAAA": "forms.office.com/Pages/ResponsePage.aspx?id=DQSIkWdsW0yxEjajBLZtrQAAAAAA",
-		"https://forms.office.com/r/AbCdEf":                                                "forms.office.com/r/AbCdEf",
-		"https://www.dropbox.com/scl/fi/abcdefgh/invoice.pdf?rlkey=x":                      "www.dropbox.com/scl/fi/abcdefgh",
-		"https://ipfs.io/ipfs/bafybei/login.html":                                          "ipfs.io/ipfs/bafybei",
-		"https://t.me/evil":                "t.me/evil",
-		"https://shop.example/":            "shop.example/",
-		"https://shop.example/?id=7":       "shop.example/",
-		"https://shop.example/a/b/c":       "shop.example/a",
-		"https://shop.example/s/s/s/s/s/x": "shop.example/s/s/s/s",
+		"https://firebasestorage.googleapis.com/v0/b/" +
+			"evil-bucket/o/index.html?alt=media": "firebasestorage.googleapis.com/v0/" +
+			"b/evil-bucket",
+		"https://storage.googleapis.com/evil-bucket/a.html":          "storage.googleapis.com/evil-bucket",
+		"https://docs.google.com/forms/d/e/1FAIpQLSexample/viewform": "docs.google.com/forms/d/e/1FAIpQLSexample",
+		"https://drive.google.com/file/d/1abcdefg/view":              "drive.google.com/file/d/1abcdefg",
+		"https://drive.google.com/uc?id=1abcdefg":                    "drive.google.com/uc?id=1abcdefg",
+		"https://drive.google.com/open?x=y&id=1abcdefg":              "drive.google.com/open?id=1abcdefg",
+		"https://sites.google.com/view/evil-site/home":               "sites.google.com/view/evil-site",
+		"https://forms.office.com/Pages/ResponsePage.aspx?id=DQSIkWdsW0yxEjajBLZtrQAAAAAA": "forms.office.com/Pages/" +
+			"ResponsePage.aspx?id=DQSIkWdsW0yxEjajBLZtrQAAAAAA",
+		"https://forms.office.com/r/AbCdEf":                           "forms.office.com/r/AbCdEf",
+		"https://www.dropbox.com/scl/fi/abcdefgh/invoice.pdf?rlkey=x": "www.dropbox.com/scl/fi/abcdefgh",
+		"https://ipfs.io/ipfs/bafybei/login.html":                     "ipfs.io/ipfs/bafybei",
+		"https://t.me/evil":                                           "t.me/evil",
+		"https://shop.example/":                                       "shop.example/",
+		"https://shop.example/?id=7":                                  "shop.example/",
+		"https://shop.example/a/b/c":                                  "shop.example/a",
+		"https://shop.example/s/s/s/s/s/x":                            "shop.example/s/s/s/s",
 	} {
 		if l, ok := Parse(text); !ok || l.Place() != want {
 			t.Errorf("%s: %q, want %q", text, l.Place(), want)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What follows does cell by cell what the package does by rows. The order of all sums, and so
-// every bit of them, is the same.
+// The functions below do cell by cell what the package does by rows. They add in the same
+// order, so every bit of the sums is the same.
 
 func (s span) naiveMean(cell func(int) float32) float32 {
 	sum, n := s.head*cell(s.first), s.head

@@ -159,7 +159,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestFloor: what unrelated messages share, or what tells nothing, has no keys.
+// TestFloor checks that pictures that unrelated messages share, or that show nothing distinctive, have no keys.
 func TestFloor(t *testing.T) {
 	r, m, whole := made("advertisement", 5)
 	surface := image.NewGray(image.Rect(0, 0, 300, 200))

@@ -48,8 +48,8 @@ func (t *Tokens) readRaw() {
 	t.raw = ""
 }
 
-// endsRaw reports whether the name of the element, and what ends a name, stand at; and
-// whether there is enough source to tell.
+// endsRaw reports whether the name of the element, followed by a byte that ends a name, begins at
+// the index at; and whether the source is long enough to decide.
 func (t *Tokens) endsRaw(at int) (ends, whole bool) {
 	for i := range len(t.raw) {
 		if at+i >= t.limit {

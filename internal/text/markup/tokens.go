@@ -20,7 +20,7 @@ const (
 	Other // a comment, a document type, an instruction
 )
 
-// Tokens are those of a source. The zero Tokens are of none; [Over] makes others.
+// Tokens reads the tokens of a source. The zero Tokens has none; [Over] makes others.
 //
 // Source: WHATWG HTML, tokenization, without CDATA sections.
 type Tokens struct {
@@ -51,9 +51,9 @@ type written struct{ key, keyEnd, value, valueEnd int32 }
 type state uint8
 
 const (
-	more   state = iota
-	atEnd        // of the source
-	beyond       // what is allowed for a token
+	reading state = iota
+	atEnd         // of the source
+	beyond        // what is allowed for a token
 )
 
 // Over returns the tokens of source. It ends at a token of max bytes or more; what it has
@@ -63,8 +63,8 @@ func Over(source string, max int) Tokens { return Tokens{source: source, max: ma
 // Kind returns what the present token is.
 func (t *Tokens) Kind() Kind { return t.kind }
 
-// Raw returns the source of the present token. Those of all tokens together are the source,
-// up to where Next returns false.
+// Raw returns the source of the present token. The sources of all tokens together are the
+// whole source, up to where Next returns false.
 func (t *Tokens) Raw() string { return t.source[t.start:t.end] }
 
 // TooLong reports whether the tokens have ended at one that is too long.
@@ -122,7 +122,7 @@ func (t *Tokens) AppendText(dst []byte) []byte {
 	return AppendUnescaped(dst, t.Raw())
 }
 
-// Verbatim reports whether a token of text is that of an element such as script.
+// Verbatim reports whether a token of text is the content of an element such as script.
 func (t *Tokens) Verbatim() bool { return t.verbatim }
 
 // stop ends the tokens where the next byte cannot be read.
@@ -137,7 +137,7 @@ func (t *Tokens) stop() {
 // Next goes on to the next token. It reports false if there is none.
 func (t *Tokens) Next() bool {
 	t.start = t.end
-	if t.state != more {
+	if t.state != reading {
 		return false
 	}
 	t.limit = len(t.source)
@@ -181,7 +181,7 @@ func (t *Tokens) Next() bool {
 	}
 }
 
-// markup reads the token that begins with "<" and what tells its kind.
+// markup reads the token that begins with "<" and the byte that determines its kind.
 func (t *Tokens) markup() bool {
 	at := t.start + 2
 	switch t.kind {
@@ -259,7 +259,7 @@ func (t *Tokens) comment(at int) {
 	t.stop()
 }
 
-// What an ASCII character is in a tag.
+// Classes of ASCII characters in a tag.
 const (
 	blank    = 1 << iota
 	endsName // of a tag
@@ -455,8 +455,8 @@ func (t *Tokens) Quoted(i int) bool {
 }
 
 // Attributes calls visit with the attributes of a start tag until it returns false: the
-// name in lower case, and the value as written, of which [Value] tells the meaning. Of those
-// that are repeated only the first counts.
+// name in lower case, and the value as written, which [Value] decodes. Of repeated
+// attributes only the first counts.
 func (t *Tokens) Attributes(visit func(key, value string) bool) {
 	t.eachAttribute(func(key string, value [2]int) bool {
 		if strings.IndexByte(key, 0) >= 0 {

@@ -21,11 +21,11 @@ func tokens(source string, max int) (all []string) {
 		switch t.Kind() {
 		case Text:
 			one += fmt.Sprintf(" %q", noLineEnds(t.Text()))
-			if more := string(t.AppendText([]byte("&"))); more != "&"+t.Text() {
-				one += fmt.Sprintf(", appended %q", more)
+			if appended := string(t.AppendText([]byte("&"))); appended != "&"+t.Text() {
+				one += fmt.Sprintf(", appended %q", appended)
 			}
-			if more := string(inSteps(t.Raw())); !t.Verbatim() && more != t.Text() {
-				one += fmt.Sprintf(", in steps %q", more)
+			if stepped := string(inSteps(t.Raw())); !t.Verbatim() && stepped != t.Text() {
+				one += fmt.Sprintf(", in steps %q", stepped)
 			}
 		case Start, SelfClosing, End:
 			one += " " + string(t.AppendName(nil))
@@ -65,7 +65,7 @@ func inSteps(text string) (all []byte) {
 	return all
 }
 
-// noted returns the attributes of a tag as Attributes tells them, from those that were noted.
+// noted returns the attributes of a tag in the form of Attributes, from the attributes that were noted.
 func noted(t *Tokens) (all string, ok bool) {
 	n, ok := t.Written()
 	if !ok {
@@ -107,14 +107,14 @@ func naiveTokens(source string, max int) (all []string) {
 		case Text:
 			one += fmt.Sprintf(" %q", noLineEnds(string(z.Text())))
 		case Start, SelfClosing, End:
-			name, more := z.TagName()
+			name, hasAttr := z.TagName()
 			one += " " + string(name)
 			if strings.Contains(one, "noscript") {
 				z.NextIsNotRawText()
 			}
-			for more {
+			for hasAttr {
 				var key, value []byte
-				key, value, more = z.TagAttr()
+				key, value, hasAttr = z.TagAttr()
 				one += fmt.Sprintf(" %q=%q", key, value)
 			}
 		}
@@ -131,7 +131,7 @@ var pieces = []string{"<", ">", "</", "/>", "/", "=", "'", "\"", " ", "\n", "\r\
 	"&notit;", "&not=", "&fjlig;", "&NotEqualTilde;", "&nosuch;", "&nbsp;", "&lt;", "&gt;", "&quot;", "&quot",
 	"&#39;", "\x00", "\u00e4", "\xff", "text and text", "style=\"color:red\"", "a=b a=/", "A=c", "hidden"}
 
-// TestTokens holds the tokens to those of the library.
+// TestTokens compares the tokens with the tokens of golang.org/x/net/html.
 func TestTokens(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	n := 200_000
@@ -148,7 +148,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestManyAttributes: repeated attributes are told however many there are.
+// TestManyAttributes checks that repeated attributes are recognised however many there are.
 func TestManyAttributes(t *testing.T) {
 	for _, n := range []int{1, 15, 16, 17, 40} {
 		var tag strings.Builder

@@ -28,8 +28,8 @@ func check(t *testing.T, text []byte) {
 	}
 }
 
-// TestEvery holds the forms of every character, alone and beside others that join, to
-// those of the library.
+// TestEvery compares the forms of every character, alone and next to characters that join,
+// with the forms that the library gives.
 func TestEvery(t *testing.T) {
 	step := rune(1)
 	if testing.Short() {

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 )
 
-// TestLines holds the search in windows to that of one byte after the other.
+// TestLines compares the search in windows with a search byte by byte.
 func TestLines(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 4000 {

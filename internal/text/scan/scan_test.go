@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestRune: the characters are those of the library.
+// TestRune compares Rune with [utf8.DecodeRune].
 func TestRune(t *testing.T) {
 	check := func(b ...byte) {
 		r, n := Rune(b)

@@ -152,8 +152,8 @@ func (v *Verdict) Bulkhead() (bulkhead.Verdict, error) {
 	}
 	out := bulkhead.Verdict{
 		Class: class, Judged: judged, Confidence: v.Confidence, Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings,
-		SpamVotes: v.SpamVotes, HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Rule: v.Rule, Error: v.Error,
-		Findings: make([]bulkhead.Finding, len(v.Findings)),
+		SpamVotes: v.SpamVotes, HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Rule: v.Rule,
+		Error: v.Error, Findings: make([]bulkhead.Finding, len(v.Findings)),
 	}
 	if len(v.Reasons) > 0 {
 		out.Reasons = v.Reasons

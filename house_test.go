@@ -229,7 +229,8 @@ func TestClientIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	if got, want := strings.Fields(string(out)), []string{module, module + "/client", module + "/client/admin"}; !slices.Equal(got, want) {
+	want := []string{module, module + "/client", module + "/client/admin"}
+	if got := strings.Fields(string(out)); !slices.Equal(got, want) {
 		t.Errorf("the clients depend on %v, want %v", got, want)
 	}
 }

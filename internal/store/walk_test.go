@@ -46,10 +46,10 @@ func walkOver(t *testing.T, header bool, records ...[]byte) walked {
 	return w
 }
 
-// entryOf returns the record of an entry, which contains more.
-func entryOf(salt, index uint64, more []byte) []byte {
+// entryOf returns the record of an entry, which contains text.
+func entryOf(salt, index uint64, text []byte) []byte {
 	r := record{salt: salt, index: index, durable: index - 1,
-		data: append([]byte(fmt.Sprint("entry ", index, " ")), more...)}
+		data: append([]byte(fmt.Sprint("entry ", index, " ")), text...)}
 	return r.append(nil)
 }
 

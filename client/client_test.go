@@ -86,7 +86,8 @@ func TestRequests(t *testing.T) {
 			_, err := c.CheckMessage(ctx, []byte("raw"), MessageOptions{})
 			return err
 		}},
-		{"POST /v1/check?client=192.0.2.1&dkim=d.example&dkim=e.example&list_id=l.example.com&sender=a%40example.com&threshold=7" + mail + " raw", func(c *Client) error {
+		{"POST /v1/check?client=192.0.2.1&dkim=d.example&dkim=e.example&list_id=l.example.com&" +
+			"sender=a%40example.com&threshold=7" + mail + " raw", func(c *Client) error {
 			_, err := c.CheckMessage(ctx, []byte("raw"), MessageOptions{Source: from, Threshold: 7, Count: 9})
 			return err
 		}},

@@ -30,7 +30,7 @@ type Look struct {
 	// Confidence is 0 unless the signature is judged spam.
 	Confidence int     `json:"confidence,omitempty" minimum:"0" maximum:"100" doc:"That the signature marks spam."`
 	First      int64   `json:"first,omitempty" doc:"Start of the oldest generation that holds the signature, seconds since 1970."`
-	Error      float64 `json:"error,omitempty" minimum:"0" maximum:"1" doc:"Probability that a signature nobody ever counted would be shown so many times."`
+	Error      float64 `json:"error,omitempty" minimum:"0" maximum:"1" doc:"Probability that a signature that was never counted would be shown with such counts."`
 }
 
 // NewLook returns l in the form of the JSON interface.

@@ -16,8 +16,8 @@ type Source struct {
 	ListID        string     `json:"list_id,omitempty" maxLength:"998" doc:"Value of List-Id, without the angle brackets, that the caller has verified."`
 	DKIM          []string   `json:"dkim,omitempty" maxItems:"1024" doc:"Domains whose DKIM signatures the caller has verified."`
 	From          string     `json:"from,omitempty" maxLength:"998" doc:"Address of the header field From, if there is one with one address; by itself it is not verified."`
-	ClaimedSender string     `json:"claimed_sender,omitempty" maxLength:"998" doc:"Envelope or header sender that nobody has verified."`
-	ClaimedListID string     `json:"claimed_list_id,omitempty" maxLength:"998" doc:"Value of List-Id that nobody has verified."`
+	ClaimedSender string     `json:"claimed_sender,omitempty" maxLength:"998" doc:"Envelope or header sender, not verified."`
+	ClaimedListID string     `json:"claimed_list_id,omitempty" maxLength:"998" doc:"Value of List-Id, not verified."`
 	MessageID     string     `json:"message_id,omitempty" maxLength:"998" doc:"Message-ID, without the angle brackets, for the history: it decides nothing."`
 	Subject       string     `json:"subject,omitempty" maxLength:"998" doc:"Subject, for the history of a node that keeps it: it decides nothing."`
 }
@@ -67,7 +67,7 @@ type Report struct {
 	Vote       string               `json:"vote,omitempty" enum:"sighting,spam,ham,revoke" default:"spam" doc:"What the reporter says of the message."`
 	Count      uint32               `json:"count,omitempty" doc:"Recipients of the message; 0 or absent: 1. 16777215 and more: many."`
 	Recipients []string             `json:"recipients,omitempty" maxItems:"1000" doc:"Mailboxes that a sighting was delivered to, each counted once a day; absent: count of them."`
-	Trap       bool                 `json:"trap,omitempty" doc:"A spam vote that nobody cast: the message came to an address that takes no mail but spam."`
+	Trap       bool                 `json:"trap,omitempty" doc:"A spam vote that no person cast: the message came to an address that takes no mail but spam."`
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
 	Reporter   netip.Addr           `json:"reporter,omitzero" doc:"Address of the stranger for whom the report is made; absent: the report is the client's own. Only trusted accounts and administrators may name one."`
 	User       string               `json:"user,omitempty" maxLength:"128" doc:"User on whose behalf the report is, whom the client has authenticated: each has one voice. Only the node's own services and trusted accounts may name one."`
@@ -94,7 +94,7 @@ type Finding struct {
 	Bulk       bool               `json:"bulk" doc:"Seen or reported at least threshold times."`
 	First      time.Time          `json:"first_seen,omitzero" doc:"Start of the oldest generation that holds the signature; absent if none does."`
 	Last       time.Time          `json:"last_seen,omitzero" doc:"Start of the newest generation that holds the signature; absent if none does."`
-	Error      float64            `json:"error" minimum:"0" maximum:"1" doc:"Probability that a message nobody ever reported would have been given this answer or a worse one, or, after a revocation, that the revocation is an error of the filter."`
+	Error      float64            `json:"error" minimum:"0" maximum:"1" doc:"Probability that a message that was never reported would have been given this answer or a worse one, or, after a revocation, that the revocation is an error of the filter."`
 }
 
 // A Verdict is the answer to a check; see [bulkhead.Verdict].
@@ -102,7 +102,7 @@ type Verdict struct {
 	Spam        bool      `json:"spam" doc:"To be treated as spam: of class spam."`
 	Unwanted    bool      `json:"unwanted" doc:"Spam, or bulk that is not whitelisted."`
 	Judged      string    `json:"judged" enum:"none,spam,revoked"`
-	Class       string    `json:"class" enum:"unknown,good,bulk,suspected,spam" doc:"The answer in one word: spam; suspected, on too little evidence to refuse it; bulk, seen by many and judged by nobody; good, whitelisted or of a sender that is known; unknown."`
+	Class       string    `json:"class" enum:"unknown,good,bulk,suspected,spam" doc:"The answer in one word: spam; suspected, on too little evidence to refuse it; bulk, seen by many and not judged; good, whitelisted or of a sender that is known; unknown."`
 	Confidence  int       `json:"confidence" minimum:"0" maximum:"100" doc:"That the message is spam."`
 	Bulk        bool      `json:"bulk" doc:"Seen at least threshold times."`
 	Threshold   uint32    `json:"threshold" doc:"The threshold that was applied."`
@@ -152,8 +152,8 @@ func (v *Verdict) Bulkhead() (bulkhead.Verdict, error) {
 	}
 	out := bulkhead.Verdict{
 		Class: class, Judged: judged, Confidence: v.Confidence, Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings,
-		SpamVotes: v.SpamVotes, HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Rule: v.Rule, Error: v.Error,
-		Findings: make([]bulkhead.Finding, len(v.Findings)),
+		SpamVotes: v.SpamVotes, HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Rule: v.Rule,
+		Error: v.Error, Findings: make([]bulkhead.Finding, len(v.Findings)),
 	}
 	if len(v.Reasons) > 0 {
 		out.Reasons = v.Reasons
@@ -245,6 +245,6 @@ type BatchReceipt struct {
 
 // Signatures is the answer of /v1/signatures.
 type Signatures struct {
-	Signatures []bulkhead.Signature `json:"signatures" doc:"Empty if the message has too little text to be told from others."`
-	Source     Source               `json:"source" doc:"What the headers say; nobody has verified it."`
+	Signatures []bulkhead.Signature `json:"signatures" doc:"Empty if the message has too little text to be distinguished from others."`
+	Source     Source               `json:"source" doc:"Source according to the headers, not verified."`
 }

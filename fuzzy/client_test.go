@@ -127,7 +127,9 @@ func TestClientReads(t *testing.T) {
 	if _, err := Dial(t.Context(), "127.0.0.1:nothing", nil); err == nil || !strings.HasPrefix(err.Error(), "fuzzy: ") {
 		t.Errorf("an address that is none: %v", err)
 	}
-	if _, err := Dial(t.Context(), "127.0.0.1:1", &Options{ServerKey: new([32]byte)}); !errors.Is(err, bulkhead.ErrMalformed) {
+	if _, err := Dial(t.Context(), "127.0.0.1:1", &Options{
+		ServerKey: new([32]byte),
+	}); !errors.Is(err, bulkhead.ErrMalformed) {
 		t.Errorf("a key of low order: %v", err)
 	}
 }

@@ -6,7 +6,7 @@ type Setting struct {
 	Value   string `json:"value" doc:"As the file has it; \"(hidden)\" for a secret."`
 	Meaning string `json:"meaning"`
 	Reload  bool   `json:"reload" doc:"The running node can take it over from the file."`
-	Default bool   `json:"default" doc:"The value is that of a node without a configuration."`
+	Default bool   `json:"default" doc:"A node without a configuration has the same value."`
 }
 
 // A Configuration is the configuration of a running node.

@@ -46,10 +46,10 @@ const FromBroker = "broker"
 type Doubt struct {
 	Array      string `json:"array" doc:"Array of a generation: counts, unique, spam, revoked, weights, votes or names; listed or unlisted with share_votes_from above 1. Or accounts, ballots or journal, which have neither generation nor page."`
 	Generation string `json:"generation,omitempty" doc:"When the generation begins, RFC 3339."`
-	Peer       string `json:"peer,omitempty" doc:"Key of the peer whose counts they are; absent for those of the node itself."`
+	Peer       string `json:"peer,omitempty" doc:"Key of the peer whose counts they are; absent for counts of the node itself."`
 	Page       int    `json:"page" doc:"Number of the first page in the array."`
 	Pages      int    `json:"pages" doc:"How many pages in a row; 0 for what has none."`
-	Keys       uint64 `json:"keys" doc:"How many keys the pages had, about; 0 if nobody knows."`
+	Keys       uint64 `json:"keys" doc:"How many keys the pages had, about; 0 if unknown."`
 	First      uint64 `json:"first_entry,omitempty" doc:"First journal entry that is lost."`
 	Last       uint64 `json:"last_entry,omitempty" doc:"Last journal entry that is lost."`
 	Stale      bool   `json:"stale,omitempty" doc:"The pages can be read, and may be older than they should be."`

@@ -27,7 +27,7 @@ type HistoryEntry struct {
 	From           string               `json:"from,omitempty" doc:"Domain of the sender."`
 	Domains        []string             `json:"domains" doc:"Hosts of links."`
 	MessageID      bool                 `json:"message_id" doc:"The message had a Message-ID, by which it is found."`
-	Subject        string               `json:"subject,omitempty" doc:"Absent unless the node is told to keep it."`
+	Subject        string               `json:"subject,omitempty" doc:"Absent unless the node is configured to keep it."`
 	SignatureCount int                  `json:"signature_count"`
 	Signatures     []bulkhead.Signature `json:"signatures,omitempty" doc:"Only of a single entry."`
 }
@@ -94,7 +94,7 @@ type RememberedVote struct {
 type AuditEntry struct {
 	ID      int64             `json:"id"`
 	Time    time.Time         `json:"time"`
-	Account string            `json:"account,omitempty" doc:"Who did it; absent: nobody who was known."`
+	Account string            `json:"account,omitempty" doc:"Account that did it; absent if it is unknown."`
 	From    string            `json:"from,omitempty" doc:"Address of the client."`
 	Door    string            `json:"door" doc:"Door, or \"signal\" or \"command\" for what was done on the machine."`
 	Action  string            `json:"action" doc:"ID of the operation in the OpenAPI document, or login, logout, loginFailed, refused (what is for administrators alone), reload, repair, restore, recover."`

@@ -8,7 +8,7 @@ type NewInvitation struct {
 	Weight  float64  `json:"weight" minimum:"0" maximum:"1" doc:"With which this node will count him."`
 	Seconds float64  `json:"lifetime_seconds,omitempty" minimum:"0" maximum:"7776000" doc:"For which the invitation is good; absent: two days."`
 	Uses    int      `json:"uses,omitempty" minimum:"0" maximum:"1024" doc:"How many nodes may join with it; absent: one."`
-	Accept  bool     `json:"accept,omitempty" doc:"Who shows it joins at once. Else somebody has to accept him."`
+	Accept  bool     `json:"accept,omitempty" doc:"A node that shows it joins at once. Otherwise an administrator has to accept the node."`
 	Group   string   `json:"group,omitempty" maxLength:"64" doc:"Group whose member he becomes: its members count each other."`
 	Hubs    []string `json:"hubs,omitempty" maxItems:"8" doc:"Where this node is found, host:port each; absent: the host's name and the port of mesh.listen."`
 }
@@ -16,7 +16,7 @@ type NewInvitation struct {
 // A NewSecret is the next secret of the network, and the time from which it is used.
 type NewSecret struct {
 	Seconds float64 `json:"after_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"From now, in which peers fetch it."`
-	Secret  string  `json:"secret,omitempty" pattern:"^[0-9a-fA-F]{32}$" doc:"16 bytes in hexadecimal, for a network without hubs, whose nodes are given the same one each. Absent: a hub makes one, and tells its peers."`
+	Secret  string  `json:"secret,omitempty" pattern:"^[0-9a-fA-F]{32}$" doc:"16 bytes in hexadecimal, for a network without hubs, whose nodes are given the same one each. Absent: a hub makes one, and sends it to its peers."`
 }
 
 // A SecretChange is a change of the network's secret. It does not contain the secret.
@@ -29,14 +29,14 @@ type SecretChange struct {
 	Told []string  `json:"told" doc:"Keys of the peers that have fetched it here."`
 	// Through is taken from the head of an aggregate. This node does not know whether the
 	// aggregate's node has passed the secret on.
-	Through []string `json:"through" doc:"Keys of the peers that have not, but are in a sum that has: its node tells them."`
+	Through []string `json:"through" doc:"Keys of the peers that have not, but are in a sum that has: its node sends it to them."`
 	Untold  []string `json:"untold" doc:"Keys of all other peers."`
 }
 
 // An Invitation is an invitation that a node has made.
 type Invitation struct {
 	ID      string    `json:"id"`
-	Line    string    `json:"line,omitempty" doc:"What to hand over: a secret. It is told once, when the invitation is made."`
+	Line    string    `json:"line,omitempty" doc:"What to hand over: a secret. It is returned once, when the invitation is made."`
 	Name    string    `json:"name,omitempty"`
 	Weight  float64   `json:"weight"`
 	Uses    int       `json:"uses"`
@@ -71,7 +71,7 @@ type Joining struct {
 	Hubs    []string  `json:"hubs"`
 	Expires time.Time `json:"expires"`
 	From    string    `json:"from_network" doc:"Fingerprint of the network that this node is in, or was in before."`
-	Rekey   bool      `json:"rekey" doc:"Whether this node has to change the secret that signatures are hashed with. What it has counted then answers under the former secret until it expires."`
+	Rekey   bool      `json:"rekey" doc:"Whether this node has to change the secret that signatures are hashed with. Its earlier counts then answer under the former secret until they expire."`
 }
 
 // A Left is the outcome of leaving a network.

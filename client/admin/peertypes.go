@@ -10,14 +10,14 @@ type Network struct {
 	Incarnation uint64            `json:"incarnation" doc:"Grows whenever the node was restored from a backup."`
 	Memory      uint64            `json:"memory_bytes" doc:"Memory that the counts of peers take."`
 	MaxMemory   uint64            `json:"max_memory_bytes"`
-	Merged      int               `json:"merged_arrays" doc:"Arrays of peers without memory of their own: they were merged, because that of all would exceed the limit."`
+	Merged      int               `json:"merged_arrays" doc:"Arrays of peers without memory of their own: they were merged, because the memory of all would exceed the limit."`
 	MergedInto  int               `json:"merged_into" doc:"Arrays that they were merged into."`
 	Published   uint64            `json:"published" doc:"Messages since the start."`
 	Bytes       uint64            `json:"published_bytes"`
 	Rounds      uint64            `json:"published_rounds"`
 	Images      uint64            `json:"published_images" doc:"Pages."`
 	Dropped     uint64            `json:"dropped" doc:"Messages that no broker took in time; peers ask for what was in them."`
-	Healing     bool              `json:"healing,omitempty" doc:"The node has lost pages of its own arrays, asks peers for their replicas of them, and tells nothing meanwhile."`
+	Healing     bool              `json:"healing,omitempty" doc:"The node has lost pages of its own arrays, asks peers for their replicas of them, and publishes nothing until it has them."`
 	Strangers   map[string]uint64 `json:"strangers" doc:"Messages refused of senders that are no peers, by reason."`
 	Secret      *SecretChange     `json:"secret_change,omitempty" doc:"Change of the network's secret that was announced last; absent if none was."`
 	Aggregate   *Aggregate        `json:"aggregate,omitempty" doc:"Sum of the node and peers that it publishes; absent if it publishes none."`
@@ -32,7 +32,7 @@ type Aggregate struct {
 	Organisations int     `json:"organisations" doc:"Organisations in it, the node and those of members that are aggregates included."`
 	Arrays        int     `json:"arrays"`
 	Memory        uint64  `json:"memory_bytes"`
-	Ghost         float64 `json:"ghost" doc:"Probability that it shows a signature that nobody reported, 0 to 1."`
+	Ghost         float64 `json:"ghost" doc:"Probability that it shows a signature that was never reported, 0 to 1."`
 	Sums          uint64  `json:"sums" doc:"How often it was made anew since the start."`
 	Fault         string  `json:"fault,omitempty" doc:"Why it is not published, or what is missing in it."`
 }
@@ -44,7 +44,7 @@ type Broker struct {
 	Error     string  `json:"error,omitempty"`
 	BytesIn   uint64  `json:"bytes_in"`
 	BytesOut  uint64  `json:"bytes_out"`
-	Trouble   string  `json:"trouble,omitempty" enum:"jetstream,storage,replicas,permission,slow" doc:"What is wrong with a NATS server that somebody else runs; absent if nothing is."`
+	Trouble   string  `json:"trouble,omitempty" enum:"jetstream,storage,replicas,permission,slow" doc:"Fault of a NATS server that is not run by this node; absent if there is none."`
 	Answer    float64 `json:"answer_seconds,omitempty" doc:"What such a server took to answer when it was asked last."`
 }
 
@@ -75,7 +75,7 @@ type Peer struct {
 	Keys          uint64            `json:"keys" doc:"Distinct keys of all its arrays, about."`
 	Memory        uint64            `json:"memory_bytes" doc:"Of its arrays that are not merged."`
 	Merged        int               `json:"merged_arrays" doc:"Arrays of it that are merged with those of others."`
-	Ghost         float64           `json:"ghost" doc:"Probability that its arrays, or those they are merged into, show a signature that nobody reported, 0 to 1."`
+	Ghost         float64           `json:"ghost" doc:"Probability that its arrays, or those they are merged into, show a signature that was never reported, 0 to 1."`
 	Former        []Incarnation     `json:"former,omitempty" doc:"What is kept of incarnations that it has lost, oldest first. It counts until it ages out or is forgotten."`
 }
 

@@ -41,9 +41,9 @@ type BookSizes struct {
 	Capacity    uint64  `json:"capacity" doc:"Signatures that a generation is made for."`
 	Array       uint64  `json:"generation_bytes" doc:"Memory of a generation, bytes."`
 	All         uint64  `json:"bytes" doc:"Memory of all generations, with that made ahead of time, bytes."`
-	Unseen      float64 `json:"unseen_shown" minimum:"0" maximum:"1" doc:"Probability that a signature nobody reported is shown."`
+	Unseen      float64 `json:"unseen_shown" minimum:"0" maximum:"1" doc:"Probability that a signature that was never reported is shown."`
 	CountsWrong float64 `json:"count_wrong,omitempty" minimum:"0" maximum:"1" doc:"Of the tally: probability that a count is too high."`
-	BulkWrong   float64 `json:"bulk_wrong,omitempty" minimum:"0" maximum:"1" doc:"Of the tally: probability that a signature nobody reported is shown as bulk."`
+	BulkWrong   float64 `json:"bulk_wrong,omitempty" minimum:"0" maximum:"1" doc:"Of the tally: probability that a signature that was never reported is shown as bulk."`
 	Hidden      float64 `json:"hidden,omitempty" minimum:"0" maximum:"1" doc:"Of the blocklist: probability that a listed signature is shown as revoked by chance."`
 }
 

@@ -45,7 +45,7 @@ type UserChange struct {
 	Role   *string  `json:"role,omitempty" enum:"anonymous,reporter,trusted,admin"`
 	Weight *float64 `json:"weight,omitempty" minimum:"0" maximum:"1"`
 	Closed *bool    `json:"closed,omitempty"`
-	Person *string  `json:"person,omitempty" maxLength:"128" doc:"\"\": the account is nobody else."`
+	Person *string  `json:"person,omitempty" maxLength:"128" doc:"\"\": the account is a person of its own."`
 	Parent *string  `json:"parent,omitempty" maxLength:"128" doc:"\"\": the account answers for itself."`
 }
 
@@ -60,7 +60,7 @@ type Undone struct {
 	Votes  int       `json:"votes" doc:"What the votes were on."`
 	Off    int       `json:"off" doc:"Of these, newly off the blocklist."`
 	On     int       `json:"on" doc:"Of these, newly on it: only the votes against had taken them off."`
-	Oldest time.Time `json:"oldest,omitzero" doc:"Time of the oldest vote of anybody that the node remembers; what is older stands."`
+	Oldest time.Time `json:"oldest,omitzero" doc:"Time of the oldest vote of any account that the node remembers; older votes stand."`
 }
 
 // A Closing is the effect that closing an account would have.

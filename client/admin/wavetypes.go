@@ -10,7 +10,7 @@ import (
 // A Wave is a group of messages with the same or nearly the same text that a node has seen lately.
 // Its numbers begin with its first message, or with the oldest that the node remembers.
 type Wave struct {
-	ID         int64        `json:"id" doc:"That of its first entry. In /v1/waves/{id} it names the wave, as that of any other entry of it does that is in the history."`
+	ID         int64        `json:"id" doc:"ID of its first entry. In /v1/waves/{id}, the ID of any entry of the wave that is in the history names the wave."`
 	First      time.Time    `json:"first_seen"`
 	Last       time.Time    `json:"last_seen"`
 	Messages   uint64       `json:"messages" doc:"Checks, and recipients of sightings that followed none."`
@@ -53,7 +53,7 @@ type WavePage struct {
 // A WaveDetail is one wave, and the node's present verdict on it.
 type WaveDetail struct {
 	Wave    Wave            `json:"wave"`
-	Subject string          `json:"subject,omitempty" doc:"Of the message that stands for it; absent unless the node is told to keep it."`
+	Subject string          `json:"subject,omitempty" doc:"Of the message that stands for it; absent unless the node is configured to keep it."`
 	Verdict *client.Verdict `json:"verdict,omitempty" doc:"Of that message; absent if the history no longer has it."`
 }
 

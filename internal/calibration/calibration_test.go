@@ -49,10 +49,12 @@ func TestRecords(t *testing.T) {
 	vote("link", bulkhead.ClassSpam, bulkhead.Report{Vote: bulkhead.Ham})
 	vote("link", bulkhead.ClassSuspected, bulkhead.Report{Vote: bulkhead.Revocation})
 	vote("good-sender", bulkhead.ClassGood, bulkhead.Report{Vote: bulkhead.Spam})
-	vote("good-sender", bulkhead.ClassGood, bulkhead.Report{Vote: bulkhead.Ham})                                            // as it was judged
-	vote("link", bulkhead.ClassSpam, bulkhead.Report{})                                                                     // a sighting
-	vote("link", bulkhead.ClassSpam, bulkhead.Report{Vote: bulkhead.Spam, Trap: true})                                      // no person's vote
-	vote("link", bulkhead.ClassSpam, bulkhead.Report{Vote: bulkhead.Ham, Reporter: bulkhead.Reporter{Account: "stranger"}}) // anybody's
+	// These are no votes against the rule: agreement, a sighting, a trap and an untrusted reporter.
+	vote("good-sender", bulkhead.ClassGood, bulkhead.Report{Vote: bulkhead.Ham})
+	vote("link", bulkhead.ClassSpam, bulkhead.Report{})
+	vote("link", bulkhead.ClassSpam, bulkhead.Report{Vote: bulkhead.Spam, Trap: true})
+	vote("link", bulkhead.ClassSpam,
+		bulkhead.Report{Vote: bulkhead.Ham, Reporter: bulkhead.Reporter{Account: "stranger"}})
 	behind.verdict = bulkhead.Verdict{Rule: "link"}
 	if _, err := h.Check(t.Context(), bulkhead.Query{}); err != nil {
 		t.Fatal(err)
@@ -74,7 +76,11 @@ func TestRecords(t *testing.T) {
 
 // BenchmarkCheck is the cost of the record, which every check pays.
 func BenchmarkCheck(b *testing.B) {
-	h := New(&ruling{Counter: bulkhead.CounterOf(&prototest.House{}), verdict: bulkhead.Verdict{Rule: "none", First: time.Now()}},
+	h := New(
+		&ruling{
+			Counter: bulkhead.CounterOf(&prototest.House{}),
+			verdict: bulkhead.Verdict{Rule: "none", First: time.Now()},
+		},
 		func(bulkhead.Reporter) bool { return true })
 	for b.Loop() {
 		if _, err := h.Check(b.Context(), bulkhead.Query{}); err != nil {

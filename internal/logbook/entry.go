@@ -315,7 +315,8 @@ func decodeBody(id uint64, body []byte) (Entry, error) {
 	}
 	e.White, e.Trap = body[1]&whiteFlag != 0, body[1]&trapFlag != 0
 	e.Kind, e.Class, e.Confidence = Kind(body[2]), bulkhead.Class(body[3]), int(body[4])
-	if body[1]&^(whiteFlag|trapFlag|recipientsFlag) != 0 || e.Kind >= numKinds || e.Class >= bulkhead.NumClasses || e.Confidence > 100 {
+	if body[1]&^(whiteFlag|trapFlag|recipientsFlag) != 0 || e.Kind >= numKinds ||
+		e.Class >= bulkhead.NumClasses || e.Confidence > 100 {
 		return e, errDamaged
 	}
 	r := reader{rest: body[5:]}

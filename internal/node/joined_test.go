@@ -37,7 +37,8 @@ func TestVoteIsJoinedWithItsDelivery(t *testing.T) {
 				}
 			}
 			unseen := strings.ReplaceAll(strings.ReplaceAll(remembered, "watches", "carpets"), "<17@", "<18@")
-			unseen = strings.NewReplacer("golden", "woven", "parcel", "carrier", "hundreds", "dozens", "warehouse", "mill").Replace(unseen)
+			unseen = strings.NewReplacer("golden", "woven", "parcel", "carrier", "hundreds", "dozens",
+				"warehouse", "mill").Replace(unseen)
 			receipt, err = c.ReportMessage(t.Context(), []byte(unseen),
 				client.MessageOptions{Vote: bulkhead.Spam, User: "bob@example.com"})
 			if err != nil || receipt.Delivery != "unknown" {
@@ -75,7 +76,7 @@ func votesOn(t *testing.T, c *admin.Client, s bulkhead.Signature) uint32 {
 
 // TestSeveralMessagesToOneVoter checks that of several messages with one Message-ID a vote is on the
 // message that was delivered to the voter: a sender cannot prevent votes on its spam by sending
-// another message with the same Message-ID to somebody else.
+// another message with the same Message-ID to another user.
 func TestSeveralMessagesToOneVoter(t *testing.T) {
 	c, _ := historyNode(t, t.TempDir(), "")
 	other := strings.NewReplacer("watches", "gardens", "warehouse", "nursery", "parcel", "gardener").Replace(remembered)

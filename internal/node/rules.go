@@ -28,7 +28,8 @@ func newRuleCollector(house *calibration.House) *ruleCollector {
 		decided: prometheus.NewDesc("bulkhead_rule_decisions_total",
 			"Checks by the rule of the judgement that decided them.", []string{"rule"}, nil),
 		voted: prometheus.NewDesc("bulkhead_rule_votes_total",
-			"Votes of trusted voters by the rule that decides on the message, and by what they say of it: objected, confirmed or missed.",
+			"Votes of trusted voters by the rule that decides on the message, and by what they say of it: "+
+				"objected, confirmed or missed.",
 			[]string{"rule", "vote"}, nil),
 	}
 }

@@ -37,9 +37,9 @@ func (h *House) delivered(r *bulkhead.Report) {
 	h.deliveries.Note(d)
 }
 
-// attribute gives a vote the source of the delivery that it is about. What the node itself saw of the
-// delivery outranks what the voter says of it. A trap's vote comes from the door that has just seen
-// the message, so its source is right already.
+// attribute gives a vote the source of the delivery that it is about. The node trusts its own record of
+// the delivery more than the voter's. A trap's vote comes from the door that has just seen the message,
+// so its source is right already.
 func (h *House) attribute(ctx context.Context, r *bulkhead.Report) bulkhead.Join {
 	if h.deliveries == nil || r.Vote == bulkhead.Sighting || r.Trap {
 		return bulkhead.JoinNotTried

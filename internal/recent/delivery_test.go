@@ -79,11 +79,13 @@ func TestFind(t *testing.T) {
 		{"nearly the same", Wanted{Signatures: mail("campaign text 2"), Voter: ann, Own: true},
 			[]bulkhead.Signature{netA, link}, bulkhead.JoinedByNear},
 		{"nearly the same, of a stranger", Wanted{Signatures: mail("campaign text 2"), Voter: ann}, nil, bulkhead.NotJoined},
-		{"a decoy with the same ID to the same voter", Wanted{Signatures: mail("campaign text 1"), MessageID: one, Voter: bob, Own: true},
+		{"a decoy with the same ID to the same voter",
+			Wanted{Signatures: mail("campaign text 1"), MessageID: one, Voter: bob, Own: true},
 			[]bulkhead.Signature{netB, link}, bulkhead.JoinedByText},
 		{"a changed text", Wanted{Signatures: mail("quite unlike 1"), MessageID: three, Voter: bob, Own: true},
 			[]bulkhead.Signature{from("a.example")}, bulkhead.JoinedByID},
-		{"a changed text of another's mail", Wanted{Signatures: mail("quite unlike 1"), MessageID: three, Voter: ann, Own: true},
+		{"a changed text of another's mail",
+			Wanted{Signatures: mail("quite unlike 1"), MessageID: three, Voter: ann, Own: true},
 			nil, bulkhead.NotJoined},
 		{"a user without a domain", Wanted{Signatures: mail("quite unlike 1"), MessageID: three, Voter: cay, Own: true},
 			[]bulkhead.Signature{netA}, bulkhead.JoinedByID},
@@ -220,11 +222,14 @@ func TestStrangersDeliver(t *testing.T) {
 	h := New(bulkhead.CounterOf(behind), NewTable(1<<20, time.Hour, nil), shows)
 	h.Join(NewDeliveries(1<<20, time.Hour, nil), shelf{})
 	for _, who := range []bulkhead.Reporter{stranger, closed} {
-		if _, err := h.Report(t.Context(), bulkhead.Report{Signatures: mail("a text 1", from("bank.example")), Reporter: who}); err != nil {
+		if _, err := h.Report(t.Context(), bulkhead.Report{
+			Signatures: mail("a text 1", from("bank.example")), Reporter: who,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	receipt, err := h.Report(t.Context(), bulkhead.Report{Signatures: mail("a text 1"), Vote: bulkhead.Spam, Reporter: own})
+	receipt, err := h.Report(t.Context(),
+		bulkhead.Report{Signatures: mail("a text 1"), Vote: bulkhead.Spam, Reporter: own})
 	if err != nil || receipt.Delivery != bulkhead.NotJoined {
 		t.Errorf("joined by %v, error %v", receipt.Delivery, err)
 	}

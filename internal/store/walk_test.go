@@ -46,9 +46,10 @@ func walkOver(t *testing.T, header bool, records ...[]byte) walked {
 	return w
 }
 
-// entryOf returns the record of an entry, which contains more.
-func entryOf(salt, index uint64, more []byte) []byte {
-	r := record{salt: salt, index: index, durable: index - 1, data: append([]byte(fmt.Sprint("entry ", index, " ")), more...)}
+// entryOf returns the record of an entry, which contains text.
+func entryOf(salt, index uint64, text []byte) []byte {
+	r := record{salt: salt, index: index, durable: index - 1,
+		data: append([]byte(fmt.Sprint("entry ", index, " ")), text...)}
 	return r.append(nil)
 }
 
@@ -124,8 +125,9 @@ func TestWalk(t *testing.T) {
 		{"no header and no record", false, nil, nil, []fault{{}}, true},
 		{"no header, the first entry is broken", false, [][]byte{broken(one), two, three}, []uint64{2, 3},
 			[]fault{{}, {offset: head, first: 1, last: 1}}, false},
-		{"no header, a forged record in the first", false, [][]byte{broken(entryOf(7, 1, entryOf(12345, 2, nil))), two, three},
-			[]uint64{2, 3}, []fault{{}, {offset: head, first: 1, last: 1}}, false},
+		{"no header, a forged record in the first", false,
+			[][]byte{broken(entryOf(7, 1, entryOf(12345, 2, nil))), two, three}, []uint64{2, 3},
+			[]fault{{}, {offset: head, first: 1, last: 1}}, false},
 	} {
 		w := walkOver(t, tt.header, tt.records...)
 		var got []fault
@@ -199,8 +201,8 @@ func TestFindRecord(t *testing.T) {
 		}
 	}
 	// A record is found wherever it is in the window that is searched at once.
-	for _, n := range []int{256<<10 - recordHead - 1, 256<<10 - recordHead, 256<<10 - recordHead + 1, 256<<10 - 1, 256 << 10,
-		256<<10 + 1, 1 << 20} {
+	for _, n := range []int{256<<10 - recordHead - 1, 256<<10 - recordHead, 256<<10 - recordHead + 1, 256<<10 - 1,
+		256 << 10, 256<<10 + 1, 1 << 20} {
 		b := slices.Concat(make([]byte, n), two, three)
 		if at, found, err := findRecord(bytes.NewReader(b), 0, int64(len(b)), 7, 1); !found || at != int64(n) || err != nil {
 			t.Errorf("behind %d bytes: %d, %v, %v", n, at, found, err)

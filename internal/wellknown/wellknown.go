@@ -1,6 +1,6 @@
 // Package wellknown holds the domains that unrelated senders link to: platforms, shorteners, mail
-// services and large brands. A node knows them from its first day; those of its own users' mail it
-// learns by itself (see verdict.Evidence.Common).
+// services and large brands. A node knows them from its first day. It learns further ones from the mail
+// of its own users (see verdict.Evidence.Common).
 package wellknown
 
 import (

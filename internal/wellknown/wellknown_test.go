@@ -40,7 +40,8 @@ func TestLists(t *testing.T) {
 			continue
 		}
 		n++
-		if line != strings.ToLower(line) || !strings.Contains(line, ".") || strings.Trim(line, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
+		if line != strings.ToLower(line) || !strings.Contains(line, ".") ||
+			strings.Trim(line, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
 			t.Errorf("%q is no domain", line)
 		}
 	}

@@ -57,9 +57,11 @@ func Read[M, L any](ctx context.Context, collection iter.Seq2[M, error], begin f
 	return all, nil
 }
 
-// Signed returns the signatures of m and of its sender, or none if they do not tell it from
-// others, so that nobody can report it.
-func Signed(ctx context.Context, m *mail.Message, senders []bulkhead.Signature, opts signature.Options) ([]bulkhead.Signature, error) {
+// Signed returns the signatures of m and of its sender, or none if they do not distinguish it from
+// other messages, so that it cannot be reported.
+func Signed(
+	ctx context.Context, m *mail.Message, senders []bulkhead.Signature, opts signature.Options,
+) ([]bulkhead.Signature, error) {
 	sigs, err := signature.Compute(mail.WithMessage(ctx, m), m.Raw, opts)
 	if err != nil {
 		return nil, err

@@ -63,9 +63,9 @@ func Verified(header []byte) (dkim []string, spf string, ok bool) {
 	return dkim, spf, true
 }
 
-// Client returns the address of the client that handed the message over: that of which the
-// results speak, or else the first public one of a Received field. A server always knows
-// it, but some headers do not say it: then it is one of a network of the message's own.
+// Client returns the address of the client that handed the message over. It is the address in the
+// authentication results, or else the first public one of a Received field. A server always knows it,
+// but some headers do not contain it: then it is an address in a network of the message's own.
 func Client(header []byte) netip.Addr {
 	var fields [][]byte
 	if field := results.FindSubmatch(header); field != nil {

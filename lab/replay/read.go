@@ -142,7 +142,8 @@ func (l *letter) read(ctx context.Context, raw []byte, verified bool, opts signa
 		l.source = letters.Source(m, letters.Header(raw), l.spam)
 		senders = signature.Senders(l.source)
 	}
-	if l.sigs, l.err = letters.Signed(ctx, m, senders, opts); l.err == nil && !slices.Contains(opts.Skip, bulkhead.RspamdText) {
+	l.sigs, l.err = letters.Signed(ctx, m, senders, opts)
+	if l.err == nil && !slices.Contains(opts.Skip, bulkhead.RspamdText) {
 		l.texts, l.err = fuzzyHasher.Hashes(mail.WithMessage(ctx, m), m.Raw, rspamd.Policy{})
 	}
 }

@@ -66,8 +66,8 @@ type Options struct {
 	// Capacity is how many signatures a generation of the tally is sized for.
 	// [twice the most that the mail has in one generation]
 	Capacity uint64
-	// ShareFrom is from which count on a server tells others of a signature, 1 to
-	// [arrays.MaxFloor]: mesh.share_counts_from. It is for [RunServers]. [1]
+	// ShareFrom is the count from which a server shares a signature, 1 to [arrays.MaxFloor]:
+	// mesh.share_counts_from. It is for [RunServers]. [1]
 	ShareFrom uint32
 	// ShareVotesFrom is the number of voters from which a server shares what they list or take off:
 	// mesh.share_votes_from. [1]

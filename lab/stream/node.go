@@ -97,8 +97,8 @@ func (s *node) check(ctx context.Context, d *delivery) (answer, error) {
 // count reports that a copy was delivered.
 func (s *node) count(ctx context.Context, d *delivery) error {
 	_, err := s.server(d.site).Report(ctx, bulkhead.Report{
-		Signatures: d.letter.sigs, Vote: bulkhead.Sighting, Reporter: bulkhead.Reporter{Account: d.account()}, Source: d.letter.source,
-		Recipients: []string{d.address()},
+		Signatures: d.letter.sigs, Vote: bulkhead.Sighting, Reporter: bulkhead.Reporter{Account: d.account()},
+		Source: d.letter.source, Recipients: []string{d.address()},
 	})
 	return err
 }

@@ -137,7 +137,9 @@ func (o *options) run(ctx context.Context, p pkg) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if out, err := o.test(ctx, p, binary, 0, selection{others: true}, tests.limit(selection{others: true}), dir); err != nil {
+	if out, err := o.test(
+		ctx, p, binary, 0, selection{others: true}, tests.limit(selection{others: true}), dir,
+	); err != nil {
 		return 0, fmt.Errorf("%s: the tests fail with all changes switched off: %w\n%s", p.ImportPath, err, out)
 	}
 	o.tryAll(ctx, p, binary, tests, jobs, dir)

@@ -146,7 +146,7 @@ func checkGo(name, text string) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := longLines(name, text)
+	found := longLines(name, text, rawLines(files, file))
 	at := func(p token.Pos) int { return files.Position(p).Line }
 	for _, group := range file.Comments {
 		found = append(found, checkProse(name, at(group.Pos()), group.Text())...)
@@ -160,7 +160,8 @@ func checkGo(name, text string) ([]finding, error) {
 		switch n := n.(type) {
 		case *ast.BasicLit:
 			if s, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && strings.Count(s, " ") > 2 &&
-				!strings.HasSuffix(name, "_test.go") {
+				!strings.Contains(s, "\r") && !strings.HasSuffix(name, "_test.go") {
+				s = jsonKey.ReplaceAllString(s, "")
 				found = append(found, checkProse(name, at(n.Pos()), s)...)
 			}
 		case *ast.AssignStmt:
@@ -282,19 +283,40 @@ func checkProse(name string, line int, text string) []finding {
 	return found
 }
 
-// longLines returns the lines that are too long. A tab counts as one character. A line with a
-// struct tag may be longer, because a tag cannot be broken.
-func longLines(name, text string) []finding {
+// rawLines returns the numbers of the lines that hold a part of a raw string literal of more than one
+// line, such as a shell script, which cannot be broken without changing the string.
+func rawLines(files *token.FileSet, file *ast.File) map[int]bool {
+	lines := make(map[int]bool)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && strings.HasPrefix(lit.Value, "`") {
+			if first, last := files.Position(lit.Pos()).Line, files.Position(lit.End()).Line; first < last {
+				for line := first; line <= last; line++ {
+					lines[line] = true
+				}
+			}
+		}
+		return true
+	})
+	return lines
+}
+
+// longLines returns the lines that are too long, except those in exempt. A tab counts as one
+// character. A line with a struct tag may be longer, because a tag cannot be broken.
+func longLines(name, text string, exempt map[int]bool) []finding {
 	var found []finding
 	line := 0
 	for l := range strings.Lines(text) {
 		line++
-		if n := utf8.RuneCountInString(strings.TrimRight(l, "\n")); n > maxLine && !structTag.MatchString(l) {
+		if n := utf8.RuneCountInString(strings.TrimRight(l, "\n")); n > maxLine && !exempt[line] &&
+			!structTag.MatchString(l) {
 			found = append(found, finding{"long-line", name, line, strconv.Itoa(n)})
 		}
 	}
 	return found
 }
+
+// jsonKey matches the key of a field in a struct tag. It is a name of the interface and no prose.
+var jsonKey = regexp.MustCompile(`json:"[^"]*"`)
 
 // structTag matches a line that ends in a struct tag.
 var structTag = regexp.MustCompile("`[a-z]+:\"[^`]*`\\s*(//.*)?$")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -60,6 +61,42 @@ func TestCheck(t *testing.T) {
 		"d.md long-sentence"}
 	if !slices.Equal(rules, want) {
 		t.Errorf("findings %q, want %q", rules, want)
+	}
+}
+
+// TestLongLines: a line may be long only in a struct tag or in a raw string of several lines.
+func TestLongLines(t *testing.T) {
+	long := strings.Repeat("x", maxLine)
+	text := "package a\n\n" +
+		"var a = `" + long + "`\n" + // 3: a raw string of one line can be broken
+		"var b = `first\n" + long + " and more\nlast " + long + "`\n" + // 4 to 6
+		"var c = \"" + long + "\"\n" + // 7
+		"type t struct {\n\tf int `json:\"" + long + "\"`\n}\n" // 8 to 10
+	found, err := checkGo("a/a.go", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []int
+	for _, f := range found {
+		lines = append(lines, f.line)
+	}
+	if want := []int{3, 7}; !slices.Equal(lines, want) {
+		t.Errorf("long lines %v, want %v", lines, want)
+	}
+}
+
+// TestStrings: keys of JSON and strings with carriage returns are no prose, and texts beside them are.
+func TestStrings(t *testing.T) {
+	for text, want := range map[string]int{
+		"type t struct {\n\tf int `json:\"told\" doc:\"Peers that have the key.\"`\n}":    0,
+		"type t struct {\n\tf int `json:\"told\" doc:\"Peers that nobody has seen.\"`\n}": 1,
+		`var s = "nobody may see this\n"`:                                                 1,
+		`var s = "nobody may see this\r\n"`:                                               0,
+	} {
+		found, err := checkGo("a/a.go", "package a\n\n"+text+"\n")
+		if err != nil || len(found) != want {
+			t.Errorf("%s: findings %v, error %v, want %d findings", text, found, err, want)
+		}
 	}
 }
 

@@ -100,7 +100,8 @@ func (b *tab) inspect(axe, what string) {
 		b.window(width)
 		if wide := look[int](b, "document.documentElement.scrollWidth"); int64(wide) > width {
 			b.t.Errorf("%s is %d pixels wide in a window of %d: %s", what, wide, width, look[string](b, fmt.Sprintf(
-				`[...document.querySelectorAll("main *, header *, footer *")].filter(e => e.getBoundingClientRect().right > %d).slice(0, 5).map(e => e.outerHTML.slice(0, 120)).join("\n")`, width)))
+				`[...document.querySelectorAll("main *, header *, footer *")]
+				.filter(e => e.getBoundingClientRect().right > %d).slice(0, 5).map(e => e.outerHTML.slice(0, 120)).join("\n")`, width)))
 		}
 		for _, scheme := range []string{"light", "dark"} {
 			b.scheme(scheme)

@@ -217,8 +217,8 @@ func TestAccusing(t *testing.T) {
 		want   bool
 	}{
 		{0, false, false}, {0.49, false, false}, {0.5, true, false}, {0.5, false, true}, {0.5, false, false},
-		{0.99, false, false}, {1, false, true}, {0.5, false, false}, {1.9, false, false}, {2, false, true}, {7.9, false, true},
-		{4, false, false}, {8, false, true},
+		{0.99, false, false}, {1, false, true}, {0.5, false, false}, {1.9, false, false}, {2, false, true},
+		{7.9, false, true}, {4, false, false}, {8, false, true},
 	} {
 		m := message(bulkhead.Report{Signatures: mail(i, "shop.example"), Reporter: bulkhead.Reporter{Account: "a"}})
 		m.Seen = Seen{Caught: tt.caught, Accused: Accused{Signature: s, Peers: tt.peers, Deliveries: 30}}

@@ -199,14 +199,14 @@ func (r *Resolver) names(m *Message, n uint32) {
 	}
 }
 
-// enoughSenders is the maximum number of senders of a link or claimed name that are counted a week. More senders
-// make no difference to a verdict, and each costs a key.
+// enoughSenders is the maximum number of senders of a link or claimed name that are counted a week.
+// More senders make no difference to a verdict, and each costs a key.
 const enoughSenders = 10
 
 // senders counts the sender's domain among the senders of each link to another domain and of the
-// claimed name, once for as long as the blocklist's generations live. The senders of a link are this node's own: sums over
-// several nodes would count one sender several times. Senders whose From has no verified
-// domain do not count, since they can choose any From.
+// claimed name, once for as long as the blocklist's generations live. The senders of a link are this
+// node's own: sums over several nodes would count one sender several times. Senders whose From has no
+// verified domain do not count, since they can choose any From.
 func (r *Resolver) senders(m *Message, own []byte) {
 	r.buf.bases, r.buf.keys = r.buf.bases[:0], r.buf.keys[:0]
 	for i, base := range m.Keys {

@@ -238,8 +238,8 @@ func (d *decision) fresh(i int) bool {
 		e.deliveries() <= float64(most) && d.Policy.suspected(bulkhead.LinkFacet, e)
 }
 
-// suspected reports whether a part that was not revoked is under suspicion, or is a listed link. What
-// unrelated senders use is not.
+// suspected reports whether a part that was not revoked is under suspicion, or is a listed link. It
+// returns false for a part that unrelated senders use.
 func (d *decision) suspected(i int) bool {
 	f := d.Signatures[i].Scheme().Facet()
 	switch {

@@ -1,6 +1,6 @@
 // Package matrix holds the test of which client recognises what another client has reported: five
-// clients report and unlearn mail, and five ask for copies of it. What a client is, is said by
-// whoever runs the test. The table is that of docs/doors.md.
+// clients report and unlearn mail, and five ask for copies of it. The caller of the test supplies the
+// clients. The expected answers are the table in docs/doors.md.
 package matrix
 
 import (

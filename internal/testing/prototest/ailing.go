@@ -57,7 +57,7 @@ func (a *Ailing) Test(t testing.TB, what string, do func() error) {
 		err := do()
 		failed := a.failed()
 		if failed != (err != nil) {
-			t.Errorf("%s with a fault at call %d: faulty %v, but told %v", what, n, failed, err)
+			t.Errorf("%s with a fault at call %d: faulty %v, but returned %v", what, n, failed, err)
 		}
 		if failed {
 			continue

@@ -21,7 +21,7 @@ func newRulesCommand() *cobra.Command {
 		Long: "Print the rules in the order in which they are tried, with the checks that each decided since\n" +
 			"the node started. OBJECTED are votes that a message is wanted which the rule calls spam or\n" +
 			"suspected, CONFIRMED are votes for spam on such a message, and MISSED are votes for spam on\n" +
-			"a message that the rule lets through. The rule is that of the moment of the vote.",
+			"a message that the rule lets through. The rule is the one that decides at the moment of the vote.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			rules, err := c.Rules(cmd.Context())

@@ -155,8 +155,11 @@ func (n *core) remembering(house bulkhead.Counter) bulkhead.Counter {
 // deliveriesShare is the part of the memory of messages that remembers the sources of deliveries.
 const deliveriesShare = 4
 
-// unjoined logs a vote whose delivery was not found.
+// unjoined logs a vote whose delivery was not found. A node that sees no deliveries logs none.
 func (n *core) unjoined(r *bulkhead.Report) {
+	if deliveries, _ := n.front.deliveries.Size(); deliveries == 0 {
+		return
+	}
 	n.log.Info("vote was not joined with its delivery, which the node did not see",
 		"vote", r.Vote, "account", r.Reporter.Account, "user", r.Reporter.User,
 		"consequence", "it counts for the message, not for its sender or network")

@@ -171,11 +171,13 @@ func TestLeastEntries(t *testing.T) {
 	if got, err := Decode(encoded(&one)); err != nil || !reflect.DeepEqual(got, &one) {
 		t.Errorf("one part: %+v, %v", got, err)
 	}
+	// The race detector adds an allocation to each.
+	few := testing.AllocsPerRun(10, func() { encoded(&one) })
 	for range 99 {
 		one.Parts = append(one.Parts, sampleRemote().Parts...)
 	}
-	if n := testing.AllocsPerRun(10, func() { encoded(&one) }); n > 1 {
-		t.Errorf("%v allocations for an entry whose size is known, want 1", n)
+	if n := testing.AllocsPerRun(10, func() { encoded(&one) }); n > few {
+		t.Errorf("%v allocations for an entry whose size is known, and %v for a small one", n, few)
 	}
 }
 

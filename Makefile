@@ -13,6 +13,7 @@
 # make vet     formatting, go vet, staticcheck, prose
 # make prose   the English of comments, messages and documents, and the length of lines
 # make mutate  change MUTANTS small things in each package of PKG, and list those that no test notices; fails below 90 %
+# make wellknown  the list of widely used domains anew, from Debian packages
 # make bench   the benchmarks
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
 # make stream  what the rules catch and hit in a month of mail: MAIL="FOLDER..." TEMPLATES=FOLDER
@@ -51,7 +52,7 @@ MAIL        ?=
 REAL        ?=
 TEMPLATES   ?=
 
-.PHONY: all build server run test test-lab interop torture soak-mesh fidelity race fuzz cost vuln vet prose mutate bench bench-peers stream real real-mail packages reproducible clean
+.PHONY: wellknown all build server run test test-lab interop torture soak-mesh fidelity race fuzz cost vuln vet prose mutate bench bench-peers stream real real-mail packages reproducible clean
 
 all: vet test
 
@@ -150,3 +151,6 @@ real-mail:
 	@for set in csdmc-2009-2010 lists-2019-2020 phishing-2004-2005 phishing-pot-2023-2024 spamassassin-2002; do \
 		[ -d bin/corpus/$$set ] || zstd -dc $(CORPUS)/$$set.tar.zst | tar x -C bin/corpus || exit 1; done
 	bin/bulkhead-lab real --seed $(SEED) $(REAL) bin/corpus/*
+
+wellknown:
+	internal/wellknown/list.sh

@@ -32,34 +32,43 @@ type campaign struct {
 	linkSeed uint64 // chooses the platform
 	replaced float64
 	carrier  *carrier
-	account  string // address of a tenant's or hacked sender
+	account  string                  // address of a tenant's or hacked sender
+	linkAt   func(*rand.Rand) string // makes the link in place of links, if set
 	nets     []netip.Prefix
 }
 
 // newCampaign draws a campaign of a number of copies.
 func (b *builder) newCampaign(copies int) *campaign {
 	r := b.r
-	c := &campaign{
-		kind: differences[weighted(r, b.Differences)], sender: spamSenders[weighted(r, b.Senders)],
-		links: spamLinks[weighted(r, b.Links)],
-		lang:  pick(r, languages), format: newFormat(r, b.Pages), brand: title(coin(r, 2)), domain: domainName(r, false),
-		page: token(r), linkSeed: r.Uint64(), replaced: between(r, 0, 0.5),
-		nets: networks(r, min(copies, int(spread(r, 1, 500)))),
-	}
+	nets := networks(r, min(copies, int(spread(r, 1, 500))))
 	if chance(r, 0.3) { // machines that several campaigns use
-		for i := range c.nets {
-			c.nets[i] = pick(r, b.places.botnets)
+		for i := range nets {
+			nets[i] = pick(r, b.places.botnets)
 		}
 	}
 	if chance(r, 0.1) { // a customer of a hoster
-		c.nets = pick(r, b.places.hosters).nets
+		nets = pick(r, b.places.hosters).nets
 	}
-	c.write(b)
-	c.senders(b)
+	c := b.campaign(differences[weighted(r, b.Differences)], spamSenders[weighted(r, b.Senders)],
+		spamLinks[weighted(r, b.Links)], nets)
 	if copies == 1 {
 		c.kind = "single"
 	}
-	c.groups = []Group{{"sender", c.sender}, {"links", c.links}, {"copies", magnitude(copies)}}
+	c.groups = append(c.groups, Group{"copies", magnitude(copies)})
+	return c
+}
+
+// campaign writes a campaign.
+func (b *builder) campaign(kind, sender, links string, nets []netip.Prefix) *campaign {
+	r := b.r
+	c := &campaign{
+		kind: kind, sender: sender, links: links, nets: nets,
+		lang: pick(r, languages), format: newFormat(r, b.Pages), brand: title(coin(r, 2)), domain: domainName(r, false),
+		page: token(r), linkSeed: r.Uint64(), replaced: between(r, 0, 0.5),
+		groups: []Group{{"sender", sender}, {"links", links}},
+	}
+	c.write(b)
+	c.senders(b)
 	return c
 }
 
@@ -136,6 +145,10 @@ func (c *campaign) senders(b *builder) {
 	}
 }
 
+// changedWords is the number of random words in each copy of kind "changed", which also has a token
+// in its link.
+const changedWords = 5
+
 // word matches the words that a campaign replaces.
 var word = regexp.MustCompile(`\pL{4,}`)
 
@@ -154,6 +167,10 @@ func (c *campaign) copy(r *rand.Rand, d *Delivery) Mail {
 			}
 			return w
 		})
+	case "changed":
+		for range changedWords {
+			text += " " + coin(r, 2)
+		}
 	}
 	m := draft{
 		format: c.format, fromName: c.from, to: d.To, at: d.At, subject: strings.ReplaceAll(subject, "{to}", d.To),
@@ -191,9 +208,12 @@ func (c *campaign) address(r *rand.Rand, m *draft) {
 
 // link returns the link of a copy.
 func (c *campaign) link(r *rand.Rand) string {
+	if c.linkAt != nil {
+		return c.linkAt(r)
+	}
 	id := c.page
 	path := "/" + strings.ToLower(c.brand)
-	if c.kind == "token" {
+	if c.kind == "token" || c.kind == "changed" {
 		path += "/" + token(r)
 	}
 	place := rand.New(rand.NewPCG(c.linkSeed, 0)) // the same platform for all copies

@@ -266,7 +266,7 @@ func (t *Tally) Print(w io.Writer) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	return t.printReasons(w)
+	return t.PrintReasons(w, "all")
 }
 
 // A ReasonCount is how often a reason was given.
@@ -293,12 +293,12 @@ func (t *Tally) Reasons() []ReasonCount {
 // mostReasons is how many reasons are printed.
 const mostReasons = 12
 
-// printReasons writes the most frequent reasons against genuine mail.
-func (t *Tally) printReasons(w io.Writer) error {
+// PrintReasons writes the most frequent reasons against genuine mail of what.
+func (t *Tally) PrintReasons(w io.Writer, what string) error {
 	all := slices.DeleteFunc(t.Reasons(), func(r ReasonCount) bool { return r.IsSpam })
 	for i, r := range all[:min(mostReasons, len(all))] {
 		if i == 0 {
-			fmt.Fprintln(w, "\nreasons against genuine mail, names and numbers left out:")
+			fmt.Fprintf(w, "\n%s: reasons against genuine mail, names and numbers left out:\n", what)
 		}
 		if _, err := fmt.Fprintf(w, "%6d  %s, %s: %s\n", r.Cases, r.Kind, r.Class, r.Text); err != nil {
 			return err

@@ -105,9 +105,14 @@ func (w *World) Plan() *Plan {
 	ham := int(w.HamPerDay * w.Days)
 	b.genuine(ham)
 	b.spam(int(float64(ham) * w.SpamShare / (1 - w.SpamShare)))
+	return b.finish()
+}
+
+// finish returns the plan in order of time.
+func (b *builder) finish() *Plan {
 	slices.SortStableFunc(b.plan.Deliveries, func(a, c Delivery) int { return cmp.Compare(a.At, c.At) })
 	for i := range b.plan.Deliveries {
-		b.plan.Deliveries[i].seed = w.Seed*0x9e3779b97f4a7c15 + uint64(i)
+		b.plan.Deliveries[i].seed = b.Seed*0x9e3779b97f4a7c15 + uint64(i)
 	}
 	return b.plan
 }

@@ -33,6 +33,7 @@ type realCommand struct {
 	heldOut    string
 	program    string
 	compare    bool
+	bounds     bool
 	file       string // for the results as JSON
 
 	collection real.CollectionOptions
@@ -63,6 +64,7 @@ func newRealCommand() *cobra.Command {
 		"`FILE` with the seed that was made at release: every tenth world is drawn from it")
 	f.StringVar(&c.program, "program", "", "`FILE` of a program built with the tag simclock; otherwise it is built")
 	f.BoolVar(&c.compare, "compare", false, "also play each world to an engine in this process, and print the differences")
+	f.BoolVar(&c.bounds, "bounds", false, "play the kinds of mail that have bounds in place of worlds, and compare with the bounds")
 	f.StringVar(&c.file, "json", "", "`FILE` for the results as JSON")
 	f.Float64Var(&c.collection.PerDay, "per-day", 200, "deliveries of MAIL in a day")
 	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
@@ -84,6 +86,7 @@ type realPlan struct {
 	Quick   []real.Line `json:"quick,omitempty"`
 	Sources []real.Line `json:"sources,omitempty"`
 
+	bound                 *real.Bound
 	plan                  *real.Plan
 	tally, quick, sources *real.Tally
 }
@@ -138,6 +141,9 @@ func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPla
 		}
 		return plans, nil
 	}
+	if c.bounds {
+		return c.boundPlans(), nil
+	}
 	var heldOut uint64
 	if c.heldOut != "" {
 		text, err := os.ReadFile(c.heldOut)
@@ -159,6 +165,19 @@ func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPla
 		plans = append(plans, p)
 	}
 	return plans, nil
+}
+
+// boundPlans returns the plans of the bounds, each by a topology of its own.
+func (c *realCommand) boundPlans() (plans []*realPlan) {
+	for _, b := range real.Bounds() {
+		for i := range c.worlds {
+			p := &realPlan{Topology: real.Topology(c.topologies[len(plans)%len(c.topologies)]), bound: &b}
+			p.plan = b.Plan(c.seed + uint64(i))
+			p.plan.Name = fmt.Sprintf("%s, seed %d", b.Name, c.seed+uint64(i))
+			plans = append(plans, p)
+		}
+	}
+	return plans
 }
 
 // play plays all plans, several at a time.
@@ -241,6 +260,9 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 		}
 		fmt.Fprintln(w, p.summary())
 	}
+	if c.bounds {
+		return printBounds(w, plans)
+	}
 	if err := sum.Print(w); err != nil {
 		return err
 	}
@@ -268,6 +290,44 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 		return err
 	}
 	return os.WriteFile(c.file, append(text, '\n'), 0o644)
+}
+
+// printBounds compares what was measured with the bounds. It returns an error if one is not kept.
+func printBounds(w io.Writer, plans []*realPlan) error {
+	var bounds []*real.Bound
+	tallies := map[string]*real.Tally{}
+	for _, p := range plans {
+		if tallies[p.bound.Name] == nil {
+			bounds = append(bounds, p.bound)
+			tallies[p.bound.Name] = real.NewTally()
+		}
+		tallies[p.bound.Name].Merge(p.tally)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "\nbound\tmail\tcases\tmeasure\tmeasured %%\t\tmust be\tkept\t\n")
+	broken := 0
+	for _, b := range bounds {
+		for _, r := range b.Results(tallies[b.Name]) {
+			kept := "yes"
+			if !r.Kept {
+				kept = "NO"
+				broken++
+			}
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", b.Name, r.Group.Name, r.Cases, r.Measure, r.Share, r.Limit, kept)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, b := range bounds {
+		if err := tallies[b.Name].PrintReasons(w, b.Name); err != nil {
+			return err
+		}
+	}
+	if broken > 0 {
+		return fmt.Errorf("%d bounds are not kept", broken)
+	}
+	return nil
 }
 
 // summary describes a plan in a line.

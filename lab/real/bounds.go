@@ -1,0 +1,306 @@
+package real
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// A Measure is a share of deliveries.
+type Measure string
+
+// The measures.
+const (
+	CalledSpam Measure = "spam"
+	Suspected  Measure = "suspected"
+	Flagged    Measure = "spam or suspected"
+	CalledGood Measure = "good"
+)
+
+// A Limit is what a share of the deliveries of one name must be.
+type Limit struct {
+	IsSpam  bool
+	Group   Group
+	Measure Measure
+	Percent float64 // at least this for CalledSpam of spam, else at most
+}
+
+// atLeast reports whether the limit is a lower one.
+func (l *Limit) atLeast() bool { return l.IsSpam && l.Measure == CalledSpam }
+
+// String returns the limit as "at most 5 %".
+func (l Limit) String() string {
+	if l.atLeast() {
+		return fmt.Sprintf("at least %g %%", l.Percent)
+	}
+	return fmt.Sprintf("at most %g %%", l.Percent)
+}
+
+// A Bound is a kind of mail, and how it must be judged.
+type Bound struct {
+	Name   string
+	Doc    string // a sentence
+	Plan   func(seed uint64) *Plan
+	Limits []Limit
+}
+
+// Bounds returns all bounds. Their mail is drawn like the mail of the worlds.
+func Bounds() []Bound {
+	spam := func(kind string, percent float64) Limit {
+		return Limit{true, Group{"kind", kind}, CalledSpam, percent}
+	}
+	ham := func(kind string, m Measure, percent float64) Limit {
+		return Limit{false, Group{"kind", kind}, m, percent}
+	}
+	return []Bound{
+		{"changed", "Each copy has a token in its link and five random words; 20 networks send a campaign, 10 % report.",
+			campaignsOf("changed"), []Limit{spam("changed", 45), ham("all", CalledSpam, 0.1)}},
+		{"identical", "All copies of a campaign are alike; 20 networks send it, 10 % report.",
+			campaignsOf("identical"), []Limit{spam("identical", 70), ham("all", CalledSpam, 0.1)}},
+		{"platforms", "Unrelated senders link to platforms, and so did 6 and 20 reported spams for each platform.",
+			platforms, []Limit{
+				ham("6 reports", CalledSpam, 0), ham("6 reports", Suspected, 5),
+				ham("20 reports", CalledSpam, 0), ham("20 reports", Suspected, 5),
+			}},
+		{"fresh names", "Each copy is signed by a fresh name below a free suffix, to which alone it links; 60 are reported.",
+			freshNames, []Limit{spam("fresh names", 90)}},
+		{"list server", "Unverified lists and twice as much spam come through one server; 10 % report.",
+			listServer, []Limit{ham("list", CalledSpam, 0.02), ham("list", Flagged, 5)}},
+		{"mistakes", "One or two of 50 readers report a genuine mailing by mistake; later mailings are judged.",
+			mistakes, []Limit{
+				ham("personal, 1 report", CalledSpam, 0), ham("list, 1 report", CalledSpam, 0),
+				ham("newsletter, 1 report", CalledSpam, 0), ham("personal, 2 reports", CalledSpam, 0.1),
+				ham("list, 2 reports", CalledSpam, 0.1), ham("newsletter, 2 reports", CalledSpam, 0.1),
+			}},
+	}
+}
+
+// A Result is a limit with what was measured.
+type Result struct {
+	Limit
+	Share
+	Cases int
+	Kept  bool
+}
+
+// Results compares a tally with the limits of a bound.
+func (b *Bound) Results(t *Tally) []Result {
+	var all []Result
+	for _, l := range b.Limits {
+		r := t.row(rowID{l.IsSpam, l.Group})
+		hits, cases := l.counts()
+		s := share(r, hits, cases)
+		result := Result{Limit: l, Share: s}
+		for _, c := range r {
+			result.Cases += cases(c)
+		}
+		result.Kept = result.Cases > 0 && (l.atLeast() && s.Percent >= l.Percent || !l.atLeast() && s.Percent <= l.Percent)
+		all = append(all, result)
+	}
+	return all
+}
+
+// counts returns how many deliveries a measure counts, and of how many.
+func (l *Limit) counts() (hits, cases func(*Counts) int) {
+	cases = func(c *Counts) int { return c.Cases }
+	switch l.Measure {
+	case Suspected:
+		return func(c *Counts) int { return c.Suspected }, cases
+	case Flagged:
+		return func(c *Counts) int { return c.Spam + c.Suspected }, cases
+	case CalledGood:
+		return func(c *Counts) int { return c.Good }, func(c *Counts) int { return c.Cases - c.Partial }
+	}
+	return func(c *Counts) int { return c.Spam }, cases
+}
+
+// day is the unit of the plans below.
+const day = 24 * time.Hour
+
+// settled returns a builder for four sites with a door each, which receive genuine mail for some
+// days. No reader makes a mistake, and a tenth of the readers report spam.
+func settled(name string, seed uint64, days, hamPerDay float64) *builder {
+	r := rand.New(rand.NewPCG(seed, 0x626f756e64))
+	w := &World{
+		Seed: seed, Days: days, HamPerDay: hamPerDay, Sites: len(Doors), Users: 100, LeastRate: 0.1, MostRate: 0.1001,
+		Genuine: shares(r, len(genuineKinds)), Objecting: 0.1, Delay: 2 * time.Hour, Spread: day, Pages: 0.6, Verified: 0.8,
+	}
+	b := &builder{World: w, r: r, span: time.Duration(days * float64(day)), plan: &Plan{Name: name, Signed: true}}
+	b.sites()
+	b.places = newPlaces(r)
+	b.genuineSenders()
+	b.genuine(int(days * hamPerDay))
+	return b
+}
+
+// one adds a delivery that is a campaign of its own, with or without a vote.
+func (b *builder) one(at time.Duration, spam bool, kind string, reports bool, make func(*rand.Rand, *Delivery) Mail) {
+	b.deliver(at, b.reader(), spam, kind, nil, make)
+	d := &b.plan.Deliveries[len(b.plan.Deliveries)-1]
+	d.Reports, d.Delay = reports, min(d.Delay, 3*time.Hour)
+	b.plan.Campaigns++
+}
+
+// campaignsOf returns a plan of campaigns whose copies differ in one way.
+func campaignsOf(kind string) func(seed uint64) *Plan {
+	return func(seed uint64) *Plan {
+		b := settled(kind, seed, 12, 250)
+		for n := 3000; n > 0; {
+			copies := min(n, 600, int(2/b.r.Float64()))
+			c := b.campaign(kind, pick(b.r, []string{"none", "none", "one", "fresh", "tenant"}),
+				pick(b.r, []string{"own", "own", "fresh", "platform", "nothing"}), networks(b.r, 20))
+			start := time.Duration(b.r.Float64() * float64(b.span-2*day))
+			for range copies {
+				b.deliver(start+later(b.r, 12*time.Hour), b.reader(), true, kind, c.groups, c.copy)
+			}
+			b.plan.Campaigns++
+			n -= copies
+		}
+		return b.finish()
+	}
+}
+
+// A platform is a site that unrelated senders link to.
+type platform struct {
+	name string
+	link func(r *rand.Rand) string
+}
+
+// platformFamilies returns well-known platforms, and some that nobody knows.
+func platformFamilies(r *rand.Rand) []platform {
+	at := func(format string) platform {
+		return platform{format, func(r *rand.Rand) string { return strings.ReplaceAll(format, "*", token(r)) }}
+	}
+	unknown := func() string { return domainName(r, true) }
+	return []platform{
+		at("https://shop.us1.list-manage.com/track/click?u=*"), at("https://u1.ct.sendgrid.net/ls/click?upn=*"),
+		at("https://docs.google.com/document/d/*/edit"), at("https://forms.office.com/r/*"), at("https://bit.ly/*"),
+		at("https://www.dropbox.com/s/*/file.pdf"), at("https://calendly.com/*/30min"), at("https://zoom.us/j/*"),
+		at("https://*.typeform.com/to/a"), at("https://we.tl/t-*"),
+		at("https://click." + unknown() + "/ls/*"), at("https://go." + unknown() + "/r/*"),
+		at("https://" + unknown() + "/f/*"), at("https://" + unknown() + "/invoice/*"),
+	}
+}
+
+// platforms returns a plan in which genuine mail and spam link to the same platforms. A third of
+// them each have 5, 40 and 200 genuine deliveries before.
+func platforms(seed uint64) *Plan {
+	b := settled("platforms", seed, 24, 100)
+	genuine := func(p platform) func(*rand.Rand, *Delivery) Mail {
+		own := domainName(b.r, true)
+		s := b.personal("platform", &carrier{domain: own, nets: networks(b.r, 1), signsOwn: true, spf: true})
+		s.link, s.sections = p.link, [2]string{"tech", "subject.tech"} // sentences that no spam has
+		return s.mailing(b.r, 0)
+	}
+	spam := func(p platform) func(*rand.Rand, *Delivery) Mail {
+		c := b.campaign("single", pick(b.r, []string{"none", "one"}), "platform", networks(b.r, 1))
+		link := p.link(b.r)
+		c.linkAt = func(*rand.Rand) string { return link }
+		return c.copy
+	}
+	for i, p := range platformFamilies(b.r) {
+		within := func(from, to int) time.Duration {
+			return time.Duration(from)*day + time.Duration(b.r.Int64N(int64(to-from)*int64(day)))
+		}
+		for range []int{5, 40, 200}[i%3] {
+			b.one(within(0, 12), false, "history", false, genuine(p))
+		}
+		for phase, reports := range []int{6, 14} {
+			from := 12 + 6*phase
+			for range reports {
+				b.one(within(from, from+3), true, "platform", true, spam(p))
+			}
+			for range 10 {
+				b.one(within(from+4, from+6), false, fmt.Sprintf("%d reports", []int{6, 20}[phase]), false, genuine(p))
+			}
+		}
+	}
+	return b.finish()
+}
+
+// freshNames returns a plan of campaigns whose copies are each signed by a name of their own.
+func freshNames(seed uint64) *Plan {
+	b := settled("fresh names", seed, 8, 100)
+	for range 4 {
+		c := b.campaign("words", "fresh", "own", networks(b.r, 20))
+		c.replaced = 0.1
+		suffix := pick(b.r, []string{"web.app", "workers.dev", "eu.org", "netlify.app"})
+		copies := func(r *rand.Rand, d *Delivery) Mail {
+			name := fmt.Sprintf("%s%d.%s", coin(r, 3), r.IntN(1000), suffix)
+			own := *c
+			own.domain, own.account, own.sender = name, "info@"+name, "tenant"
+			own.carrier = &carrier{domain: name, nets: c.nets, signsOwn: true, spf: true}
+			return own.copy(r, d)
+		}
+		for i := range 100 {
+			at := 3*day + time.Duration(i)*time.Hour
+			kind := "fresh names"
+			if i < 60 {
+				kind = "fresh names, before"
+			}
+			b.one(at, true, kind, i < 60, copies)
+		}
+	}
+	return b.finish()
+}
+
+// listServer returns a plan of lists whose server hands on spam, too, all of it unverified.
+func listServer(seed uint64) *Plan {
+	b := settled("list server", seed, 28, 40)
+	server := &carrier{domain: domainName(b.r, true), nets: networks(b.r, 1), ownEnvelope: true}
+	var lists []*source
+	for range 4 {
+		s := b.list()
+		s.via, s.groups = server, b.verifiedGroup(false)
+		s.listID = s.brand + "." + server.domain
+		lists = append(lists, s)
+	}
+	for at := time.Duration(0); at < b.span; at += later(b.r, 6*time.Hour) {
+		s := pick(b.r, lists)
+		post := s.mailing(b.r, at)
+		for _, to := range s.readers {
+			b.deliver(at+later(b.r, 5*time.Minute), to, false, "list", s.groups, post)
+		}
+		b.plan.Campaigns++
+		for range 2 * len(s.readers) {
+			c := b.campaign("single", "none", pick(b.r, []string{"own", "platform", "nothing"}), server.nets)
+			b.one(at+later(b.r, 3*time.Hour), true, "through the list's server", chance(b.r, 0.1), c.copy)
+		}
+	}
+	return b.finish()
+}
+
+// mistakes returns a plan in which readers report one mailing of a genuine sender.
+func mistakes(seed uint64) *Plan {
+	b := settled("mistakes", seed, 16, 100)
+	for _, wrong := range []int{1, 2} {
+		for i := range 12 {
+			s := b.list()
+			switch i % 3 {
+			case 1:
+				s = b.newsletter()
+			case 2:
+				s = b.personal("personal", pick(b.r, b.places.providers))
+				s.toAll = true
+			}
+			s.readers = b.readers(50)
+			kind := fmt.Sprintf("%s, %d report%s", s.kind, wrong, strings.Repeat("s", wrong-1))
+			before := i / 3 * 2 // mailings, 0 for a sender whom nobody knows
+			for n := range before + 8 {
+				at := 3*day + time.Duration(n)*16*time.Hour
+				mailing, of := s.mailing(b.r, at), kind
+				if n <= before {
+					of = "before a mistake"
+				}
+				for k, to := range s.readers {
+					b.deliver(at+later(b.r, 5*time.Minute), to, false, of, s.groups, mailing)
+					d := &b.plan.Deliveries[len(b.plan.Deliveries)-1]
+					d.Reports, d.Delay = n == before && k < wrong, time.Hour
+				}
+				b.plan.Campaigns++
+			}
+		}
+	}
+	return b.finish()
+}

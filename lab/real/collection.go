@@ -27,13 +27,14 @@ type CollectionOptions struct {
 	PerDay    float64 // deliveries to all sites in a day [200]
 	Reporting float64 // share of the readers of unflagged spam who report it [0.1]
 	Users     int     // of each site [50]
+	Mistakes  float64 // share of the readers of genuine mail who report it
 	// Signed takes genuine mail without a mail server's results as signed by its author's or its
 	// list's domain. Without it the sender of such mail is not verified.
 	Signed bool
 }
 
 // Collection makes a plan of real mail: one copy of each message, in the order of each set, with
-// all sets spread evenly over the same time. Readers report spam, and say nothing of genuine mail.
+// all sets spread evenly over the same time. Readers report spam, and genuine mail by mistake.
 func Collection(messages []stream.Mail, o CollectionOptions) *Plan {
 	o.PerDay, o.Reporting, o.Users = cmp.Or(o.PerDay, 200), cmp.Or(o.Reporting, 0.1), cmp.Or(o.Users, 50)
 	all := slices.Clone(messages)
@@ -64,15 +65,15 @@ func Collection(messages []stream.Mail, o CollectionOptions) *Plan {
 		if _, ok := campaigns[campaign]; !ok {
 			campaigns[campaign] = len(campaigns)
 		}
-		kind := "ham"
+		kind, rate := "ham", o.Mistakes
 		if m.Spam {
-			kind = "spam"
+			kind, rate = "spam", o.Reporting
 		}
 		site, user := r.IntN(len(plan.Sites)), r.IntN(o.Users)
 		plan.Deliveries = append(plan.Deliveries, Delivery{
 			At:   time.Duration(float64(places[m.Set]) / float64(sizes[m.Set]) * span),
 			Spam: m.Spam, Kind: kind, Groups: []Group{{"corpus", filepath.Base(m.Set)}}, Campaign: campaigns[campaign],
-			Site: site, User: user, To: plan.Sites[site].Address(user), Reports: m.Spam && chance(r, o.Reporting),
+			Site: site, User: user, To: plan.Sites[site].Address(user), Reports: chance(r, rate),
 			Delay: 5*time.Minute + later(r, 4*time.Hour), make: received(m, o.Signed),
 		})
 		places[m.Set]++

@@ -114,8 +114,8 @@ func (p *process) askPlugin(ctx context.Context, door Door, m *Mail, rejects boo
 		signatures = append(signatures, f.Signature)
 	}
 	report["signatures"] = signatures
-	if door == SpamAssassin && m.MessageID != "" {
-		report["id"] = "<" + m.MessageID + ">"
+	if id := m.MessageID; door == SpamAssassin && id != "" && len(id) <= 230 { // the plugin's limit
+		report["id"] = "<" + id + ">"
 	}
 	body, err := json.Marshal(report)
 	if err != nil {

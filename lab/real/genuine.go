@@ -23,6 +23,7 @@ type source struct {
 	readers      []reader
 	toAll        bool // each mailing goes to all readers
 	link         func(r *rand.Rand) string
+	varied       bool      // half of the words of a text are its own
 	sections     [2]string // of text and subject
 	site         string    // of a reset
 }
@@ -238,6 +239,9 @@ func (s *source) mailing(r *rand.Rand, at time.Duration) func(*rand.Rand, *Deliv
 		text = s.lang.sentences(r, s.sections[0], 5+r.IntN(10), values)
 	case !strings.HasPrefix(s.sections[0], "notice."):
 		text = s.lang.sentences(r, s.sections[0], 2+r.IntN(9), values)
+	}
+	if s.varied {
+		text = replaceWords(r, text, 0.5)
 	}
 	subject := s.lang.line(r, s.sections[1], values)
 	call := "call.offer"

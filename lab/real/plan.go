@@ -124,6 +124,30 @@ type Plan struct {
 	Signed bool
 }
 
+// AfterReport returns the share of the copies of campaigns that are delivered after a reader has
+// reported one of their campaign: what a program could catch that knows nothing but copies.
+func (p *Plan) AfterReport() float64 {
+	reported := map[int]time.Duration{}
+	for i := range p.Deliveries {
+		d := &p.Deliveries[i]
+		if at, ok := reported[d.Campaign]; d.Spam && d.Reports && (!ok || d.At+d.Delay < at) {
+			reported[d.Campaign] = d.At + d.Delay
+		}
+	}
+	after, spam := 0, 0
+	for i := range p.Deliveries {
+		d := &p.Deliveries[i]
+		if !d.Spam {
+			continue
+		}
+		spam++
+		if at, ok := reported[d.Campaign]; ok && d.At > at {
+			after++
+		}
+	}
+	return float64(after) / float64(max(1, spam))
+}
+
 // An Answer is what a door said of a delivery.
 type Answer struct {
 	Class bulkhead.Class

@@ -152,6 +152,16 @@ const changedWords = 5
 // word matches the words that a campaign replaces.
 var word = regexp.MustCompile(`\pL{4,}`)
 
+// replaceWords replaces a share of the words by coined ones.
+func replaceWords(r *rand.Rand, text string, share float64) string {
+	return word.ReplaceAllStringFunc(text, func(w string) string {
+		if chance(r, share) {
+			return coin(r, 2)
+		}
+		return w
+	})
+}
+
 // copy makes one copy.
 func (c *campaign) copy(r *rand.Rand, d *Delivery) Mail {
 	n := r.IntN(len(c.texts))
@@ -161,12 +171,7 @@ func (c *campaign) copy(r *rand.Rand, d *Delivery) Mail {
 	case "name", "clone":
 		text = c.lang.line(r, "hello", map[string]string{"name": name}) + "\n\n" + text
 	case "words":
-		text = word.ReplaceAllStringFunc(text, func(w string) string {
-			if chance(r, c.replaced) {
-				return coin(r, 2)
-			}
-			return w
-		})
+		text = replaceWords(r, text, c.replaced)
 	case "changed":
 		for range changedWords {
 			text += " " + coin(r, 2)

@@ -228,9 +228,9 @@ func wantsOf(sig *bulkhead.Signature) evidence.Wants {
 	switch scheme := sig.Scheme(); {
 	case scheme == bulkhead.Sketch:
 		return 0
-	case scheme == bulkhead.Link:
+	case scheme == bulkhead.Link, scheme == bulkhead.Network:
 		wants |= evidence.Names | evidence.Standing
-	case scheme == bulkhead.Sender, scheme == bulkhead.Network, scheme == bulkhead.Contact, scheme == bulkhead.Claim:
+	case scheme == bulkhead.Sender, scheme == bulkhead.Contact, scheme == bulkhead.Claim:
 		wants |= evidence.Names
 	case scheme != bulkhead.Near && scheme.Facet() == bulkhead.TextFacet:
 		wants |= evidence.Standing

@@ -12,12 +12,16 @@ import (
 // (filter.Key.With), so that a check costs one memory access for each generation, regardless of the
 // number of kinds. The values are part of the data on disk.
 const (
-	Sighting  uint8 = 0
-	Spam      uint8 = 1 // voters
-	Ham       uint8 = 2 // voters
-	Caught    uint8 = 3 // sightings of copies that were called spam on arrival: no deliveries
-	Good      uint8 = 4 // deliveries from senders of good standing; of texts and links
-	Addresses uint8 = 5 // distinct addresses of a sender's domain; of a link, distinct senders, only in "names"
+	Sighting uint8 = 0
+	Spam     uint8 = 1 // voters
+	Ham      uint8 = 2 // voters
+	Caught   uint8 = 3 // sightings of copies that were called spam on arrival: no deliveries
+	// Good counts deliveries of a text or link from senders of good standing. Of a network, it counts
+	// deliveries that were not flagged.
+	Good uint8 = 4
+	// Addresses counts distinct addresses of a sender's domain; of a link, distinct senders, only in
+	// "names"; of everything, the verified senders of each week.
+	Addresses uint8 = 5
 	Claims    uint8 = 6 // sightings of strangers
 
 	CountKinds = 3 // number of kinds that every look-up reads: the first ones

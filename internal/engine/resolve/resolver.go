@@ -138,6 +138,7 @@ type Message struct {
 // Seen is the judgement of a message when it was seen.
 type Seen struct {
 	Caught     bool         // called spam
+	Flagged    bool         // called spam or suspected, for more than its network
 	TextAlone  bool         // called spam for its text, while nothing else in it is listed
 	GoodSender bool         // by a sender of good standing
 	History    uint32       // deliveries of that sender's mail on earlier days

@@ -36,6 +36,8 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 		switch {
 		case r.undelivered(m, f):
 			r.out.Counts.add(base.With(evidence.Caught), n)
+		case f == bulkhead.NetworkFacet && !m.Seen.Flagged:
+			r.out.Counts.add(base.With(evidence.Good), n)
 		case m.Seen.GoodSender && (f == bulkhead.LinkFacet || stands(m.Signatures[i].Scheme())):
 			r.out.Counts.add(base.With(evidence.Good), n)
 		}
@@ -44,11 +46,15 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	r.accused(m)
 	r.held(m, texts)
 	if names > 0 {
-		r.names(m, names)
+		fresh := r.names(m, names)
 		if !m.Seen.Caught && verified(m) {
-			k := r.opts.Keys.Everything().With(evidence.Sighting)
-			r.out.Counts.add(k, names)
-			r.out.Names.add(k, names)
+			all := r.opts.Keys.Everything()
+			r.out.Counts.add(all.With(evidence.Sighting), names)
+			r.out.Names.add(all.With(evidence.Sighting), names)
+			if fresh {
+				r.out.Counts.add(all.With(evidence.Addresses), 1)
+				r.out.Names.add(all.With(evidence.Addresses), 1)
+			}
 		}
 	}
 }
@@ -155,8 +161,8 @@ func identities(m *Message) (which, who int) {
 
 // names records deliveries of names for longer than the tally lives, and the number of addresses of
 // a sender's domain. The first address of a week is not counted: it is no sign that others use the
-// domain.
-func (r *Resolver) names(m *Message, n uint32) {
+// domain. It reports whether this is the sender's first mail of the week.
+func (r *Resolver) names(m *Message, n uint32) (fresh bool) {
 	r.buf.which, r.buf.keys = r.buf.which[:0], r.buf.keys[:0]
 	domain, address := -1, -1
 	for i, base := range m.Keys {
@@ -176,11 +182,15 @@ func (r *Resolver) names(m *Message, n uint32) {
 		r.buf.keys = append(r.buf.keys, base.With(evidence.Sighting))
 	}
 	if len(r.buf.keys) == 0 {
-		return
+		return false
 	}
 	open := r.view.Block.Live[0]
 	had := r.countAll(open.Names)
 	r.over.names.raise(r.buf.keys, had)
+	fresh = true
+	for j, i := range r.buf.which {
+		fresh = fresh && (had[j] == 0 || m.Signatures[i].Scheme() != bulkhead.Sender)
+	}
 	full := open.NamesFull()
 	if domain >= 0 && address >= 0 && had[domain] > 0 && had[address] == 0 && !full {
 		k := m.Keys[r.buf.which[domain]].With(evidence.Addresses)
@@ -197,6 +207,7 @@ func (r *Resolver) names(m *Message, n uint32) {
 	if domain >= 0 && !m.Seen.Caught && !full {
 		r.senders(m, m.Signatures[r.buf.which[domain]].Sum())
 	}
+	return fresh
 }
 
 // enoughSenders is the maximum number of senders of a link or claimed name that are counted a week.

@@ -110,17 +110,21 @@ func TestIDs(t *testing.T) {
 }
 
 // TestGood checks that deliveries by senders of good standing guard whole texts and links,
-// but not bands.
+// but not bands, and that mail which was not flagged counts for its network.
 func TestGood(t *testing.T) {
 	b := newBooks(t)
 	sigs := mail(1, "bank.example")
 	b.seen(Seen{GoodSender: true}, bulkhead.Report{Signatures: sigs, Count: 3})
-	b.seen(Seen{GoodSender: true, Caught: true}, bulkhead.Report{Signatures: sigs, Count: 9})
+	b.seen(Seen{GoodSender: true, Caught: true, Flagged: true}, bulkhead.Report{Signatures: sigs, Count: 9})
 	b.seen(Seen{}, bulkhead.Report{Signatures: sigs, Count: 9})
+	b.seen(Seen{Flagged: true}, bulkhead.Report{Signatures: sigs, Count: 5})
 	for _, s := range sigs {
 		want := uint32(0)
-		if s.Scheme() == bulkhead.Exact || s.Scheme() == bulkhead.Link {
+		switch s.Scheme() {
+		case bulkhead.Exact, bulkhead.Link:
 			want = 3
+		case bulkhead.Network:
+			want = 12
 		}
 		if got := b.of(s).Good; got != want {
 			t.Errorf("%v: %d from good senders, want %d", s.Scheme(), got, want)

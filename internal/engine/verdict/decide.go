@@ -182,13 +182,20 @@ func (d *decision) asked(i int) bool {
 	case bulkhead.Contact:
 		return d.Policy.Mature
 	case bulkhead.Sender:
-		return i != d.parts.Domain || !d.Evidence[i].Shared()
+		return i != d.parts.Domain || !d.Evidence[i].Shared() && !wellknown.Domain(d.Signatures[i].Sum())
 	case bulkhead.Network:
-		return d.nobodyAnswers()
+		return d.nobodyAnswers() && !d.clean(i)
 	case bulkhead.Claim:
 		return !d.parts.OwnName(d.Signatures, d.Evidence, i)
 	}
 	return true
+}
+
+// clean reports whether enough mail of a network was neither flagged nor spam in the last days, or none
+// of it was reported. A listing by older votes would otherwise outlast the spam by weeks.
+func (d *decision) clean(i int) bool {
+	reports := d.Findings[i].Spam
+	return reports == 0 || float64(d.Evidence[i].Good) >= cleanMails+unreportedCopies*float64(reports)
 }
 
 func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
@@ -235,7 +242,7 @@ func (d *decision) fresh(i int) bool {
 		return false
 	}
 	return d.Policy.Mature && !d.common(i) && d.Findings[i].Judged != bulkhead.Revoked && e.Good == 0 &&
-		e.deliveries() <= float64(most) && d.Policy.suspected(bulkhead.LinkFacet, e)
+		e.deliveries() <= float64(most) && e.Old <= freshOfVerified && d.Policy.suspected(bulkhead.LinkFacet, e)
 }
 
 // suspected reports whether a part that was not revoked is under suspicion, or is a listed link. It

@@ -277,8 +277,10 @@ func TestDecide(t *testing.T) {
 		{"a link by two", p(body(bulkhead.Exact, no), link("evil.example", two)), nil, "", spam, byLink,
 			"links to \"evil.example\": reported as spam by 2 of about 2 recipients"},
 		{"a link by one", p(body(bulkhead.Exact, no), link("evil.example", one)), nil, "", suspected, byLink, "second voice"},
-		{"and nobody was verified", p(body(bulkhead.Exact, no), link("evil.example", one.delivered(16)), network(no)), nil,
-			"", spam, byLink, "reported as spam by 1 of"},
+		{"and nobody was verified", p(body(bulkhead.Exact, no), link("evil.example", Evidence{Votes: one.Votes,
+			Old: 2, New: 15}), network(no)), nil, "", spam, byLink, "reported as spam by 1 of"},
+		{"on earlier days", p(body(bulkhead.Exact, no), link("evil.example", Evidence{Votes: one.Votes, Old: 3}), network(no)),
+			nil, "", suspected, byLink, "second voice"},
 		{"delivered more often", p(body(bulkhead.Exact, no), link("evil.example", one.delivered(18)), network(no)), nil,
 			"", unknown, noFacet, ""},
 		{"once from a known sender", p(body(bulkhead.Exact, no), link("evil.example", Evidence{Votes: one.Votes,
@@ -559,12 +561,16 @@ func TestImmature(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct {
-		old  uint32
-		days int
-		want bool
-	}{{199, 5, false}, {200, 1, false}, {200, 2, true}} {
-		if got := Mature(&Evidence{Old: tt.old, Days: tt.days}); got != tt.want {
-			t.Errorf("%d deliveries on %d days: mature %v, want %v", tt.old, tt.days, got, tt.want)
+		old, new, senders uint32
+		days              int
+		want              bool
+	}{
+		{199, 0, 100, 5, false}, {200, 0, 200, 1, false}, {200, 0, 200, 2, true}, {20, 0, 10, 2, true}, {20, 0, 11, 2, false},
+		{20, 2, 11, 2, true}, {19, 5, 1, 2, false}, {20, 0, 1, 1, false},
+	} {
+		e := Evidence{Old: tt.old, New: tt.new, Addresses: tt.senders, Days: tt.days}
+		if got := Mature(&e); got != tt.want {
+			t.Errorf("%+v: mature %v, want %v", tt, got, tt.want)
 		}
 	}
 }

@@ -72,11 +72,11 @@ func TestNeed(t *testing.T) {
 		{bulkhead.TextFacet, 1000, 0, 2.0/3 + 2},
 		{bulkhead.TextFacet, 0, 4000, 2.0/3 + 2},
 		{bulkhead.LinkFacet, 0, 0, 1.5},
-		{bulkhead.LinkFacet, 100, 40, 3.7},
+		{bulkhead.LinkFacet, 100, 40, 4.3},
 		{bulkhead.NetworkFacet, 0, 0, 2.5},
 		{bulkhead.NetworkFacet, 100, 200, 11.5},
-		{bulkhead.SenderFacet, 100, 0, 2.5},
-		{bulkhead.SenderFacet, 0, 200, 2.5},
+		{bulkhead.SenderFacet, 100, 0, 3.5},
+		{bulkhead.SenderFacet, 0, 200, 5.5},
 		{bulkhead.AttachmentFacet, 0, 400, 2},
 		{bulkhead.ContactFacet, 1000, 400, 7},
 		{bulkhead.NoFacet, 1000, 1000, 1},
@@ -90,8 +90,8 @@ func TestNeed(t *testing.T) {
 	if got := Need(bulkhead.LinkFacet, good); !near(got, 8.5) {
 		t.Errorf("a link with 50 of 100 deliveries from senders of good standing needs %v, want 8.5", got)
 	}
-	if got := Need(bulkhead.SenderFacet, good); !near(got, 2.5) {
-		t.Errorf("a sender with 100 deliveries needs %v, want 2.5", got)
+	if got := Need(bulkhead.SenderFacet, good); !near(got, 3.5) {
+		t.Errorf("a sender with 100 deliveries needs %v, want 3.5", got)
 	}
 	if got := NeedOfPair(100, false); !near(got, 3) {
 		t.Errorf("a pair with 100 deliveries needs %v, want 3", got)

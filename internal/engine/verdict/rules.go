@@ -85,8 +85,8 @@ var mailRules = []rule{
 	{byLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.condemns) },
 		"A link outside the sender's own domain is listed, and is not common."},
 	{byFreshLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.fresh) },
-		"A link was reported once, was delivered 17 times at most (2 with a verified sender), " +
-			"never by a known sender, and the node is mature."},
+		"A link was reported once, was delivered 17 times at most and twice at most before today (2 in all with a " +
+			"verified sender), never by a known sender, and the node is mature."},
 	{bySender, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
 		"The verified sender is listed."},
 	{byAttachment, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
@@ -124,7 +124,8 @@ var mailRules = []rule{
 	{byOddContact, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Contacts, d.suspected) },
 		"A contact is under suspicion."},
 	{byNetwork, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Networks, d.isListed) },
-		"The network is listed, and no sender was verified. Unrelated senders share a network, so it never condemns."},
+		"The network is listed, nearly all its mail of the last days was flagged or reported, and no sender was verified. " +
+			"Unrelated senders share a network, so it never condemns."},
 	{byClaim, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Claims, d.suspected) },
 		"The claimed name was reported, and is not the verified sender's own. Any sender can claim any name."},
 }

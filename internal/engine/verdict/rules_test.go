@@ -105,12 +105,15 @@ func rareMessages() []drawn {
 	one := voted(1, 0)
 	seen := body(bulkhead.Exact, Evidence{})
 	seen.counts.Sightings = 20
+	reported := network(voted(9, 0))
+	reported.counts.Spam = 9
 	text := []part{body(bulkhead.Exact, Evidence{})}
 	known := from("known.example", Evidence{}.delivered(30))
 	return []drawn{
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch, Quoted: true}}},
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch}}},
 		{policy: policy, parts: append(nearly(one), network(Evidence{}))},
+		{policy: policy, parts: []part{reported}},
 		{policy: policy, parts: []part{seen}},
 		{policy: policy, parts: []part{seen, known}, pairs: map[string]Evidence{"known.example": voted(0, 1)}},
 	}

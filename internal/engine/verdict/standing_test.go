@@ -26,8 +26,8 @@ func TestStanding(t *testing.T) {
 		{"a vote, denied", Evidence{Old: 10, Days: 2, Votes: voted(2, 2).Votes}, true, false, false},
 		{"seven addresses", Evidence{Addresses: 7}, false, false, false},
 		{"eight", Evidence{Addresses: 8}, false, true, false},
-		{"eight for eighty deliveries", Evidence{Addresses: 8, Old: 70, New: 10}, false, false, false},
-		{"eight for less", Evidence{Addresses: 8, Old: 70, New: 9}, false, true, false},
+		{"eight for many deliveries", Evidence{Addresses: 8, Old: 260, New: 7}, false, false, false},
+		{"eight for less", Evidence{Addresses: 8, Old: 260, New: 6}, false, true, false},
 		{"two copies from good senders", Evidence{Good: 2}, false, false, false},
 		{"three", Evidence{Good: 3}, false, false, true},
 	} {

@@ -60,12 +60,16 @@ const (
 	textRate     = 0.002
 	answeredRate = 0.02
 	namedRate    = 0.005
-	senderRate   = 0.01 // of a sender, with half of today's: a newsletter is sent in a day
-	linkRate     = 0.02 // of links, which ham often has in common with some spam
+	// mailingRate is the rate of senders and links. Today's deliveries count in full, because a
+	// newsletter or a list's post is delivered within minutes.
+	mailingRate = 0.02
 	// networkRate is the rate of networks. If one recipient in ten reports, it lists a network with
 	// more than half of its unverified mail spam. A host that forwards other people's mail stays
 	// below it.
 	networkRate = 0.06
+	// A network from which at least cleanMails of the last days' mail were neither flagged nor spam is
+	// under no suspicion. One report stands for unreported copies of spam.
+	cleanMails, unreportedCopies = 10, 12
 	// objection is the factor by which a vote against the listing of a network outweighs a vote for
 	// it: the objector has mail from there and is not to blame for other mail of the network.
 	objection = 2.0
@@ -91,14 +95,18 @@ const (
 	// freshDeliveries and freshOfVerified are the most deliveries of a link that a single vote
 	// condemns, in mail without and with a verified sender.
 	freshDeliveries, freshOfVerified = 17, 2
-	sharedAddresses                  = 8   // that make a sender's domain shared
-	sharedRate                       = 0.1 // and addresses for each delivery
-	commonSenders                    = 5   // that make a link common
+	sharedAddresses                  = 8    // that make a sender's domain shared
+	sharedRate                       = 0.03 // and addresses for each delivery
+	commonSenders                    = 5    // that make a link common
 
 	// matureDeliveries and matureDays are the numbers of deliveries from verified senders, and of
 	// days with them, that make a node mature. They are enough to have also seen a kind of mail
 	// that is one percent of all.
 	matureDeliveries, matureDays = 200, 2
+	// familiarDeliveries is enough for a node at which at most a share of newSenders of the deliveries
+	// were the first of a sender in a week.
+	familiarDeliveries = 20
+	newSenders         = 0.5
 
 	// votesWorth is the number of deliveries that one vote outweighs when a text, a sender or a
 	// link is tested for being established.
@@ -138,10 +146,7 @@ func base(f bulkhead.Facet) float64 {
 
 // rate returns the additional strength that lists such a signature for each of its deliveries.
 func rate(f bulkhead.Facet) float64 {
-	switch f {
-	case bulkhead.LinkFacet:
-		return linkRate
-	case bulkhead.NetworkFacet:
+	if f == bulkhead.NetworkFacet {
 		return networkRate
 	}
 	return namedRate
@@ -151,10 +156,10 @@ func rate(f bulkhead.Facet) float64 {
 // with its deliveries.
 func Need(f bulkhead.Facet, e *Evidence) float64 {
 	switch b := base(f); {
-	case f == bulkhead.SenderFacet:
-		return b + senderRate*(float64(e.Old)+0.5*float64(e.New))
+	case f == bulkhead.SenderFacet, f == bulkhead.LinkFacet:
+		return b + mailingRate*e.deliveries() + goodMail(f, e)
 	case b > 1:
-		return b + rate(f)*e.history() + goodMail(f, e)
+		return b + rate(f)*e.history()
 	case f == bulkhead.TextFacet:
 		return max(b, textBase+textRate*e.history())
 	}
@@ -226,9 +231,13 @@ func (p Policy) Good(f bulkhead.Facet, e *Evidence) bool {
 }
 
 // Mature reports whether a node knows its usual senders, given its deliveries from all verified
-// senders. Before that, or if no sender is verified, anything that a mailing list adds to all mail
-// is as new as a spammer's own link, and no known sender excuses it.
-func Mature(e *Evidence) bool { return e.Old >= matureDeliveries && e.Days >= matureDays }
+// senders. Before that, or if no sender is verified, anything that a mailing list adds to all mail is
+// as new as a spammer's own link, and no known sender excuses it. A small site is mature as soon as
+// at least half of its mail comes from senders that it knows. Its peers' deliveries count.
+func Mature(e *Evidence) bool {
+	familiar := e.Old >= familiarDeliveries && float64(e.Addresses) <= newSenders*e.deliveries()
+	return e.Days >= matureDays && (e.Old >= matureDeliveries || familiar)
+}
 
 // Shared reports whether many unrelated senders use a domain, so that none of them answers for the
 // others.

@@ -68,6 +68,7 @@ func newRealCommand() *cobra.Command {
 	f.StringVar(&c.file, "json", "", "`FILE` for the results as JSON")
 	f.Float64Var(&c.collection.PerDay, "per-day", 200, "deliveries of MAIL in a day")
 	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
+	f.Float64Var(&c.collection.Mistakes, "mistakes", 0, "share of the readers of genuine MAIL who report it")
 	f.IntVar(&c.collection.Users, "users", 50, "users of each site that receives MAIL")
 	f.BoolVar(&c.collection.Signed, "signed", false,
 		"take genuine MAIL without a server's results as signed by its author's domain")
@@ -332,8 +333,8 @@ func printBounds(w io.Writer, plans []*realPlan) error {
 
 // summary describes a plan in a line.
 func (p *realPlan) summary() string {
-	text := fmt.Sprintf("%s, %s: %d deliveries to %d sites", p.plan.Name, p.Topology, len(p.plan.Deliveries),
-		len(p.plan.Sites))
+	text := fmt.Sprintf("%s, %s: %d deliveries to %d sites, %.0f %% of the spam after a report of its campaign", p.plan.Name,
+		p.Topology, len(p.plan.Deliveries), len(p.plan.Sites), 100*p.plan.AfterReport())
 	if w := p.World; w != nil {
 		text += fmt.Sprintf(" in %.1f days, %.0f genuine a day, %.0f %% spam", w.Days, w.HamPerDay, 100*w.SpamShare)
 	}

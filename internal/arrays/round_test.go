@@ -343,7 +343,8 @@ func TestRoundWraps(t *testing.T) {
 	r.From = math.MaxUint64
 	r.RecordBits([]Key{{Hi: 1, Lo: 2}}, []bool{false})
 	r.Close()
-	if got, err := ParseRoundBody(r.AppendBody(nil), g, r.Generation, r.From); !errors.Is(err, ErrCorrupt) || got != nil && err == nil {
+	got, err := ParseRoundBody(r.AppendBody(nil), g, r.Generation, r.From)
+	if !errors.Is(err, ErrCorrupt) || got != nil && err == nil {
 		t.Errorf("a round from %d on: %v", uint64(math.MaxUint64), err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -513,70 +512,6 @@ func TestAccountNames(t *testing.T) {
 	for kind := digests.Type(0); kind < 40; kind++ {
 		if want := kind == digests.TypeBody || kind == digests.TypeFuz1 || kind == digests.TypeFuz2; b.keeps(kind) != want {
 			t.Errorf("by default type %d is kept: %v", kind, b.keeps(kind))
-		}
-	}
-}
-
-// TestRecentTable compares the table of requests with a map, through growth and resets.
-func TestRecentTable(t *testing.T) {
-	for seed := range uint64(8) {
-		rng := rand.New(rand.NewPCG(seed, 9))
-		var table recentTable
-		want := make(map[recentKey]recentState)
-		key := func() recentKey { return recentKey(rng.Uint64N(600)<<8*uint64(1+rng.IntN(2)) | 4) }
-		for n := range 4000 {
-			k := key()
-			state := recentState(1 + rng.IntN(2))
-			switch op := rng.IntN(8); {
-			case op < 3:
-				table.put(k, state)
-				want[k] = state
-			case op < 5:
-				_, there := want[k]
-				if table.replace(k, state) != there {
-					t.Fatalf("seed %d: key %x is there: %v", seed, k, !there)
-				}
-				if there {
-					want[k] = state
-				}
-			case op == 5 && n%500 == 5:
-				keys := rng.IntN(2) * len(want)
-				table.reset(keys)
-				clear(want)
-				if size := len(table.slots); keys > 0 && size*3/4 <= keys || keys == 0 && size > recentSmallest {
-					t.Fatalf("seed %d: %d slots for %d keys", seed, size, keys)
-				}
-			default:
-				if got := table.get(k); got != want[k] {
-					t.Fatalf("seed %d: key %x has state %d, want %d", seed, k, got, want[k])
-				}
-			}
-			if table.used != len(want) || table.used > len(table.slots)*3/4 || len(table.slots)&(len(table.slots)-1) != 0 {
-				t.Fatalf("seed %d: %d keys in %d slots, want %d", seed, table.used, len(table.slots), len(want))
-			}
-		}
-		for k, state := range want {
-			if got := table.get(k); got != state {
-				t.Fatalf("seed %d: key %x has state %d, want %d", seed, k, got, state)
-			}
-		}
-	}
-	table := recentTable{slots: make([]uint64, recentLargest), used: recentLargest/4*3 - 1}
-	if table.full() {
-		t.Error("full with room for one")
-	}
-	if table.used++; !table.full() {
-		t.Error("not full with no room")
-	}
-	table.slots = table.slots[:recentLargest/2]
-	if table.full() {
-		t.Error("full though it can grow")
-	}
-	for keys, want := range map[int]int{1: recentSmallest, recentSmallest*3/4 - 1: recentSmallest,
-		recentSmallest * 3 / 4: 2 * recentSmallest, 1 << 30: recentLargest} {
-		table = recentTable{used: 5}
-		if table.reset(keys); len(table.slots) != want || table.used != 0 {
-			t.Errorf("%d slots for %d keys, want %d", len(table.slots), keys, want)
 		}
 	}
 }

@@ -502,7 +502,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestRecentAgainstMap compares the table with a map over random requests.
+// TestRecentAgainstMap compares the shards with one map over random requests.
 func TestRecentAgainstMap(t *testing.T) {
 	var r recent
 	r.init()
@@ -543,8 +543,8 @@ func TestRecentBounded(t *testing.T) {
 			t.Fatalf("request %d is forgotten at once", i)
 		}
 	}
-	if s := &r.shards[0]; len(s.new.slots) > recentLargest || len(s.old.slots) > recentLargest {
-		t.Errorf("tables of %d and %d slots, limit %d", len(s.new.slots), len(s.old.slots), recentLargest)
+	if s := &r.shards[0]; len(s.new) > recentMost || len(s.old) > recentMost {
+		t.Errorf("maps of %d and %d requests, limit %d", len(s.new), len(s.old), recentMost)
 	}
 }
 

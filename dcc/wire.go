@@ -56,7 +56,6 @@ const (
 	checksumSize  = 18
 	maxChecksums  = 14
 	maxTargets    = 2000
-	okSize        = 108
 	deleteSize    = 64
 	brandSize     = 64
 	maxErrorText  = 128

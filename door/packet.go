@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-
-	"github.com/bulkhead-mail/bulkhead/internal/mmsg"
 )
 
 // The defaults of a [PacketServer].
@@ -87,10 +85,9 @@ type Packet struct {
 	// no answer is sent.
 	Reply []byte
 
-	read  int64 // time of the read, by origin
-	held  int64 // bytes of the server's Memory
-	addr  mmsg.Addr
-	from  net.Addr // sender on a socket that is not the kernel's
+	read  int64    // time of the read, by origin
+	held  int64    // bytes of the server's Memory
+	from  net.Addr // sender
 	oob   []byte   // control message with which the answer leaves from the address asked
 	owner *socket
 	slot  int // of the reader that this packet was read into

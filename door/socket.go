@@ -72,13 +72,8 @@ func (k *socket) open() error {
 	if k.control != nil {
 		space = k.control.size()
 	}
-	in, err1 := mmsg.NewReader(c, k.server.Batch, space)
-	out, err2 := mmsg.NewWriter(c, k.server.Batch)
-	late, err3 := mmsg.NewWriter(c, k.server.Batch)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return fmt.Errorf("door: %w", err)
-	}
-	k.in, k.out, k.late = batchReader{in}, batchWriter{out}, batchWriter{late}
+	k.in = batchReader{mmsg.NewReader(c, k.server.Batch, space)}
+	k.out, k.late = batchWriter{mmsg.NewWriter(c, k.server.Batch)}, batchWriter{mmsg.NewWriter(c, k.server.Batch)}
 	return nil
 }
 

@@ -25,13 +25,13 @@ type writer interface {
 type batchReader struct{ *mmsg.Reader }
 
 func (r batchReader) Origin(i int, p *Packet) {
-	p.addr = r.Addr(i)
-	p.Client = p.addr.AddrPort()
+	p.from = r.Addr(i)
+	p.Client = mmsg.AddrPort(p.from)
 }
 
 type batchWriter struct{ *mmsg.Writer }
 
-func (w batchWriter) Send(p *Packet) { w.Add(&p.addr, p.oob, p.Reply) }
+func (w batchWriter) Send(p *Packet) { w.Add(p.from, p.oob, p.Reply) }
 
 // A single reads or writes one datagram after the other, on sockets that are not
 // the kernel's, or are wrapped.

@@ -20,8 +20,8 @@
 //
 // [UniqueRate] (Finch) answers how many different items were seen in a given time.
 //
-// The filters as the papers print them, of any size and with any hash functions, are in package
-// paper below this one.
+// The filters as the papers print them, of any size and with any hash functions, are in the
+// laboratory's package paper.
 //
 // A plain map is the better tool for up to some ten thousand keys, and whenever a count must be
 // exact. A table of 24-bit fingerprints is smaller at equal accuracy of single counts (5 bytes a

@@ -5,7 +5,7 @@ import (
 
 	"github.com/dchest/siphash"
 
-	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
+	"github.com/bulkhead-mail/bulkhead/internal/bitset"
 )
 
 // A Secret is the key that all servers of one network share. It makes keys unpredictable: clients

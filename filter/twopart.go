@@ -6,8 +6,8 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
 	"github.com/bulkhead-mail/bulkhead/filter/shape"
+	"github.com/bulkhead-mail/bulkhead/internal/bitset"
 	"github.com/bulkhead-mail/bulkhead/internal/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/huge"
 )

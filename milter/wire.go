@@ -54,22 +54,20 @@ const (
 
 // Steps of the protocol that a milter can do without.
 const (
-	noHelo       = 1 << 1  // SMFIP_NOHELO
-	noReplyHdr   = 1 << 7  // SMFIP_NR_HDR
-	noUnknown    = 1 << 8  // SMFIP_NOUNKNOWN
-	noData       = 1 << 9  // SMFIP_NODATA
-	canSkip      = 1 << 10 // SMFIP_SKIP
-	noReplyConn  = 1 << 12 // SMFIP_NR_CONN
-	noReplyHelo  = 1 << 13 // SMFIP_NR_HELO
-	noReplyMail  = 1 << 14 // SMFIP_NR_MAIL
-	noReplyRcpt  = 1 << 15 // SMFIP_NR_RCPT
-	noReplyData  = 1 << 16 // SMFIP_NR_DATA
-	noReplyUnkn  = 1 << 17 // SMFIP_NR_UNKN
-	noReplyEOH   = 1 << 18 // SMFIP_NR_EOH
-	noReplyBody  = 1 << 19 // SMFIP_NR_BODY
-	headerSpace  = 1 << 20 // SMFIP_HDR_LEADSPC
-	noReplyMasks = noReplyHdr | noReplyConn | noReplyHelo | noReplyMail | noReplyRcpt | noReplyData |
-		noReplyUnkn | noReplyEOH | noReplyBody
+	noHelo      = 1 << 1  // SMFIP_NOHELO
+	noReplyHdr  = 1 << 7  // SMFIP_NR_HDR
+	noUnknown   = 1 << 8  // SMFIP_NOUNKNOWN
+	noData      = 1 << 9  // SMFIP_NODATA
+	canSkip     = 1 << 10 // SMFIP_SKIP
+	noReplyConn = 1 << 12 // SMFIP_NR_CONN
+	noReplyHelo = 1 << 13 // SMFIP_NR_HELO
+	noReplyMail = 1 << 14 // SMFIP_NR_MAIL
+	noReplyRcpt = 1 << 15 // SMFIP_NR_RCPT
+	noReplyData = 1 << 16 // SMFIP_NR_DATA
+	noReplyUnkn = 1 << 17 // SMFIP_NR_UNKN
+	noReplyEOH  = 1 << 18 // SMFIP_NR_EOH
+	noReplyBody = 1 << 19 // SMFIP_NR_BODY
+	headerSpace = 1 << 20 // SMFIP_HDR_LEADSPC
 )
 
 // noReply has the flag that suppresses the reply to a command.

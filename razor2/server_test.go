@@ -394,7 +394,7 @@ func TestOneWrite(t *testing.T) {
 	if _, err := conn.Write(request); err != nil {
 		t.Fatal(err)
 	}
-	buf := make([]byte, maxReply)
+	buf := make([]byte, 1024)
 	n, err := conn.Read(buf)
 	if err != nil || !bytes.HasSuffix(buf[:n], []byte("\r\n.\r\n")) ||
 		bytes.Count(buf[:n], []byte("p=1&cf=100&ct=1\r\n")) != batchRows {

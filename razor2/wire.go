@@ -128,8 +128,6 @@ type reply struct {
 	buf  []byte // "-" and the rows; "-" is left out for a single one
 }
 
-const maxReply = 1024
-
 func (r *reply) reset() { r.rows, r.buf = 0, append(r.buf[:0], '-') }
 
 // row adds a row that needs no escaping.

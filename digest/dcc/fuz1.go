@@ -3,6 +3,8 @@ package dcc
 import (
 	"bytes"
 	"crypto/md5"
+
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // Limits of Fuz1, docs/specs/dcc.md#fuz1.
@@ -53,35 +55,21 @@ func (f *fuz1Sum) chunk(p []byte) {
 	}
 	for i := 0; i < len(p) && f.total < fuz1MaxLetters; i++ {
 		if f.url.state == urlIdle {
-			// Up to what may begin a URL or ends a line, letters alone count.
+			// Up to what may begin a URL or ends a line, letters alone count. Without this loop,
+			// signature.Compute of a plain text takes 10 % longer.
 			n := f.n
-			for _, b := range p[i:min(len(p), i+fuz1Line-1-n)] {
-				c := fuz1Bytes[b]
-				if c == fuz1Stop {
-					if b|0x20 != 'h' || i+1 == len(p) || mayGoOn[p[i+1]] {
-						break
-					}
-					c = 'h'
+			for ; i < len(p) && n < fuz1Line-1 && p[i] != '=' && p[i] != '\n' && p[i]|0x20 != 'h'; i++ {
+				if scan.IsLetter(p[i]) {
+					f.buf[n] = p[i] | 0x20
+					n++
 				}
-				f.buf[n] = c
-				n += int(c >> 6) // which is 1 for a letter
-				i++
 			}
 			if f.n = n; i == len(p) {
 				break
 			}
-			if n < fuz1Line-1 && fuz1Bytes[p[i]] != fuz1Stop {
-				i-- // there is more room than letters were found
-				continue
-			}
-		}
-		if f.url.state == urlSkip {
-			if i += f.url.pass(p[i:]); i == len(p) {
-				break
-			}
 		}
 		c := lowerASCII(p[i])
-		if f.url.wants(c) && !f.url.inLabel(c) && f.url.feed(c) {
+		if f.url.wants(c) && f.url.feed(c) {
 			continue
 		}
 		switch {
@@ -106,29 +94,6 @@ func (f *fuz1Sum) chunk(p []byte) {
 	}
 	f.n = 0
 }
-
-// fuz1Stop marks the bytes that mean more than a letter or nothing.
-const fuz1Stop = 0xFF
-
-// fuz1Bytes holds the lower case of letters, 0 for what counts nothing, or
-// fuz1Stop.
-var fuz1Bytes = func() (table [256]byte) {
-	for c := 'a'; c <= 'z'; c++ {
-		table[c], table[c-'a'+'A'] = byte(c), byte(c)
-	}
-	for _, c := range []byte("hH=\n") {
-		table[c] = fuz1Stop
-	}
-	return table
-}()
-
-// mayGoOn holds the bytes that mean something behind an h that may begin a URL.
-var mayGoOn = func() (table [256]bool) {
-	for c, v := range fuz1Bytes {
-		table[c] = v == fuz1Stop || v == 't' || c == '&'
-	}
-	return table
-}()
 
 func (f *fuz1Sum) newline() {
 	if f.mark >= 0 && isGreeting(f.buf[f.mark:f.n]) {

@@ -80,28 +80,6 @@ func (u *urlMachine) feed(c byte) (skip bool) {
 	return u.feed(c)
 }
 
-// inLabel reports whether c, in lower case, is a letter of a host within a label, which is fed for those alone who want
-// to know each byte of it.
-func (u *urlMachine) inLabel(c byte) bool {
-	return u.state == urlHost && c >= 'a' && c <= 'z' && !u.dot && len(u.ref) == 0
-}
-
-// pass takes bytes of a path, as many as end neither it nor what is left out of it, and returns how many they are.
-func (u *urlMachine) pass(p []byte) (n int) {
-	if len(u.ref) > 0 {
-		return 0
-	}
-	for most := min(len(p), maxSkip-1-u.skipped); n < most && !mayEndPath[p[n]]; {
-		n++
-	}
-	u.skipped += n
-	return n
-}
-
-// mayEndPath holds the bytes that mean something in a path.
-var mayEndPath = [256]bool{'\n': true, ' ': true, '\t': true, '\r': true, 0xA0: true, '>': true, '"': true,
-	'\'': true, '&': true}
-
 func (u *urlMachine) dropping() bool { return u.state == urlSkip || u.state == urlPort }
 
 // urlNext gives, for a state before the host, the byte that leads on and the

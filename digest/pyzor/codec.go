@@ -3,6 +3,7 @@ package pyzor
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -154,9 +155,20 @@ func codecOf(charset string) (string, bool) {
 	if !ok {
 		name = strings.ReplaceAll(name, ".", "_")
 		codec, ok = charsets[name]
-		ok = ok && !undotted[name]
+		ok = ok && !slices.Contains(undotted, name)
 	}
 	return codec, ok
+}
+
+// named returns the codec of each name, from the names of each codec.
+func named(names map[string]string) map[string]string {
+	codecs := make(map[string]string)
+	for codec, all := range names {
+		for name := range strings.FieldsSeq(all) {
+			codecs[name] = codec
+		}
+	}
+	return codecs
 }
 
 func (s *sink) single(b []byte, table []rune) {

@@ -13,12 +13,19 @@ import (
 )
 
 // A pairTable is a double-byte codec: rows of valid pairs. Their meanings come from a table of
-// golang.org/x/text, except the pairs in other.
+// golang.org/x/text, except the pairs in runs and long.
 type pairTable struct {
 	base   string
 	single string // single bytes above 127, each followed by its meaning
 	rows   []row
-	other  map[uint16]string
+	runs   []run
+	long   map[uint16]string // pairs that mean several characters
+}
+
+// A run holds the meanings of successive pairs, one character for each.
+type run struct {
+	first uint16
+	texts string
 }
 
 // A row holds the ranges of second bytes, as pairs of first and last, for the lead bytes lo to hi.
@@ -68,9 +75,7 @@ func meaningsOf(name string) *meanings {
 	for lead := 0x80; lead < 0x100; lead++ {
 		for trail := range 0x100 {
 			at := &m.pair[(lead-0x80)<<8|trail]
-			if s, ok := table.other[uint16(lead<<8|trail)]; ok {
-				*at = s
-			} else if table.valid(byte(lead), byte(trail)) {
+			if table.valid(byte(lead), byte(trail)) {
 				if b, err := decoder.Bytes([]byte{byte(lead), byte(trail)}); err == nil {
 					*at = string(b)
 				}
@@ -78,6 +83,14 @@ func meaningsOf(name string) *meanings {
 				*at = string(r)
 			}
 		}
+	}
+	for _, run := range table.runs {
+		for i, r := range []rune(run.texts) {
+			m.pair[int(run.first)-0x8000+i] = string(r)
+		}
+	}
+	for code, text := range table.long {
+		m.pair[code-0x8000] = text
 	}
 	single := []rune(table.single)
 	for i := 0; i < len(single); i += 2 {

@@ -239,3 +239,21 @@ func TestFastAsNaive(t *testing.T) {
 		}
 	}
 }
+
+// strings returns the words.
+func (l *wordList) strings() []string {
+	all, words, start := string(l.text), make([]string, l.len()), 0
+	for i, end := range l.ends {
+		words[i], start = all[start:end], end
+	}
+	return words
+}
+
+// strings returns the words of the text, in order.
+func (v *vocabulary) strings() []string {
+	words := make([]string, len(v.ids))
+	for i, id := range v.ids {
+		words[i] = v.words[id]
+	}
+	return words
+}

@@ -151,20 +151,30 @@ func (h *Hasher) shingles(v *vocabulary) (shingles [Shingles]uint64) {
 	// The last two words begin nothing. Those before them are the first of the vocabulary.
 	ids := v.ids[:max(v.len()-2, 1)]
 	words := v.words[:slices.Max(ids)+1]
-	v.sums = sized(v.sums, len(words))
-	switch h.algorithm {
-	case MumHash:
-		v.place(v.bySize(ids, words), len(words))
-		return h.minMum(v, words)
-	case SipHash:
+	if h.algorithm == SipHash {
 		for j := range shingles {
 			shingles[j] = h.minSip(j, words)
 		}
-	default:
-		v.place(ids, len(words))
-		for j := range shingles {
-			shingles[j] = h.minXX(j, v, words)
+		return shingles
+	}
+	v.sums = slices.Grow(v.sums[:0], len(words))[:len(words)]
+	v.tails = v.tails[:0]
+	for _, w := range words {
+		v.tails = append(v.tails, mumTailOf(w[:min(len(w), mumBlock)]))
+	}
+	for j := range shingles {
+		seed := binary.LittleEndian.Uint64(h.keys[j][:])
+		for id, w := range words {
+			switch {
+			case h.algorithm != MumHash:
+				v.sums[id] = xxHash(w, seed)
+			case len(w) > mumBlock:
+				v.sums[id] = mumHash(w, seed)
+			default:
+				v.sums[id] = mumFinish(mum(seed+uint64(len(w)), mumBlockStart) ^ v.tails[id])
+			}
 		}
+		shingles[j] = leastMix(v.sums, ids)
 	}
 	return shingles
 }
@@ -181,112 +191,22 @@ func (h *Hasher) minSip(j int, words []string) uint64 {
 	return least
 }
 
-// minXX: each position mixes the hashes of a word and the two before it.
-func (h *Hasher) minXX(j int, v *vocabulary, words []string) uint64 {
-	seed := binary.LittleEndian.Uint64(h.keys[j][:])
-	var digest xxhash.Digest
-	bound := uint64(math.MaxUint64)
-	v.near = v.near[:0]
-	for id, w := range words {
-		digest.ResetWithSeed(seed)
-		digest.WriteString(w)
-		v.sums[id] = digest.Sum64()
-		if v.sums[id] <= bound {
-			bound = v.isNear(id)
-		}
-	}
-	return v.leastMix(bound)
-}
-
-// isNear notes a word whose sum is up to the bound of leastMix, and returns the bound from now on.
-func (v *vocabulary) isNear(id int) uint64 {
-	v.near = append(v.near, int32(id))
-	return v.sums[id] | math.MaxUint64>>8
-}
-
-// leastMix returns the least mix of a placed word and the two words before it. The first byte of
-// a mix is the first byte of the word's own sum, so only words whose sum begins like the least
-// sum can give the least mix: the words in near, if their sum is up to the bound.
-func (v *vocabulary) leastMix(bound uint64) uint64 {
-	least := uint64(math.MaxUint64)
-	for _, id := range v.near {
-		if v.sums[id] > bound {
-			continue
-		}
-		for at := v.last[id]; at >= 0; at = v.before[at] {
-			mix := v.sums[id]
-			if at >= 1 {
-				mix ^= v.sums[v.placed[at-1]] >> 8
-			}
-			if at >= 2 {
-				mix ^= v.sums[v.placed[at-2]] >> 16
-			}
-			least = min(least, mix)
-		}
+// leastMix returns the least mix of the hash of a word and the hashes of the two before it.
+func leastMix(sums []uint64, ids []int32) uint64 {
+	least, before, before2 := uint64(math.MaxUint64), uint64(0), uint64(0)
+	for _, id := range ids {
+		sum := sums[id]
+		least = min(least, sum^before>>8^before2>>16)
+		before, before2 = sum, before
 	}
 	return least
 }
 
-// minMum does the same for all shingles. The contribution of a word of up to one block to its
-// hash depends on no seed and is computed once. The contribution of its length is computed once
-// for all words of that length, which are adjacent.
-func (h *Hasher) minMum(v *vocabulary, words []string) (shingles [Shingles]uint64) {
-	for j := range shingles {
-		seed := binary.LittleEndian.Uint64(h.keys[j][:])
-		bound := uint64(math.MaxUint64)
-		v.near = v.near[:0]
-		from := int32(0)
-		for size, to := range &v.sizes {
-			if from < to {
-				bound = v.mumGroup(int(from), int(to), mum(seed+uint64(size), mumBlockStart), bound)
-				from = to
-			}
-		}
-		for i, id := range v.long {
-			at := int(from) + i
-			v.sums[at] = mumHash(words[id], seed)
-			if v.sums[at] <= bound {
-				bound = v.isNear(at)
-			}
-		}
-		shingles[j] = v.leastMix(bound)
-	}
-	return shingles
-}
-
-// mumGroup hashes the words with the numbers from to to-1, which have one size. start is the
-// contribution of the size to the hash.
-func (v *vocabulary) mumGroup(from, to int, start, bound uint64) uint64 {
-	for from < to {
-		if from += mumSums(v.sums[from:to], v.tails[from:to], start, bound); from < to {
-			bound = v.isNear(from)
-			from++
-		}
-	}
-	return bound
-}
-
-// mumSums sets sums to the sums of the words with these tails, at least up to and including the
-// first sum that is not above the bound, and returns the number of sums before that one.
-func mumSums(sums, tails []uint64, start, bound uint64) int {
-	sums = sums[:len(tails)]
-	i := 0
-	for ; i+1 < len(tails); i += 2 {
-		one, two := mumFinish(start^tails[i]), mumFinish(start^tails[i+1])
-		sums[i], sums[i+1] = one, two
-		if one <= bound {
-			return i
-		}
-		if two <= bound {
-			return i + 1
-		}
-	}
-	if i < len(tails) {
-		if sums[i] = mumFinish(start ^ tails[i]); sums[i] > bound {
-			i++
-		}
-	}
-	return i
+func xxHash(word string, seed uint64) uint64 {
+	var digest xxhash.Digest
+	digest.ResetWithSeed(seed)
+	digest.WriteString(word)
+	return digest.Sum64()
 }
 
 // The multipliers of MUM hash, version 1, by V. Makarov.

@@ -711,6 +711,7 @@ var kinds = func() (table [256]uint8) {
 }()
 
 // pieceASCII returns the size of the first piece of ASCII text between word boundaries, by the rules of splitPoints.
+// With the boundaries of package words in its place, signature.Compute of a plain text takes a quarter longer.
 func pieceASCII(text []byte) int {
 	first := kinds[text[0]]
 	n := 1

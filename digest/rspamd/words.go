@@ -27,17 +27,6 @@ func (l *wordList) add(word string) {
 	l.ends = append(l.ends, len(l.text))
 }
 
-// strings returns the words.
-func (l *wordList) strings() []string {
-	all := string(l.text)
-	words := make([]string, l.len())
-	start := 0
-	for i, end := range l.ends {
-		words[i], start = all[start:end], end
-	}
-	return words
-}
-
 // A vocabulary is the words of a text, each kept once: a text has few words that it does
 // not repeat, and stemming and hashing one costs more than to find it here.
 type vocabulary struct {
@@ -47,17 +36,9 @@ type vocabulary struct {
 	hash  []uint64 // of each word
 	slots []int32  // 1 more than the index of a word, by its hash; 0 is free
 
-	// Working space for shingles. Words have other numbers here, see bySize.
-	placed []int32             // the words of the text
-	last   []int32             // where each word is in placed for the last time
-	before []int32             // for each of placed, where its word is for the last time before; -1 if nowhere
-	ranks  []int32             // for each word the number that it has here
-	ranked []int32             // the ranks of the words of the text
-	sizes  [mumBlock + 1]int32 // up to where words of each size are
-	tails  []uint64            // what each word of up to a block is, to its hash
-	long   []int32             // the other words, in order
-	sums   []uint64            // the hash of each
-	near   []int32             // words whose hashes may be the least, see leastMix
+	// Working space for shingles.
+	tails []uint64 // of each word, the last bytes' contribution to its hash, which depends on no seed
+	sums  []uint64 // hash of each word for one shingle
 }
 
 // take makes v the words of l, in whose memory they stay. The seed is random, so that the
@@ -68,7 +49,7 @@ func (v *vocabulary) take(l *wordList, seed maphash.Seed) {
 	for size < 2*l.len() {
 		size *= 2
 	}
-	v.slots = sized(v.slots, size)
+	v.slots = slices.Grow(v.slots[:0], size)[:size]
 	clear(v.slots)
 	v.ids = slices.Grow(v.ids[:0], l.len())
 	v.words, v.times, v.hash = v.words[:0], v.times[:0], v.hash[:0]
@@ -91,55 +72,6 @@ func (v *vocabulary) take(l *wordList, seed maphash.Seed) {
 	}
 }
 
-// bySize numbers words by their size for minMum, those of more than a block last, and returns ids with these numbers.
-func (v *vocabulary) bySize(ids []int32, words []string) []int32 {
-	var next [mumBlock + 2]int32 // for each size the number of its next word
-	for _, w := range words {
-		next[min(len(w), mumBlock+1)]++
-	}
-	at := int32(0)
-	for size, n := range next {
-		next[size] = at
-		if at += n; size <= mumBlock {
-			v.sizes[size] = at
-		}
-	}
-	v.ranks, v.tails, v.long = sized(v.ranks, len(words)), sized(v.tails, len(words)), v.long[:0]
-	for id, w := range words {
-		size := min(len(w), mumBlock+1)
-		rank := next[size]
-		next[size]++
-		v.ranks[id] = rank
-		if size <= mumBlock {
-			v.tails[rank] = mumTailOf(w)
-		} else {
-			v.long = append(v.long, int32(id))
-		}
-	}
-	v.ranked = sized(v.ranked, len(ids))
-	for i, id := range ids {
-		v.ranked[i] = v.ranks[id]
-	}
-	return v.ranked
-}
-
-// sized returns a slice of n numbers, in the memory of s if that is enough.
-//
-//go:noinline
-func sized[T int32 | uint64](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
-
-// place records in v where in ids each word is; words is the number of different words.
-func (v *vocabulary) place(ids []int32, words int) {
-	v.last, v.before = sized(v.last, words), sized(v.before, len(ids))
-	for id := range v.last {
-		v.last[id] = -1
-	}
-	for at, id := range ids {
-		v.before[at], v.last[id] = v.last[id], int32(at)
-	}
-	v.placed = ids
-}
-
 // len returns how many words the text has.
 func (v *vocabulary) len() int { return len(v.ids) }
 
@@ -154,13 +86,4 @@ func (v *vocabulary) appendText(dst []byte) []byte {
 		dst = append(dst, v.words[id]...)
 	}
 	return dst
-}
-
-// strings returns the words of the text, in order.
-func (v *vocabulary) strings() []string {
-	words := make([]string, len(v.ids))
-	for i, id := range v.ids {
-		words[i] = v.words[id]
-	}
-	return words
 }

@@ -135,7 +135,7 @@ func TestFloorHides(t *testing.T) {
 	}
 	seen.Close()
 	hidden.Close()
-	if !bytes.Equal(seen.Append(nil), hidden.Append(nil)) {
+	if !bytes.Equal(seen.AppendBody(nil), hidden.AppendBody(nil)) {
 		t.Error("a round shows that there are keys below the floor")
 	}
 	for p := range g.Pages() {
@@ -293,7 +293,7 @@ func TestOrderWithinLines(t *testing.T) {
 				r := &Round{Geometry: g}
 				record(r, keys)
 				r.Close()
-				b := r.Append(nil)
+				b := r.AppendBody(nil)
 				if first == nil {
 					first = b
 				} else if !bytes.Equal(first, b) {

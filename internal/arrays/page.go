@@ -81,10 +81,6 @@ func (b *Bits) LoadPage(enc []byte) (page int, err error) {
 // Above that it uses the dense form, which is written and read at the speed of memory.
 func (m *Image) Append(dst []byte) []byte { return m.append(dst, m.Geometry.Slots()/16) }
 
-// AppendCompact appends the encoding of m to dst in the sparse form however full the page is. That
-// is about half the bytes of a full page, at some 10 ns a cell. It is meant for the network.
-func (m *Image) AppendCompact(dst []byte) []byte { return m.append(dst, m.Geometry.Slots()/3*2) }
-
 // append encodes m, in the sparse form if at most limit cells or bits are not zero.
 func (m *Image) append(dst []byte, limit int) []byte {
 	head := len(dst)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math/bits"
 	"slices"
 
@@ -188,35 +187,14 @@ func (r *Round) meet(a, b uint64) bool {
 	return false
 }
 
-// The encoded round, little-endian, with v for a number of 7 bits a byte:
+// AppendBody appends the encoding of the closed round to dst, for a container that itself states the
+// array and version of the round, and protects its bytes. [ParseRoundBody] parses it. It is, with v
+// for a number of 7 bits a byte:
 //
-//	magic "bkhR", version 1, kind, 8 bytes geometry id, v generation, v From
-//	the body: v number of operations
+//	v number of operations
 //	for each operation, in bits: gap between lines in Rice's code; the cells as
 //	their rank among all sets of k cells, or the bits themselves; for cells, the
 //	increase and the number of adds in Elias' gamma code
-//	4 bytes CRC-32C of everything before
-const (
-	roundMagic   = "bkhR"
-	roundVersion = 1
-)
-
-var roundSums = crc32.MakeTable(crc32.Castagnoli)
-
-// Append appends the encoding of the closed round to dst.
-func (r *Round) Append(dst []byte) []byte {
-	head := len(dst)
-	dst = append(dst, roundMagic...)
-	dst = append(dst, roundVersion, byte(r.Geometry.Kind))
-	dst = binary.LittleEndian.AppendUint64(dst, r.Geometry.ID())
-	dst = binary.AppendUvarint(dst, r.Generation)
-	dst = binary.AppendUvarint(dst, r.From)
-	dst = r.AppendBody(dst)
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[head:], roundSums))
-}
-
-// AppendBody appends the closed round without head and checksum, for a container that itself states
-// the array and version of the round, and protects its bytes. [ParseRoundBody] parses it.
 func (r *Round) AppendBody(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(r.ops)))
 	w := codec.BitWriter{Dst: dst}
@@ -262,39 +240,6 @@ func getBits(r *codec.BitReader, k uint8) (lo uint64) {
 		lo |= r.Get(6) << (8 * i)
 	}
 	return lo
-}
-
-// ParseRound decodes b, all of which must be one round of an array of geometry g. Its error wraps
-// [ErrCorrupt], or [ErrGeometry] for a round of a different array. Memory is allocated in
-// proportion to len(b).
-func ParseRound(b []byte, g Geometry) (*Round, error) {
-	if err := g.Validate(); err != nil {
-		return nil, err
-	}
-	const fixed = len(roundMagic) + 2 + 8
-	if len(b) < fixed+4 || string(b[:4]) != roundMagic {
-		return nil, fmt.Errorf("%w: %d bytes are not a round", ErrCorrupt, len(b))
-	}
-	body := b[:len(b)-4]
-	if crc32.Checksum(body, roundSums) != binary.LittleEndian.Uint32(b[len(body):]) {
-		return nil, fmt.Errorf("%w: checksum of a round of %d bytes", ErrCorrupt, len(b))
-	}
-	if b[4] != roundVersion {
-		return nil, fmt.Errorf("%w: round of version %d, want %d", ErrCorrupt, b[4], roundVersion)
-	}
-	if id := binary.LittleEndian.Uint64(b[6:]); Kind(b[5]) != g.Kind || id != g.ID() {
-		return nil, fmt.Errorf("%w: round of %s array %016x, want %016x", ErrGeometry, Kind(b[5]), id, g.ID())
-	}
-	r := &Round{Geometry: g}
-	body = body[fixed:]
-	for _, field := range []*uint64{&r.Generation, &r.From} {
-		x, n := binary.Uvarint(body)
-		if n <= 0 {
-			return nil, fmt.Errorf("%w: the head of a round ends early", ErrCorrupt)
-		}
-		*field, body = x, body[n:]
-	}
-	return r, r.parseBody(body)
 }
 
 // ParseRoundBody decodes b, all of which must be the output of [Round.AppendBody] for a round of an

@@ -2,9 +2,7 @@ package arrays
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -77,14 +75,7 @@ func TestRoundBooks(t *testing.T) {
 	}
 }
 
-// resum gives a modified round a valid checksum.
-func resum(b []byte) []byte {
-	binary.LittleEndian.PutUint32(b[len(b)-4:], crc32.Checksum(b[:len(b)-4], roundSums))
-	return b
-}
-
-// TestRoundDamage checks that an encoded round is refused if any bit is changed, or any byte
-// missing or added, with a valid checksum or without.
+// TestRoundDamage checks that an encoded round is refused if any byte is missing or added.
 func TestRoundDamage(t *testing.T) {
 	for _, g := range []Geometry{{Kind: Cells, Lines: 16, K: 6, KeyID: 3}, {Kind: Bitmap, Lines: 16, K: 8},
 		{Kind: Bitmap, Lines: 2048, K: 16}} {
@@ -96,17 +87,10 @@ func TestRoundDamage(t *testing.T) {
 			r.RecordBits(keys, make([]bool, 5))
 		}
 		r.Close()
-		b := r.Append([]byte("what stands before"))[len("what stands before"):]
-		if got, err := ParseRound(b, g); err != nil || got.Len() != 5 || got.Generation != 300 || got.From != 1<<40 ||
-			got.To != r.To {
+		body := r.AppendBody([]byte("what stands before"))[len("what stands before"):]
+		if got, err := ParseRoundBody(body, g, 300, 1<<40); err != nil || got.Len() != 5 || got.To != r.To ||
+			!bytes.Equal(got.AppendBody(nil), body) {
 			t.Fatalf("%v: %+v, %v", g, got, err)
-		}
-		body := r.AppendBody([]byte("x"))[1:]
-		if !bytes.Equal(body, b[len(b)-4-len(body):len(b)-4]) {
-			t.Fatalf("%v: the body %x is not the end of %x", g, body, b)
-		}
-		if got, err := ParseRoundBody(body, g, 300, 1<<40); err != nil || got.To != r.To || !bytes.Equal(got.Append(nil), b) {
-			t.Fatalf("%v: body: %+v, %v", g, got, err)
 		}
 		for at := range body {
 			if _, err := ParseRoundBody(body[:at], g, 300, 1<<40); !errors.Is(err, ErrCorrupt) {
@@ -118,39 +102,6 @@ func TestRoundDamage(t *testing.T) {
 		}
 		if _, err := ParseRoundBody(body, Geometry{}, 300, 1<<40); !errors.Is(err, ErrGeometry) {
 			t.Fatalf("%v: body of no array: %v", g, err)
-		}
-		for at := range b {
-			for bit := range 8 {
-				bad := slices.Clone(b)
-				bad[at] ^= 1 << bit
-				if _, err := ParseRound(bad, g); !errors.Is(err, ErrCorrupt) {
-					t.Fatalf("%v: bit %d of byte %d flipped: %v", g, bit, at, err)
-				}
-			}
-			if _, err := ParseRound(b[:at], g); !errors.Is(err, ErrCorrupt) {
-				t.Fatalf("%v: cut at %d: %v", g, at, err)
-			}
-			if at >= 4 && at < len(b)-4 {
-				short := slices.Concat(b[:at], make([]byte, 4))
-				if _, err := ParseRound(resum(short), g); !errors.Is(err, ErrCorrupt) {
-					t.Fatalf("%v: cut at %d and summed again: %v", g, at, err)
-				}
-			}
-		}
-		long := append(slices.Clone(b), 0)
-		if _, err := ParseRound(resum(long), g); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%v: a byte too many: %v", g, err)
-		}
-		for at, want := range map[int]error{0: ErrCorrupt, 3: ErrCorrupt, 4: ErrCorrupt, 5: ErrGeometry, 6: ErrGeometry,
-			13: ErrGeometry} {
-			bad := slices.Clone(b)
-			bad[at]++
-			if _, err := ParseRound(resum(bad), g); !errors.Is(err, want) {
-				t.Errorf("%v: byte %d is another: %v, want %v", g, at, err, want)
-			}
-		}
-		if _, err := ParseRound(b, Geometry{Kind: g.Kind}); !errors.Is(err, ErrGeometry) {
-			t.Errorf("an impossible geometry: %v", err)
 		}
 	}
 }
@@ -172,7 +123,7 @@ func TestRoundLimits(t *testing.T) {
 		{"increase", op{15, last, Many + 1, 1}, false},
 	} {
 		r := &Round{Geometry: g, ops: []op{tt.op}}
-		got, err := ParseRound(r.Append(nil), g)
+		got, err := ParseRoundBody(r.AppendBody(nil), g, r.Generation, r.From)
 		if tt.ok && (err != nil || got.ops[0] != tt.op || got.To != uint64(tt.op.times)) || !tt.ok &&
 			!errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %+v, %v", tt.name, got, err)

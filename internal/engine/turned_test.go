@@ -7,7 +7,6 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/interval"
 )
 
 // tight is a blocklist in which errors are frequent enough to be counted.
@@ -35,7 +34,7 @@ func within(t *testing.T, what string, n, of int, p float64) {
 	if of == 0 {
 		return
 	}
-	low, high := interval.Exact(n, of, 0.001)
+	low, high := exactInterval(n, of, 0.001)
 	t.Logf("%s: %d of %d (%.4f to %.4f), stated %.4f", what, n, of, low, high, p)
 	if p < low || p > high {
 		t.Errorf("%s: %d of %d, %.4f to %.4f, stated %.4f", what, n, of, low, high, p)

@@ -21,19 +21,3 @@ func TestWilson(t *testing.T) {
 		}
 	}
 }
-
-// TestExact compares the interval with published values (Newcombe 1998, table I, method 5).
-func TestExact(t *testing.T) {
-	for _, tt := range []struct {
-		k, n      int
-		low, high float64
-	}{
-		{81, 263, 0.2527, 0.3676}, {15, 148, 0.0578, 0.1617}, {0, 20, 0, 0.1684},
-		{1, 29, 0.0009, 0.1776}, {20, 20, 0.8316, 1}, {0, 0, 0, 1},
-	} {
-		low, high := Exact(tt.k, tt.n, 0.05)
-		if math.Abs(low-tt.low) > 5e-5 || math.Abs(high-tt.high) > 5e-5 {
-			t.Errorf("%d of %d: %.4f to %.4f, want %.4f to %.4f", tt.k, tt.n, low, high, tt.low, tt.high)
-		}
-	}
-}

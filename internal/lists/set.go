@@ -104,17 +104,6 @@ func OpenSet(o SetOptions) (*Set, error) {
 	return s, nil
 }
 
-// SetFiles replaces the lists of the set. It changes nothing and returns an error for a file that
-// cannot be read, a duplicate name or more than 256 lists. A list that stays keeps its handle.
-func (s *Set) SetFiles(files []File) error {
-	c, err := s.Prepare(files)
-	if err != nil {
-		return err
-	}
-	c.Commit()
-	return nil
-}
-
 // A Change is new lists for a set, already read but not in use yet.
 type Change struct {
 	set     *Set
@@ -333,10 +322,6 @@ func (h *Handle) HasAddr(a netip.Addr) bool {
 func (h *Handle) HasDigest(text string) bool {
 	return h.Hash() != NoHash && h.has(Entry{Digest, text})
 }
-
-// HasAddress reports whether a mail address in lower case, or its domain, is
-// listed.
-func (h *Handle) HasAddress(text string) bool { return h.has(Entry{Address, text}) }
 
 // Hash returns the hash function of a list of hashes, "" for any other list and for one that is not
 // known.

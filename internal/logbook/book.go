@@ -343,9 +343,6 @@ func idOf(key []byte) uint64 {
 // State returns the state of the book after the last write.
 func (b *Book) State() State { return *b.state.Load() }
 
-// Subjects reports whether the book keeps the Subject of messages.
-func (b *Book) Subjects() bool { return b.o.Subjects }
-
 // A queue holds notes until the next write.
 type queue struct {
 	notes []*note

@@ -444,7 +444,7 @@ func TestClearinghouse(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	e := Entry{Door: "http", Kind: CalledSpam, Reasons: []string{"seen"}, Domains: []string{"example.com"},
 		Subject: "offer", Count: 3}
-	e.SetSignatures([]bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("text"))})
+	e.packed = pack([]bulkhead.Signature{bulkhead.MustSignature(bulkhead.Exact, []byte("text"))})
 	whole := e.encode()
 	f.Add(whole[:len(whole)-4])
 	f.Add([]byte{version, 0, 0, 0, 0})

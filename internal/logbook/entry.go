@@ -136,9 +136,6 @@ func (e *Entry) Signatures() []bulkhead.Signature {
 	return sigs
 }
 
-// SetSignatures replaces the signatures of e with up to MaxSignatures of sigs.
-func (e *Entry) SetSignatures(sigs []bulkhead.Signature) { e.packed = pack(sigs) }
-
 // Limits of an entry. Longer values are cut.
 const (
 	MaxSignatures = 1024

@@ -56,26 +56,19 @@ type (
 	NewRotation = member.NewRotation
 	// RotationStatus is the state of a change of the network's secret.
 	RotationStatus = member.RotationStatus
-	// A Loss is the part of a peer's replica that an eviction or a rollback drops.
-	Loss = member.Loss
 	// FormerStatus is the state of the replica of one former incarnation of a peer.
 	FormerStatus = member.FormerStatus
 
 	// Access holds the files with which a node signs in to NATS servers of another operator.
 	Access = bus.Access
-	// BusStatus is the state of one connection to a broker.
-	BusStatus = bus.Status
 )
 
 // The modes and roles of [member.Options].
 const (
-	Hub      = member.Hub
 	Join     = member.Join
 	External = member.External
 
-	Both      = member.Both
-	Subscribe = member.Subscribe
-	Publish   = member.Publish
+	Publish = member.Publish
 )
 
 // Files of the mesh folder.

@@ -1,17 +1,14 @@
-// Package mmsg receives and sends many datagrams with one system call (recvmmsg, sendmmsg) and
-// without allocating. Consecutive datagrams to one address that have the same length, except for a
-// shorter last one, are sent by UDP segmentation. On systems other than Linux it receives and sends
-// one datagram at a time.
+// Package mmsg receives and sends many datagrams with one system call, where the system has one.
+// Consecutive datagrams to one address that have the same length, except for a shorter last one, are
+// sent by UDP segmentation: without it, a query of DCC took twice the processor time (6.4 against 3.1
+// us, measured in turns).
 //
 // A [Reader] and a [Writer] belong to one goroutine each. A socket may have several of both.
 //
-//	r, err := mmsg.NewReader(conn, 64, 0)
-//	w, err := mmsg.NewWriter(conn, 64)
+//	r := mmsg.NewReader(conn, 64, 0)
+//	w := mmsg.NewWriter(conn, 64)
 //	for i := range 64 { r.SetBuffer(i, make([]byte, 1500)) }
 //	n, err := r.Read()
-//	for i := range n { a := r.Addr(i); w.Add(&a, nil, answer(r.Len(i))) }
+//	for i := range n { w.Add(r.Addr(i), nil, answer(r.Len(i))) }
 //	sent, refused := w.Flush()
 package mmsg
-
-// maxControl is the maximum size in bytes of the control messages sent with a datagram.
-const maxControl = 64

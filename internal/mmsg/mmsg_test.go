@@ -28,25 +28,13 @@ func pair(t testing.TB, network, host string) (server, client *net.UDPConn) {
 
 func readers(t testing.TB, c *net.UDPConn, n, size int) (*Reader, [][]byte) {
 	t.Helper()
-	r, err := NewReader(c, n, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := NewReader(c, n, 0)
 	buffers := make([][]byte, n)
 	for i := range buffers {
 		buffers[i] = make([]byte, size)
 		r.SetBuffer(i, buffers[i])
 	}
 	return r, buffers
-}
-
-func writer(t testing.TB, c *net.UDPConn, n int) *Writer {
-	t.Helper()
-	w, err := NewWriter(c, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
 }
 
 // receive reads datagrams until it has n.
@@ -83,10 +71,10 @@ func TestExchange(t *testing.T) {
 			const each = 150 // more than a Writer or a train holds
 			lengths := func(k int) int { return []int{40, 40, 40, 700, 40, 41, 40, 40}[k%8] }
 			in, inBuffers := readers(t, server, 32, 1500)
-			out := writer(t, server, 32)
+			out := NewWriter(server, 32)
 			for round := range 3 {
 				for c, client := range clients {
-					w := writer(t, client, 64)
+					w := NewWriter(client, 64)
 					if round == 1 {
 						w.Single()
 					}
@@ -106,10 +94,10 @@ func TestExchange(t *testing.T) {
 						}
 						for i := range n {
 							a := in.Addr(i)
-							if a.AddrPort() != client.LocalAddr().(*net.UDPAddr).AddrPort() {
-								t.Fatalf("from %v, want %v", a.AddrPort(), client.LocalAddr())
+							if a.(*net.UDPAddr).AddrPort() != client.LocalAddr().(*net.UDPAddr).AddrPort() {
+								t.Fatalf("from %v, want %v", a, client.LocalAddr())
 							}
-							out.Add(&a, nil, inBuffers[i][:in.Len(i)])
+							out.Add(a, nil, inBuffers[i][:in.Len(i)])
 						}
 						sent, refused := out.Flush()
 						if sent != n || refused != 0 {
@@ -137,14 +125,13 @@ func TestExchange(t *testing.T) {
 func TestRefused(t *testing.T) {
 	server, client := pair(t, "udp4", "127.0.0.1")
 	r, buffers := readers(t, server, 8, 1500)
-	w := writer(t, client, 8)
+	w := NewWriter(client, 8)
 	w.Add(nil, nil, []byte("one"))
 	w.Add(nil, nil, nil)
-	w.Add(nil, make([]byte, maxControl+1), []byte("two"))
 	w.Add(nil, nil, make([]byte, 70_000))
 	w.Add(nil, nil, []byte("three"))
-	if sent, refused := w.Flush(); sent != 2 || refused != 3 {
-		t.Errorf("%d sent, %d refused, want 2 and 3", sent, refused)
+	if sent, refused := w.Flush(); sent != 2 || refused != 2 {
+		t.Errorf("%d sent, %d refused, want 2 and 2", sent, refused)
 	}
 	var got []string
 	receive(t, r, buffers, 2, func(_ int, data []byte) { got = append(got, string(data)) })
@@ -180,7 +167,7 @@ func TestClosed(t *testing.T) {
 	if _, err := r.Read(); err == nil {
 		t.Error("a Read of a closed socket succeeds")
 	}
-	w := writer(t, client, 2)
+	w := NewWriter(client, 2)
 	client.Close()
 	w.Add(nil, nil, []byte("x"))
 	if sent, refused := w.Flush(); sent != 0 || refused != 1 {
@@ -188,12 +175,13 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestAllocations checks that an exchange allocates nothing.
+// TestAllocations checks that an exchange allocates only addresses: of each datagram received, a
+// net.UDPAddr and its IP.
 func TestAllocations(t *testing.T) {
 	server, client := pair(t, "udp4", "127.0.0.1")
 	r, buffers := readers(t, server, 16, 100)
 	back, backBuffers := readers(t, client, 16, 100)
-	out, answer := writer(t, client, 16), writer(t, server, 16)
+	out, answer := NewWriter(client, 16), NewWriter(server, 16)
 	data := make([]byte, 60)
 	exchange := func() {
 		for range 8 {
@@ -201,13 +189,12 @@ func TestAllocations(t *testing.T) {
 		}
 		out.Flush()
 		receive(t, r, buffers, 8, func(i int, data []byte) {
-			a := r.Addr(i)
-			answer.Add(&a, nil, data)
+			answer.Add(r.Addr(i), nil, data)
 		})
 		answer.Flush()
 		receive(t, back, backBuffers, 8, func(int, []byte) {})
 	}
-	if n := testing.AllocsPerRun(50, exchange); n > 0 {
-		t.Errorf("%v allocations for 8 datagrams and their answers, want none", n)
+	if n := testing.AllocsPerRun(50, exchange); n > 32 {
+		t.Errorf("%v allocations for 8 datagrams and their answers, want at most 2 for each of the 16", n)
 	}
 }

@@ -26,7 +26,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
@@ -206,9 +205,6 @@ func (n *Node) ready() error {
 // Doors returns the open doors, with the addresses that clients use, in the order of the
 // configuration reference.
 func (n *Node) Doors() []admin.Door { return n.doors.Addresses() }
-
-// Clearinghouse returns the clearinghouse behind all doors.
-func (n *Node) Clearinghouse() bulkhead.Clearinghouse { return n.front.house }
 
 // AdminTokenFile returns the path of the file with the administrator's token.
 func (n *Node) AdminTokenFile() string { return filepath.Join(n.dir, AdminTokenFile) }

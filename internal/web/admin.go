@@ -14,12 +14,12 @@ import (
 	"time"
 
 	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
-	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // people returns the page of the accounts.
@@ -44,16 +44,16 @@ func (s *Site) people(v *view) (g.Node, error) {
 	for _, w := range weights {
 		of[w.Account] = w.Samples
 	}
-	return g.Group{h.Section(h.H2(h.Text("People"), dim("whose votes weigh what")),
-		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Name")), h.Th(h.Text("Role")), num("Weight"), num("Worth now"), h.Th(h.Text("Over time")),
-				h.Th(h.Text("Accuracy")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
+	return g.Group{h.Section(h.H2(g.Text("People"), dim("whose votes weigh what")),
+		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Name")), h.Th(g.Text("Role")), num("Weight"), num("Worth now"), h.Th(g.Text("Over time")),
+				h.Th(g.Text("Accuracy")), h.Th(g.Text("Since")), h.Th(g.Text("Actions")))),
 			h.TBody(g.Map(users, func(u admin.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
 		)), h.P(h.Class("dim"),
-			h.Text(
+			g.Text(
 				"“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. "+
 					"Accuracy is of the reports that others have confirmed or taken off the list. "),
-			h.Code(h.Text("bulkhead user add NAME")), h.Text(" makes an account."))),
+			h.Code(g.Text("bulkhead user add NAME")), g.Text(" makes an account."))),
 		latest, record}, nil
 }
 
@@ -63,14 +63,14 @@ func userRow(u admin.User, weights []admin.Weight, now time.Time) g.Node {
 		closing, verb = "open", "Open"
 	}
 	return h.Tr(
-		h.Th(h.Attr("scope", "row"), h.Text(u.Name), h.If(u.Closed, dim("closed")), h.If(u.Person != "", dim("is "+u.Person)),
-			h.If(u.Parent != "", dim("of "+u.Parent))),
-		h.Td(h.Class("brief"), h.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)),
+		h.Th(g.Attr("scope", "row"), g.Text(u.Name), g.If(u.Closed, dim("closed")), g.If(u.Person != "", dim("is "+u.Person)),
+			g.If(u.Parent != "", dim("of "+u.Parent))),
+		h.Td(h.Class("brief"), g.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)),
 		h.Td(weightLine(u.Name, weights, now)),
-		h.Td(h.Class("brief"), accuracy(&u)), h.Td(h.Class("brief"), h.Text(u.Created.UTC().Format("2 Jan 2006"))),
+		h.Td(h.Class("brief"), accuracy(&u)), h.Td(h.Class("brief"), g.Text(u.Created.UTC().Format("2 Jan 2006"))),
 		h.Td(h.Div(h.Class("acts"),
 			act("/people", u.Name, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", u.Weight)),
-				h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
+				g.Attr("size", "4"), g.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+u.Name))),
 			act("/people", "account:"+u.Name, "undo", "Undo", days("Days to undo of "+u.Name)),
 			act("/people", u.Name, closing, verb, nil))),
 	)
@@ -82,7 +82,7 @@ func accuracy(u *admin.User) g.Node {
 	if of == 0 {
 		return dim("not known yet")
 	}
-	return g.Group{h.Text(fmt.Sprintf("%s of %s", percent(share), count(of))),
+	return g.Group{g.Text(fmt.Sprintf("%s of %s", percent(share), count(of))),
 		dim(fmt.Sprintf("%s confirmed on %s, %s taken off", count(uint64(u.Confirmed)), plural(uint64(u.Days), "day"),
 			count(uint64(u.Reverted))))}
 }
@@ -129,16 +129,16 @@ func votersOf(v *view) (g.Node, error) {
 	}
 	slices.SortStableFunc(all, func(a, b *voter) int { return b.latest.Compare(a.latest) })
 	shown := all[:min(len(all), 50)]
-	return h.Section(h.H2(h.Text("Who voted lately"), dim("accounts, and the users for whom services report")),
-		h.If(len(all) == 0, h.P(h.Text("No votes yet. A vote shows here once a user reports mail: "),
-			h.Code(h.Text("bulkhead report message.eml")), h.Text(", or the button of a mail program after "),
-			h.Code(h.Text("bulkhead setup")), h.Text("."))),
-		h.If(len(all) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(h.Text("Latest")),
-				h.Th(h.Text("Actions")))),
+	return h.Section(h.H2(g.Text("Who voted lately"), dim("accounts, and the users for whom services report")),
+		g.If(len(all) == 0, h.P(g.Text("No votes yet. A vote shows here once a user reports mail: "),
+			h.Code(g.Text("bulkhead report message.eml")), g.Text(", or the button of a mail program after "),
+			h.Code(g.Text("bulkhead setup")), g.Text("."))),
+		g.If(len(all) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(g.Text("Latest")),
+				h.Th(g.Text("Actions")))),
 			h.TBody(g.Map(shown, voterRow))))),
-		h.If(older || len(all) > len(shown), h.P(h.Class("dim"),
-			h.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
+		g.If(older || len(all) > len(shown), h.P(h.Class("dim"),
+			g.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
 }
 
 func voterOf(e *admin.HistoryEntry) voter {
@@ -170,16 +170,16 @@ func (x *voter) add(e *admin.HistoryEntry) {
 }
 
 func voterRow(x *voter) g.Node {
-	name, undo := h.Text(x.name), g.Node(dim("–")) // accounts are in the table above
+	name, undo := g.Text(x.name), g.Node(dim("–")) // accounts are in the table above
 	if x.reporter != "" {
 		name = link("/history?reporter="+url.QueryEscape(x.reporter), x.name)
 	}
 	if x.undo != "" {
 		undo = act("/people", x.undo, "undo", "Undo", days("Days to undo of "+x.name))
 	}
-	return h.Tr(h.Th(h.Attr("scope", "row"), name), number(count(uint64(x.spam))), number(count(uint64(x.ham))),
+	return h.Tr(h.Th(g.Attr("scope", "row"), name), number(count(uint64(x.spam))), number(count(uint64(x.ham))),
 		number(count(uint64(x.other))),
-		h.Td(h.Class("brief"), h.Text(date(x.latest))), h.Td(h.Div(h.Class("acts"), undo)))
+		h.Td(h.Class("brief"), g.Text(date(x.latest))), h.Td(h.Div(h.Class("acts"), undo)))
 }
 
 // weightLine draws the weight of an account's votes, from the first recorded change to now.
@@ -205,10 +205,10 @@ func weightLine(name string, samples []admin.Weight, now time.Time) g.Node {
 		fmt.Fprintf(&line, "%.1f %.1f", at(s.Time), y)
 	}
 	fmt.Fprintf(&line, "L%d %.1f", width, y)
-	return h.SVG(h.Class("weights"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
+	return h.SVG(h.Class("weights"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
 		h.Aria("label", fmt.Sprintf("Worth of %s: %.2f since %s, at first %.2f on %s", name, samples[len(samples)-1].Worth,
 			date(time.Unix(samples[len(samples)-1].Time, 0)), samples[0].Worth, date(time.Unix(start, 0)))),
-		h.El("path", h.Class("sum"), h.Attr("d", line.String())))
+		g.El("path", h.Class("sum"), g.Attr("d", line.String())))
 }
 
 // audited shows recent actions of administrators.
@@ -224,38 +224,38 @@ func audited(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Section(h.H2(h.Text("Record of administration"), dim("who did what, the latest first")),
-		h.If(len(page.Entries) == 0, h.P(h.Class("dim"),
-			h.Text("Nothing yet. Changes by administrators, log-ins and failed log-ins show here."))),
-		h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Did")),
-				h.Th(h.Text("What")))),
+	return h.Section(h.H2(g.Text("Record of administration"), dim("who did what, the latest first")),
+		g.If(len(page.Entries) == 0, h.P(h.Class("dim"),
+			g.Text("Nothing yet. Changes by administrators, log-ins and failed log-ins show here."))),
+		g.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Time")), h.Th(g.Text("By")), h.Th(g.Text("From")), h.Th(g.Text("Did")),
+				h.Th(g.Text("What")))),
 			h.TBody(g.Map(page.Entries, func(e admin.AuditEntry) g.Node {
 				var about []string
 				for _, k := range slices.Sorted(maps.Keys(e.About)) {
 					about = append(about, k+" "+e.About[k])
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(e.Time.UTC().Format("2 Jan 15:04:05"))),
-					h.Td(h.Text(dashed(e.Account))), h.Td(h.Text(dashed(strings.TrimSpace(e.Door+" "+e.From)))),
-					h.Td(h.Text(e.Action), h.If(e.Error != "", h.Span(h.Class("state bad"), h.Text("failed")))),
-					h.Td(h.Class("sig"), h.Text(strings.Join(about, ", ")), h.If(e.Error != "", dim(e.Error))))
+				return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(e.Time.UTC().Format("2 Jan 15:04:05"))),
+					h.Td(g.Text(dashed(e.Account))), h.Td(g.Text(dashed(strings.TrimSpace(e.Door+" "+e.From)))),
+					h.Td(g.Text(e.Action), g.If(e.Error != "", h.Span(h.Class("state bad"), g.Text("failed")))),
+					h.Td(h.Class("sig"), g.Text(strings.Join(about, ", ")), g.If(e.Error != "", dim(e.Error))))
 			}))))),
-		h.If(page.Next != 0, h.P(link("/people?before="+strconv.FormatInt(page.Next, 10), "Earlier ones")))), nil
+		g.If(page.Next != 0, h.P(link("/people?before="+strconv.FormatInt(page.Next, 10), "Earlier ones")))), nil
 }
 
-func number(s string) g.Node { return h.Td(h.Class("num"), h.Text(s)) }
+func number(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
 
 // days returns a field for the number of days to go back.
 func days(label string) g.Node {
 	return h.Select(h.Name("days"), h.Aria("label", label),
-		h.Option(h.Value("1"), h.Text("1 day")), h.Option(h.Value("7"), h.Text("7 days")),
-		h.Option(h.Value("30"), h.Text("30 days")))
+		h.Option(h.Value("1"), g.Text("1 day")), h.Option(h.Value("7"), g.Text("7 days")),
+		h.Option(h.Value("30"), g.Text("30 days")))
 }
 
 // act returns a button, with an optional field, that acts on one row.
 func act(to, name, what, verb string, field g.Node) g.Node {
 	return h.Form(h.Method("post"), h.Action(to), h.Input(h.Type("hidden"), h.Name("name"), h.Value(name)), field,
-		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+spoken(name)), h.Text(verb)))
+		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+spoken(name)), g.Text(verb)))
 }
 
 // spoken returns the name of a voter in a form that shows people which kind of voter it is.
@@ -350,7 +350,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	var p *client.Problem
 	if errors.As(err, &p) && p.Status == http.StatusNotFound {
 		return h.P(h.Class("card"),
-			h.Text("This node shares with no peer. Set mesh.mode in its configuration to share counts with others.")), nil
+			g.Text("This node shares with no peer. Set mesh.mode in its configuration to share counts with others.")), nil
 	}
 	if err != nil {
 		return nil, err
@@ -361,25 +361,25 @@ func (s *Site) peers(v *view) (g.Node, error) {
 	}
 	return g.Group{
 		peerMap(n, v.status.Name, v.status.Now),
-		h.Section(h.H2(h.Text("Peers"), dim(n.Mode+", "+n.Role)),
-			h.If(len(n.Peers) == 0, h.P(h.Class("dim"), h.Text("No peer yet. This node's key is "), h.Code(h.Text(n.Key)),
-				h.Text("; bulkhead peer add KEY accepts what another publishes."))),
-			h.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("Peer")), h.Th(h.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"),
-					num("Memory"), num("Refused"), h.Th(h.Text("Actions")))),
+		h.Section(h.H2(g.Text("Peers"), dim(n.Mode+", "+n.Role)),
+			g.If(len(n.Peers) == 0, h.P(h.Class("dim"), g.Text("No peer yet. This node's key is "), h.Code(g.Text(n.Key)),
+				g.Text("; bulkhead peer add KEY accepts what another publishes."))),
+			g.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+				h.THead(h.Tr(h.Th(g.Text("Peer")), h.Th(g.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"),
+					num("Memory"), num("Refused"), h.Th(g.Text("Actions")))),
 				h.TBody(g.Map(n.Peers, func(p admin.Peer) g.Node { return peerRow(&p, v.status.Now) })),
 			))), secretRow(n.Secret)),
 		aggregateRow(n.Aggregate),
 		invite(invitations),
-		h.Section(h.H2(h.Text("Brokers")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Server")), h.Th(h.Text("State")), num("In"), num("Out"))),
+		h.Section(h.H2(g.Text("Brokers")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Server")), h.Th(g.Text("State")), num("In"), num("Out"))),
 			h.TBody(g.Map(n.Brokers, func(b admin.Broker) g.Node {
 				state := "connected"
 				if !b.Connected {
 					state = "not connected"
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(b.Server))),
-					h.Td(h.Text(state), h.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
+				return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(g.Text(b.Server))),
+					h.Td(g.Text(state), g.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
 			})),
 		))),
 	}, nil
@@ -391,9 +391,9 @@ func secretRow(s *admin.SecretChange) g.Node {
 		return nil
 	}
 	return h.P(
-		h.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
+		g.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
 			s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Through)+len(s.Untold))),
-		h.Code(h.Text(s.By)), h.Text(". "), h.Code(h.Text("bulkhead rekey --cancel")), h.Text(" takes it back."))
+		h.Code(g.Text(s.By)), g.Text(". "), h.Code(g.Text("bulkhead rekey --cancel")), g.Text(" takes it back."))
 }
 
 // aggregateRow describes the aggregate that the node publishes; it returns nothing if there is
@@ -402,8 +402,8 @@ func aggregateRow(a *admin.Aggregate) g.Node {
 	if a == nil {
 		return nil
 	}
-	return h.P(h.Text(fmt.Sprintf("This node publishes the sum of %d organisations (%s, %d members) under the key ",
-		a.Organisations, size(a.Memory), a.Members)), h.Code(h.Text(a.Key)), h.If(a.Fault != "", dim(a.Fault)))
+	return h.P(g.Text(fmt.Sprintf("This node publishes the sum of %d organisations (%s, %d members) under the key ",
+		a.Organisations, size(a.Memory), a.Members)), h.Code(g.Text(a.Key)), g.If(a.Fault != "", dim(a.Fault)))
 }
 
 // behind returns the lag of a peer, once a message from it has arrived.
@@ -437,16 +437,16 @@ func peerRow(p *admin.Peer, now time.Time) g.Node {
 	}
 	name := nameOf(p)
 	return h.Tr(
-		h.Th(h.Attr("scope", "row"), h.Title(p.Key), h.Text(name),
-			h.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))),
-		h.Td(h.Span(h.Class("state "+class), h.Text(state)),
-			h.If(p.FormerKeys() > 0, dim(count(p.FormerKeys())+" keys of before it lost its store"))),
+		h.Th(g.Attr("scope", "row"), h.Title(p.Key), g.Text(name),
+			g.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))),
+		h.Td(h.Span(h.Class("state "+class), g.Text(state)),
+			g.If(p.FormerKeys() > 0, dim(count(p.FormerKeys())+" keys of before it lost its store"))),
 		number(fmt.Sprintf("%.2f", p.Weight)), number(behind(p)), number(count(p.Missing)), number(count(p.Keys)),
 		number(size(p.Memory)),
-		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), h.Text(count(refused))),
+		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), g.Text(count(refused))),
 		h.Td(h.Div(h.Class("acts"),
 			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)),
-				h.Attr("size", "4"), h.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
+				g.Attr("size", "4"), g.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
 			act("/peers", p.Key, "rollback", "Roll back", days("Days to roll back of "+name)),
 			act("/peers", p.Key, "evict", "Evict", nil))),
 	)
@@ -468,13 +468,13 @@ func peerMap(n *admin.Network, self string, now time.Time) g.Node {
 		}
 		angle := 2 * math.Pi * (float64(i)/float64(len(n.Peers)) - 0.25)
 		x, y := width/2+130*math.Cos(angle), height/2+78*math.Sin(angle)
-		lines = append(lines, h.El("line", h.Class("to-"+class), h.Attr("x1", strconv.Itoa(width/2)),
-			h.Attr("y1", strconv.Itoa(height/2)),
-			h.Attr("x2", fmt.Sprintf("%.0f", x)), h.Attr("y2", fmt.Sprintf("%.0f", y)),
-			h.Attr("stroke-width", fmt.Sprintf("%.1f", 0.5+4*p.Weight))))
-		dots = append(dots, h.El("circle", h.Class("at-"+class), h.Attr("cx", fmt.Sprintf("%.0f", x)),
-			h.Attr("cy", fmt.Sprintf("%.0f", y)), h.Attr("r", "6"),
-			h.El("title", h.Text(nameOf(p)+": "+text))))
+		lines = append(lines, g.El("line", h.Class("to-"+class), g.Attr("x1", strconv.Itoa(width/2)),
+			g.Attr("y1", strconv.Itoa(height/2)),
+			g.Attr("x2", fmt.Sprintf("%.0f", x)), g.Attr("y2", fmt.Sprintf("%.0f", y)),
+			g.Attr("stroke-width", fmt.Sprintf("%.1f", 0.5+4*p.Weight))))
+		dots = append(dots, g.El("circle", h.Class("at-"+class), g.Attr("cx", fmt.Sprintf("%.0f", x)),
+			g.Attr("cy", fmt.Sprintf("%.0f", y)), g.Attr("r", "6"),
+			g.El("title", g.Text(nameOf(p)+": "+text))))
 		if len(n.Peers) <= 12 {
 			away := 18.0 // distance from the lines, which start in the middle
 			if y < height/2 {
@@ -483,18 +483,18 @@ func peerMap(n *admin.Network, self string, now time.Time) g.Node {
 			dots = append(dots, mapLabel(x, y+away, nameOf(p)))
 		}
 	}
-	return h.SVG(h.Class("map"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
+	return h.SVG(h.Class("map"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
 		h.Aria("label", fmt.Sprintf("%s, of which %d are heard and counted", plural(uint64(len(n.Peers)), "peer"), well)),
-		lines, h.El("circle", h.Class("self"), h.Attr("cx", strconv.Itoa(width/2)), h.Attr("cy", strconv.Itoa(height/2)),
-			h.Attr("r", "9")), mapLabel(width/2, height/2+22, self), dots)
+		lines, g.El("circle", h.Class("self"), g.Attr("cx", strconv.Itoa(width/2)), g.Attr("cy", strconv.Itoa(height/2)),
+			g.Attr("r", "9")), mapLabel(width/2, height/2+22, self), dots)
 }
 
 func mapLabel(x, y float64, text string) g.Node {
 	if r := []rune(text); len(r) > 22 {
 		text = string(r[:21]) + "…"
 	}
-	return h.El("text", h.Attr("x", fmt.Sprintf("%.0f", x)), h.Attr("y", fmt.Sprintf("%.0f", y)),
-		h.Attr("text-anchor", "middle"), h.Text(text))
+	return g.El("text", g.Attr("x", fmt.Sprintf("%.0f", x)), g.Attr("y", fmt.Sprintf("%.0f", y)),
+		g.Attr("text-anchor", "middle"), g.Text(text))
 }
 
 // nameOf returns the name of a peer to show.
@@ -511,22 +511,22 @@ func invite(all []admin.Invitation) g.Node {
 	for i := range all {
 		for _, j := range all[i].Joiners {
 			if j.State == "waiting" {
-				waiting = append(waiting, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(dashed(j.Name))),
-					h.Td(h.Code(h.Class("sig"), h.Text(j.Key))), h.Td(h.Text(date(j.At))),
+				waiting = append(waiting, h.Tr(h.Th(g.Attr("scope", "row"), g.Text(dashed(j.Name))),
+					h.Td(h.Code(h.Class("sig"), g.Text(j.Key))), h.Td(g.Text(date(j.At))),
 					h.Td(h.Div(h.Class("acts"), act("/peers", j.Key, "accept", "Accept", nil),
 						act("/peers", j.Key, "refuse", "Refuse", nil)))))
 			}
 		}
 	}
-	return h.Section(h.H2(h.Text("Invite"), dim("another node into this network")),
+	return h.Section(h.H2(g.Text("Invite"), dim("another node into this network")),
 		h.Form(h.Class("card fields"), h.Method("post"), h.Action("/peers"),
-			h.Div(h.Label(h.For("invited"), h.Text("Name")),
-				h.Input(h.ID("invited"), h.Name("name"), h.Attr("maxlength", "64"))),
-			h.Div(h.Label(h.For("weight"), h.Text("Weight, 0 to 1")),
-				h.Input(h.ID("weight"), h.Name("weight"), h.Value("0.5"), h.Attr("size", "4"), h.Attr("inputmode", "decimal"))),
-			h.Button(h.Name("do"), h.Value("invite"), h.Text("Make an invitation"))),
-		h.If(len(waiting) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Waits")), h.Th(h.Text("Key")), h.Th(h.Text("Since")), h.Th(h.Text("Actions")))),
+			h.Div(h.Label(h.For("invited"), g.Text("Name")),
+				h.Input(h.ID("invited"), h.Name("name"), g.Attr("maxlength", "64"))),
+			h.Div(h.Label(h.For("weight"), g.Text("Weight, 0 to 1")),
+				h.Input(h.ID("weight"), h.Name("weight"), h.Value("0.5"), g.Attr("size", "4"), g.Attr("inputmode", "decimal"))),
+			h.Button(h.Name("do"), h.Value("invite"), g.Text("Make an invitation"))),
+		g.If(len(waiting) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Waits")), h.Th(g.Text("Key")), h.Th(g.Text("Since")), h.Th(g.Text("Actions")))),
 			h.TBody(waiting)))))
 }
 
@@ -633,38 +633,38 @@ func (s *Site) rules(v *view) (g.Node, error) {
 	}
 	return g.Group{
 		h.Form(h.Class("card row"), h.Method("post"), h.Action("/rules"),
-			h.Label(h.For("entry"), h.Text("Address, domain, URL or IP address")),
+			h.Label(h.For("entry"), g.Text("Address, domain, URL or IP address")),
 			h.Input(h.ID("entry"), h.Name("entry"), h.Required(), h.Value(v.PostFormValue("entry"))),
-			h.Button(h.Text("Look up in all lists"))),
+			h.Button(g.Text("Look up in all lists"))),
 		found,
-		h.Section(h.H2(h.Text("Lists")),
-			h.If(len(lists) == 0, h.P(h.Class("dim"),
-				h.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
-			h.If(len(lists) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("List")), h.Th(h.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"),
-					h.Th(h.Text("Updated")))),
+		h.Section(h.H2(g.Text("Lists")),
+			g.If(len(lists) == 0, h.P(h.Class("dim"),
+				g.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
+			g.If(len(lists) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+				h.THead(h.Tr(h.Th(g.Text("List")), h.Th(g.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"),
+					h.Th(g.Text("Updated")))),
 				h.TBody(g.Map(lists, func(l admin.List) g.Node {
 					if l.Unknown {
-						return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)),
-							h.Td(h.Attr("colspan", "5"), h.Text("not known: "+l.Fault)))
+						return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name)),
+							h.Td(g.Attr("colspan", "5"), g.Text("not known: "+l.Fault)))
 					}
-					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Text(l.Tone)), number(count(l.Entries)),
-						number(size(l.Bytes)), number(chance(l.Error)), h.Td(h.Text(date(l.Updated))))
+					return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name)), h.Td(g.Text(l.Tone)), number(count(l.Entries)),
+						number(size(l.Bytes)), number(chance(l.Error)), h.Td(g.Text(date(l.Updated))))
 				})))))),
 		white,
-		h.Section(h.H2(h.Text("Rate limits")),
-			h.If(len(limits) == 0, h.P(h.Class("dim"),
-				h.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
-			h.If(len(limits) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("Rule")), h.Th(h.Text("Counts")), num("Limit"), h.Th(h.Text("Action")), num("Keys"),
+		h.Section(h.H2(g.Text("Rate limits")),
+			g.If(len(limits) == 0, h.P(h.Class("dim"),
+				g.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
+			g.If(len(limits) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+				h.THead(h.Tr(h.Th(g.Text("Rule")), h.Th(g.Text("Counts")), num("Limit"), h.Th(g.Text("Action")), num("Keys"),
 					num("Memory"), num("Given up"))),
 				h.TBody(g.Map(limits, func(l admin.RateLimit) g.Node {
 					counts := l.Key
 					if l.Unique != "" {
 						counts = "different " + l.Unique + " for each " + l.Key
 					}
-					return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(l.Name)), h.Td(h.Code(h.Text(counts))),
-						number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(h.Text(l.Action)),
+					return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name)), h.Td(h.Code(g.Text(counts))),
+						number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(g.Text(l.Action)),
 						number(count(uint64(l.Keys))), number(size(uint64(l.Bytes))), number(count(uint64(l.Evicted))))
 				})))))),
 		g.Map(most, topKeys),
@@ -676,17 +676,17 @@ func topKeys(t admin.TopKeys) g.Node {
 	if len(t.Keys) == 0 {
 		return nil
 	}
-	return h.Section(h.H2(h.Text("Top keys of "+t.Rule), dim("with the highest rates now")),
-		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Class("fill"), h.Text("Of the limit")), num("Rate"), num("Limit"),
-				h.Th(h.Text("Actions")))),
+	return h.Section(h.H2(g.Text("Top keys of "+t.Rule), dim("with the highest rates now")),
+		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Key")), h.Th(h.Class("fill"), g.Text("Of the limit")), num("Rate"), num("Limit"),
+				h.Th(g.Text("Actions")))),
 			h.TBody(g.Map(t.Keys, func(k admin.TopKey) g.Node {
 				share := 0.0
 				if k.Limit > 0 {
 					share = k.Rate / k.Limit
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Class("sig"), h.Text(k.Key)),
-					h.Td(h.Class("fill"), gauge(share), h.Text(percent(share))), number(fmt.Sprintf("%.1f", k.Rate)),
+				return h.Tr(h.Th(g.Attr("scope", "row"), h.Class("sig"), g.Text(k.Key)),
+					h.Td(h.Class("fill"), gauge(share), g.Text(percent(share))), number(fmt.Sprintf("%.1f", k.Rate)),
 					number(fmt.Sprintf("%g", k.Limit)),
 					h.Td(act("/rules", k.Key, "reset "+t.Rule, "Forget", nil)))
 			})))))
@@ -728,10 +728,10 @@ func (s *Site) find(v *view) (g.Node, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return h.P(h.Class("card"), h.Role("status"), h.Text(entry+" is in no list.")), nil
+		return h.P(h.Class("card"), h.Role("status"), g.Text(entry+" is in no list.")), nil
 	}
 	return h.Ul(h.Class("card"), h.Role("status"), g.Map(found, func(m admin.ListMatch) g.Node {
-		return h.Li(h.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List,
+		return h.Li(g.Text(fmt.Sprintf("%s is in the %s list %s, by %s; chance of an error: %s. %s", entry, m.Tone, m.List,
 			m.Element, chance(m.Error), m.Reason)))
 	})), nil
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
-	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // config returns the page of the configuration.
@@ -22,14 +22,14 @@ func configOf(v *view, text string, checked g.Node) (g.Node, error) {
 	}
 	out := g.Group{checked,
 		h.Form(h.Class("card"), h.Method("post"), h.Action("/config"),
-			h.Label(h.For("text"), h.Text("Check the text of a configuration file. Nothing is changed.")),
-			h.Textarea(h.ID("text"), h.Name("text"), h.Rows("6"), h.Attr("spellcheck", "false"), h.Text(text)),
-			h.Button(h.Name("do"), h.Value("check"), h.Text("Check"))),
-		h.If(c.Reloadable, h.Form(h.Class("card row"), h.Method("post"), h.Action("/config"),
-			h.Button(h.Name("do"), h.Value("reload"), h.Text("Read the file again")),
+			h.Label(h.For("text"), g.Text("Check the text of a configuration file. Nothing is changed.")),
+			h.Textarea(h.ID("text"), h.Name("text"), h.Rows("6"), g.Attr("spellcheck", "false"), g.Text(text)),
+			h.Button(h.Name("do"), h.Value("check"), g.Text("Check"))),
+		g.If(c.Reloadable, h.Form(h.Class("card row"), h.Method("post"), h.Action("/config"),
+			h.Button(h.Name("do"), h.Value("reload"), g.Text("Read the file again")),
 			dim("as SIGHUP does: keys marked ↻ take effect, the others wait for a restart"))),
-		h.If(!c.Reloadable, h.P(h.Class("card dim"),
-			h.Text("This node was started without a configuration file. bulkhead config reference prints one to begin with.")))}
+		g.If(!c.Reloadable, h.P(h.Class("card dim"),
+			g.Text("This node was started without a configuration file. bulkhead config reference prints one to begin with.")))}
 	for len(c.Settings) > 0 {
 		name, _, _ := strings.Cut(c.Settings[0].Key, ".")
 		n, changed := 0, 0
@@ -52,16 +52,16 @@ func section(name string, settings []admin.Setting, changed int) g.Node {
 	if changed > 0 {
 		what = fmt.Sprintf("%d of %d not as by default", changed, len(settings))
 	}
-	return h.Details(h.If(changed > 0, h.Attr("open")), h.Summary(h.Strong(h.Text("["+name+"]")), h.Text(" "), dim(what)),
-		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(h.Class("settings"),
-			h.THead(h.Tr(h.Th(h.Text("Key")), h.Th(h.Text("Value")), h.Th(h.Text("Meaning")))),
+	return h.Details(g.If(changed > 0, g.Attr("open")), h.Summary(h.Strong(g.Text("["+name+"]")), g.Text(" "), dim(what)),
+		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(h.Class("settings"),
+			h.THead(h.Tr(h.Th(g.Text("Key")), h.Th(g.Text("Value")), h.Th(g.Text("Meaning")))),
 			h.TBody(g.Map(settings, func(s admin.Setting) g.Node {
-				value := h.Code(h.Text(s.Value))
+				value := h.Code(g.Text(s.Value))
 				if !s.Default {
 					value = h.Strong(value)
 				}
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Text(strings.TrimPrefix(s.Key, name+"."))),
-					h.If(s.Reload, dim(" ↻"))), h.Td(value), h.Td(h.Class("dim"), h.Text(s.Meaning)))
+				return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(g.Text(strings.TrimPrefix(s.Key, name+"."))),
+					g.If(s.Reload, dim(" ↻"))), h.Td(value), h.Td(h.Class("dim"), g.Text(s.Meaning)))
 			})))))
 }
 
@@ -98,10 +98,10 @@ func verdictOnConfig(c *admin.ConfigCheck, well string) g.Node {
 	}
 	if len(c.Mistakes) > 0 {
 		return h.Div(h.Class("alarm"), h.Role("alert"),
-			h.Strong(h.Text("Nothing was changed. "+plural(uint64(len(c.Mistakes)), "mistake")+":")),
-			h.Ul(g.Map(c.Mistakes, func(m string) g.Node { return h.Li(h.Text(m)) })))
+			h.Strong(g.Text("Nothing was changed. "+plural(uint64(len(c.Mistakes)), "mistake")+":")),
+			h.Ul(g.Map(c.Mistakes, func(m string) g.Node { return h.Li(g.Text(m)) })))
 	}
-	return h.Div(h.Class("card"), h.Role("status"), h.P(h.Strong(h.Text(well))),
-		h.P(h.Text("Keys that differ and take effect without a restart: "+keys(c.Changed)+". Keys that need a restart: "+
+	return h.Div(h.Class("card"), h.Role("status"), h.P(h.Strong(g.Text(well))),
+		h.P(g.Text("Keys that differ and take effect without a restart: "+keys(c.Changed)+". Keys that need a restart: "+
 			keys(c.Restart)+".")))
 }

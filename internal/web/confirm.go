@@ -11,9 +11,9 @@ import (
 	"time"
 
 	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
-	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // A change that is hard to undo needs two forms. The first form only asks; the answer is the effect
@@ -73,12 +73,12 @@ func (s *Site) ask(v *view, d *deed, q consequence.Question) g.Node {
 		return h.Input(h.Type("hidden"), h.Name(name), h.Value(value))
 	}
 	return h.Section(h.Class("card ask"), h.Aria("labelledby", "question"),
-		h.If(v.PostForm.Has("agreed"), h.P(h.Class("alarm"), h.Role("alert"),
-			h.Text("Nothing was changed: the question had expired. Here it is again."))),
-		h.H2(h.ID("question"), h.Text(q.Title)),
-		h.Ul(g.Map(q.Facts, func(fact string) g.Node { return h.Li(h.Text(fact)) })),
+		g.If(v.PostForm.Has("agreed"), h.P(h.Class("alarm"), h.Role("alert"),
+			g.Text("Nothing was changed: the question had expired. Here it is again."))),
+		h.H2(h.ID("question"), g.Text(q.Title)),
+		h.Ul(g.Map(q.Facts, func(fact string) g.Node { return h.Li(g.Text(fact)) })),
 		h.Form(h.Class("acts"), h.Method("post"), h.Action(d.path),
 			hidden("name", d.name), hidden("agreed", s.agreements.token(d, time.Now().Add(agreementLife))),
-			h.If(!d.since.IsZero(), hidden("since", d.since.UTC().Format(time.RFC3339Nano))),
-			h.Button(h.Class("danger"), h.Name("do"), h.Value(d.do), h.Text(q.Verb)), link(d.path, "Cancel")))
+			g.If(!d.since.IsZero(), hidden("since", d.since.UTC().Format(time.RFC3339Nano))),
+			h.Button(h.Class("danger"), h.Name("do"), h.Value(d.do), g.Text(q.Verb)), link(d.path, "Cancel")))
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
-	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // historyFields are the search fields of the history, named as in the API.
@@ -43,7 +43,7 @@ func entriesOf(v *view) (g.Node, error) {
 	})
 	var p *client.Problem
 	if errors.As(err, &p) && p.Status == http.StatusNotFound {
-		return h.P(h.Class("card"), h.Text("This node remembers no mail: [history] in its configuration says so.")), nil
+		return h.P(h.Class("card"), g.Text("This node remembers no mail: [history] in its configuration says so.")), nil
 	}
 	if err != nil {
 		return nil, err
@@ -51,19 +51,19 @@ func entriesOf(v *view) (g.Node, error) {
 	return g.Group{
 		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/history"),
 			g.Map(historyFields, func(f struct{ name, label string }) g.Node {
-				return h.Div(h.Label(h.For(f.name), h.Text(f.label)), h.Input(h.ID(f.name), h.Name(f.name), h.Value(q.Get(f.name))))
+				return h.Div(h.Label(h.For(f.name), g.Text(f.label)), h.Input(h.ID(f.name), h.Name(f.name), h.Value(q.Get(f.name))))
 			}),
 			choice("kind", "What", q, "check", "sighting", "spam", "ham", "revoke"),
 			choice("class", "Answer", q, "unknown", "good", "bulk", "suspected", "spam"),
-			h.Button(h.Text("Search"))),
-		h.Section(h.H2(h.Text("History"), dim("checks and votes, the latest first")),
-			h.If(len(page.Entries) == 0, nothingIn(q, page)),
-			h.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")),
-					h.Th(h.Text("By")), h.Th(h.Text("From")), h.Th(h.Text("Links")), h.Th(h.Text("Actions")))),
+			h.Button(g.Text("Search"))),
+		h.Section(h.H2(g.Text("History"), dim("checks and votes, the latest first")),
+			g.If(len(page.Entries) == 0, nothingIn(q, page)),
+			g.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+				h.THead(h.Tr(h.Th(g.Text("Time")), h.Th(g.Text("Door")), h.Th(g.Text("What")), h.Th(g.Text("Answer")),
+					h.Th(g.Text("By")), h.Th(g.Text("From")), h.Th(g.Text("Links")), h.Th(g.Text("Actions")))),
 				h.TBody(g.Map(page.Entries, func(e admin.HistoryEntry) g.Node { return entryRow(&e) })),
 			))),
-			h.If(page.Next != 0, h.P(link(nextPage(q, page.Next), "Earlier ones")))),
+			g.If(page.Next != 0, h.P(link(nextPage(q, page.Next), "Earlier ones")))),
 	}, nil
 }
 
@@ -71,14 +71,14 @@ func entriesOf(v *view) (g.Node, error) {
 func nothingIn(q url.Values, page *admin.HistoryPage) g.Node {
 	switch {
 	case page.Next != 0:
-		return h.P(h.Text(fmt.Sprintf("None among %s entries. The search goes on with earlier ones.",
+		return h.P(g.Text(fmt.Sprintf("None among %s entries. The search goes on with earlier ones.",
 			count(uint64(page.Read)))))
 	case len(q) > 0:
-		return h.P(h.Text("Nothing of that kind is remembered here. "), link("/history", "Show everything"))
+		return h.P(g.Text("Nothing of that kind is remembered here. "), link("/history", "Show everything"))
 	}
 	return h.P(
-		h.Text("No check and no report yet. They show here as mail servers ask this node, and people report mail: "),
-		h.Code(h.Text("bulkhead setup")), h.Text(" sees to both."))
+		g.Text("No check and no report yet. They show here as mail servers ask this node, and people report mail: "),
+		h.Code(g.Text("bulkhead setup")), g.Text(" sees to both."))
 }
 
 // nextPage returns the address of the same search continued before an entry.
@@ -94,22 +94,22 @@ func nextPage(q url.Values, before int64) string {
 
 // choice returns a list of values, with the option to choose none.
 func choice(name, label string, q url.Values, values ...string) g.Node {
-	return h.Div(h.Label(h.For(name), h.Text(label)),
-		h.Select(h.ID(name), h.Name(name), h.Option(h.Value(""), h.Text("any")),
+	return h.Div(h.Label(h.For(name), g.Text(label)),
+		h.Select(h.ID(name), h.Name(name), h.Option(h.Value(""), g.Text("any")),
 			g.Map(values, func(value string) g.Node {
-				return h.Option(h.Value(value), h.If(value == q.Get(name), h.Attr("selected")), h.Text(value))
+				return h.Option(h.Value(value), g.If(value == q.Get(name), g.Attr("selected")), g.Text(value))
 			})))
 }
 
 func entryRow(e *admin.HistoryEntry) g.Node {
 	id := strconv.FormatInt(e.ID, 10)
 	return h.Tr(
-		h.Th(h.Attr("scope", "row"), link("/history?id="+id, e.Time.Format("2 Jan 15:04:05"))),
-		h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)),
-		h.Td(h.Class("brief"), h.If(e.Class != "", h.Span(h.Class("key key-"+e.Class))), h.Text(e.Answer())),
-		h.Td(h.Text(dashed(e.Reporter()))),
-		h.Td(h.Text(dashed(e.From)), h.If(e.Subject != "", dim(e.Subject))),
-		h.Td(h.Text(dashed(strings.Join(e.Domains, " ")))),
+		h.Th(g.Attr("scope", "row"), link("/history?id="+id, e.Time.Format("2 Jan 15:04:05"))),
+		h.Td(g.Text(e.Door)), h.Td(g.Text(e.Kind)),
+		h.Td(h.Class("brief"), g.If(e.Class != "", h.Span(h.Class("key key-"+e.Class))), g.Text(e.Answer())),
+		h.Td(g.Text(dashed(e.Reporter()))),
+		h.Td(g.Text(dashed(e.From)), g.If(e.Subject != "", dim(e.Subject))),
+		h.Td(g.Text(dashed(strings.Join(e.Domains, " ")))),
 		h.Td(h.Div(h.Class("acts"), entryVotes(id))))
 }
 
@@ -118,7 +118,7 @@ func entryVotes(id string) g.Node {
 		g.Map([]struct {
 			vote, verb string
 		}{{"spam", "Spam"}, {"ham", "Wanted"}, {"revoke", "Take off"}}, func(b struct{ vote, verb string }) g.Node {
-			return h.Button(h.Name("vote"), h.Value(b.vote), h.Aria("label", b.verb+": entry "+id), h.Text(b.verb))
+			return h.Button(h.Name("vote"), h.Value(b.vote), h.Aria("label", b.verb+": entry "+id), g.Text(b.verb))
 		}))
 }
 
@@ -132,14 +132,14 @@ func entry(v *view, text string) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Section(h.Class("card"), h.H2(h.Text(e.Answer()),
+	return h.Section(h.Class("card"), h.H2(g.Text(e.Answer()),
 		dim(fmt.Sprintf("%s through %s, %s", e.Kind, e.Door, e.Time.Format(time.DateTime)))),
-		h.P(h.Text("From "+dashed(e.From)+", links to "+dashed(strings.Join(e.Domains, " "))+", by "+dashed(e.Reporter())+
-			"."), h.If(e.Subject != "", dim(e.Subject))),
-		h.Ul(g.Map(e.Reasons, func(r string) g.Node { return h.Li(h.Text(r)) })),
+		h.P(g.Text("From "+dashed(e.From)+", links to "+dashed(strings.Join(e.Domains, " "))+", by "+dashed(e.Reporter())+
+			"."), g.If(e.Subject != "", dim(e.Subject))),
+		h.Ul(g.Map(e.Reasons, func(r string) g.Node { return h.Li(g.Text(r)) })),
 		entryVotes(text),
-		h.Details(h.Summary(h.Text(fmt.Sprintf("%d signatures", len(e.Signatures)))),
-			h.Div(h.Class("scroll"), h.Attr("tabindex", "0"),
+		h.Details(h.Summary(g.Text(fmt.Sprintf("%d signatures", len(e.Signatures)))),
+			h.Div(h.Class("scroll"), g.Attr("tabindex", "0"),
 				g.Map(e.Signatures, func(sig bulkhead.Signature) g.Node {
 					return h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(sig.String()), sig.String()), h.Br())
 				})))), nil

@@ -12,11 +12,11 @@ import (
 	"strings"
 
 	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
-	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // maxKept is the largest message, in bytes, that a page includes so that the user can vote on it.
@@ -60,7 +60,7 @@ func examine(v *view, raw []byte, text string) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.Group{lookupForm(""), verdictOf(verdict), h.If(v.viewer.Report && len(raw) <= maxKept, voteForm(raw)), who,
+	return g.Group{lookupForm(""), verdictOf(verdict), g.If(v.viewer.Report && len(raw) <= maxKept, voteForm(raw)), who,
 		findings(verdict.Findings)}, nil
 }
 
@@ -107,17 +107,17 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 	}
 	slices.SortFunc(votes, func(a, b admin.HistoryEntry) int { return cmp.Compare(b.ID, a.ID) })
 	votes = votes[:min(len(votes), maxReported)]
-	return h.Section(h.H2(h.Text("Who reported it"), dim("as far as this node remembers, the latest first")),
-		h.If(len(votes) == 0,
-			h.P(h.Text("No reporter in the history: the reports are older than it, or came to a peer."))),
-		h.If(len(votes) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Time")), h.Th(h.Text("Door")), h.Th(h.Text("What")), h.Th(h.Text("Answer")),
-				h.Th(h.Text("By")))),
+	return h.Section(h.H2(g.Text("Who reported it"), dim("as far as this node remembers, the latest first")),
+		g.If(len(votes) == 0,
+			h.P(g.Text("No reporter in the history: the reports are older than it, or came to a peer."))),
+		g.If(len(votes) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Time")), h.Th(g.Text("Door")), h.Th(g.Text("What")), h.Th(g.Text("Answer")),
+				h.Th(g.Text("By")))),
 			h.TBody(g.Map(votes, func(e admin.HistoryEntry) g.Node {
-				return h.Tr(h.Th(h.Attr("scope", "row"),
+				return h.Tr(h.Th(g.Attr("scope", "row"),
 					link("/history?id="+strconv.FormatInt(e.ID, 10), e.Time.Format("2 Jan 15:04:05"))),
-					h.Td(h.Text(e.Door)), h.Td(h.Text(e.Kind)), h.Td(h.Class("brief"), h.Text(e.Answer())),
-					h.Td(h.Text(cmp.Or(e.Reporter(), "this machine"))))
+					h.Td(g.Text(e.Door)), h.Td(g.Text(e.Kind)), h.Td(h.Class("brief"), g.Text(e.Answer())),
+					h.Td(g.Text(cmp.Or(e.Reporter(), "this machine"))))
 			})))))), nil
 }
 
@@ -189,17 +189,17 @@ func signatures(text string) (sigs []bulkhead.Signature, err error) {
 
 func lookupForm(text string) g.Node {
 	return h.Form(h.Class("card"), h.Method("post"), h.Action("/lookup"), h.EncType("multipart/form-data"),
-		h.Label(h.For("file"), h.Text("A message as a file (.eml)")), h.Input(h.Type("file"), h.ID("file"), h.Name("file")),
-		h.Label(h.For("text"), h.Text("or the source of a message, or signatures")),
-		h.Textarea(h.ID("text"), h.Name("text"), h.Rows("5"), h.Attr("spellcheck", "false"),
-			h.Placeholder("pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"), h.Text(text)),
-		h.Button(h.Text("Look up")),
+		h.Label(h.For("file"), g.Text("A message as a file (.eml)")), h.Input(h.Type("file"), h.ID("file"), h.Name("file")),
+		h.Label(h.For("text"), g.Text("or the source of a message, or signatures")),
+		h.Textarea(h.ID("text"), h.Name("text"), h.Rows("5"), g.Attr("spellcheck", "false"),
+			h.Placeholder("pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"), g.Text(text)),
+		h.Button(g.Text("Look up")),
 	)
 }
 
 func voteForm(raw []byte) g.Node {
 	button := func(vote, text string) g.Node {
-		return h.Button(h.Name("vote"), h.Value(vote), h.Text(text))
+		return h.Button(h.Name("vote"), h.Value(vote), g.Text(text))
 	}
 	return h.Form(h.Class("card row"), h.Method("post"), h.Action("/vote"),
 		h.Input(h.Type("hidden"), h.Name("message"), h.Value(base64.StdEncoding.EncodeToString(raw))),
@@ -207,12 +207,12 @@ func voteForm(raw []byte) g.Node {
 }
 
 func verdictOf(d *client.Verdict) g.Node {
-	return h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+d.Class)), h.Text(d.Class),
+	return h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+d.Class)), g.Text(d.Class),
 		dim(fmt.Sprintf("confidence %d", d.Confidence))),
-		h.If(len(d.Reasons) == 0, h.P(h.Class("dim"), h.Text("Nothing is known of it."))),
-		h.Ul(g.Map(d.Reasons, func(r string) g.Node { return h.Li(h.Text(r)) })),
+		g.If(len(d.Reasons) == 0, h.P(h.Class("dim"), g.Text("Nothing is known of it."))),
+		h.Ul(g.Map(d.Reasons, func(r string) g.Node { return h.Li(g.Text(r)) })),
 		h.P(h.Class("dim"),
-			h.Text(
+			g.Text(
 				fmt.Sprintf(
 					"Delivered %s times as far as was counted; %s called it spam and %s wanted. Chance that this answer is "+
 						"an error of the filters: %s.",
@@ -222,22 +222,22 @@ func verdictOf(d *client.Verdict) g.Node {
 
 // findings shows what is known about each single signature.
 func findings(all []client.Finding) g.Node {
-	return h.Details(h.If(len(all) < 10, h.Attr("open")),
-		h.Summary(h.Text(fmt.Sprintf("The counts of each of %d signatures", len(all)))),
-		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("Judged")), num("Seen"), num("Spam"), num("Ham"),
-				num("Confidence"), h.Th(h.Text("First seen")))),
+	return h.Details(g.If(len(all) < 10, g.Attr("open")),
+		h.Summary(g.Text(fmt.Sprintf("The counts of each of %d signatures", len(all)))),
+		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Signature")), h.Th(g.Text("Judged")), num("Seen"), num("Spam"), num("Ham"),
+				num("Confidence"), h.Th(g.Text("First seen")))),
 			h.TBody(g.Map(all, func(f client.Finding) g.Node {
-				return h.Tr(h.Th(h.Attr("scope", "row"), h.Code(h.Class("sig"), h.Text(f.Signature.String()))),
-					h.Td(h.Text(judged(f.Judged))),
-					h.Td(h.Class("num"), h.Text(count(uint64(f.Sightings)))), h.Td(h.Class("num"), h.Text(count(uint64(f.Spam)))),
-					h.Td(h.Class("num"), h.Text(count(uint64(f.Ham)))),
-					h.Td(h.Class("num"), h.Text(fmt.Sprint(f.Confidence))), h.Td(h.Text(date(f.First))))
+				return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(h.Class("sig"), g.Text(f.Signature.String()))),
+					h.Td(g.Text(judged(f.Judged))),
+					h.Td(h.Class("num"), g.Text(count(uint64(f.Sightings)))), h.Td(h.Class("num"), g.Text(count(uint64(f.Spam)))),
+					h.Td(h.Class("num"), g.Text(count(uint64(f.Ham)))),
+					h.Td(h.Class("num"), g.Text(fmt.Sprint(f.Confidence))), h.Td(g.Text(date(f.First))))
 			})),
 		)))
 }
 
-func num(name string) g.Node { return h.Th(h.Class("num"), h.Text(name)) }
+func num(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
 
 func judged(s string) string {
 	if s == "none" {

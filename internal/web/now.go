@@ -10,11 +10,11 @@ import (
 	"time"
 
 	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
-	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 func (s *Site) now(v *view) (g.Node, error) { return overview(v), nil }
@@ -23,7 +23,7 @@ func (s *Site) now(v *view) (g.Node, error) { return overview(v), nil }
 func overview(v *view) g.Node {
 	s := &v.status
 	return g.Group{
-		h.P(h.Class("health"), h.Text(health(s))),
+		h.P(h.Class("health"), g.Text(health(s))),
 		alarms(s), tiles(s),
 		charts(s),
 		doors(s.Doors), stores(s), lags(s),
@@ -77,11 +77,11 @@ func charts(s *Status) g.Node {
 	if !slices.ContainsFunc(slices.Concat(s.Day, s.Month), func(s Slot) bool {
 		return s.Verdicts != [bulkhead.NumClasses]uint64{}
 	}) {
-		return h.Section(h.H2(h.Text("Verdicts")),
-			h.P(h.Text("No message was checked yet. "), h.Code(h.Text("bulkhead setup")),
-				h.Text(" makes the mail programs of this machine ask the node, "),
-				h.Code(h.Text("bulkhead doctor")), h.Text(" tries every door, and a message can be shown to "),
-				link("/lookup", "Look up"), h.Text(".")))
+		return h.Section(h.H2(g.Text("Verdicts")),
+			h.P(g.Text("No message was checked yet. "), h.Code(g.Text("bulkhead setup")),
+				g.Text(" makes the mail programs of this machine ask the node, "),
+				h.Code(g.Text("bulkhead doctor")), g.Text(" tries every door, and a message can be shown to "),
+				link("/lookup", "Look up"), g.Text(".")))
 	}
 	return g.Group{
 		chart("Verdicts of the last 24 hours", "10 minutes", s.Day, time.DateTime[11:16]),
@@ -103,8 +103,8 @@ func chart(title, bar string, slots []Slot, format string) g.Node {
 		most, all = max(most, n), all+n
 	}
 	if all == 0 {
-		return h.Section(h.H2(h.Text(title)), h.P(h.Text("No message was checked in this time. "),
-			h.Code(h.Text("bulkhead doctor")), h.Text(" says whether the doors work.")))
+		return h.Section(h.H2(g.Text(title)), h.P(g.Text("No message was checked in this time. "),
+			h.Code(g.Text("bulkhead doctor")), g.Text(" says whether the doors work.")))
 	}
 	var words []string
 	for _, c := range classes {
@@ -121,22 +121,22 @@ func chart(title, bar string, slots []Slot, format string) g.Node {
 			}
 			height := max(0.7, float64(n)/float64(most)*(chartHeight-4))
 			y -= height
-			bars = append(bars, h.El("rect", h.Class("class-"+c.String()), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
-				h.Attr("y", fmt.Sprintf("%.1f", y)),
+			bars = append(bars, g.El("rect", h.Class("class-"+c.String()), g.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
+				g.Attr("y", fmt.Sprintf("%.1f", y)),
 				h.Width(fmt.Sprintf("%.1f", max(0.5, width-0.6))), h.Height(fmt.Sprintf("%.1f", height))))
 		}
 	}
 	var labels g.Group
 	for _, i := range []int{0, len(slots) / 3, 2 * len(slots) / 3} {
-		labels = append(labels, h.Span(h.Text(slots[i].Start.UTC().Format(format))))
+		labels = append(labels, h.Span(g.Text(slots[i].Start.UTC().Format(format))))
 	}
-	return h.Section(h.H2(h.Text(title), dim("each bar "+bar+", at most "+plural(most, "message"))),
-		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)),
-			h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+	return h.Section(h.H2(g.Text(title), dim("each bar "+bar+", at most "+plural(most, "message"))),
+		h.SVG(h.Class("chart"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)),
+			g.Attr("preserveAspectRatio", "none"), h.Role("img"),
 			h.Aria("label", title+": "+strings.Join(words, ", ")), bars),
 		h.P(h.Class("axis"), labels),
 		h.P(h.Class("legend"), g.Map(classes, func(c bulkhead.Class) g.Node {
-			return h.Span(h.Span(h.Class("key key-"+c.String())), h.Text(count(sums[c])+" "+c.String()))
+			return h.Span(h.Span(h.Class("key key-"+c.String())), g.Text(count(sums[c])+" "+c.String()))
 		})),
 		byDoor(slots),
 	)
@@ -157,10 +157,10 @@ func byDoor(slots []Slot) g.Node {
 	if len(sums) == 0 {
 		return nil
 	}
-	return h.Details(h.Summary(h.Text("By door")), h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-		h.THead(h.Tr(h.Th(h.Text("Door")), g.Map(classes, func(c bulkhead.Class) g.Node { return num(c.String()) }))),
+	return h.Details(h.Summary(g.Text("By door")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+		h.THead(h.Tr(h.Th(g.Text("Door")), g.Map(classes, func(c bulkhead.Class) g.Node { return num(c.String()) }))),
 		h.TBody(g.Map(slices.Sorted(maps.Keys(sums)), func(name string) g.Node {
-			return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), g.Map(classes, func(c bulkhead.Class) g.Node {
+			return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(name)), g.Map(classes, func(c bulkhead.Class) g.Node {
 				return number(count(sums[name][c]))
 			}))
 		})))))
@@ -181,16 +181,16 @@ func stores(s *Status) g.Node {
 				fullest = a
 			}
 		}
-		all = append(all, h.Div(h.Dt(h.Strong(h.Text(b.Name)),
-			h.Text(" "+plural(uint64(len(b.Generations)), "generation")+", "+size(b.Bytes))),
-			h.Dd(h.Class("fill"), gauge(fullest.Fill), h.Text(percent(fullest.Fill)+" full")),
-			h.Dd(h.Class("small"), h.Text("absent key found: "+chance(fullest.Ghost)))))
+		all = append(all, h.Div(h.Dt(h.Strong(g.Text(b.Name)),
+			g.Text(" "+plural(uint64(len(b.Generations)), "generation")+", "+size(b.Bytes))),
+			h.Dd(h.Class("fill"), gauge(fullest.Fill), g.Text(percent(fullest.Fill)+" full")),
+			h.Dd(h.Class("small"), g.Text("absent key found: "+chance(fullest.Ghost)))))
 	}
 	if s.Disk > 0 {
 		used := 1 - float64(s.Free)/float64(s.Disk)
-		all = append(all, h.Div(h.Dt(h.Strong(h.Text("Disk"))),
-			h.Dd(h.Class("fill"), gauge(used), h.Text(percent(used)+" full")),
-			h.Dd(h.Class("small"), h.Text(size(s.Free)+" free"))))
+		all = append(all, h.Div(h.Dt(h.Strong(g.Text("Disk"))),
+			h.Dd(h.Class("fill"), gauge(used), g.Text(percent(used)+" full")),
+			h.Dd(h.Class("small"), g.Text(size(s.Free)+" free"))))
 	}
 	if len(all) == 0 {
 		return nil
@@ -215,10 +215,10 @@ func lags(s *Status) g.Node {
 	return h.Section(h.H2(link("/peers", "Peers"), dim("how far they are behind")),
 		h.Dl(h.Class("tiles"), g.Map(all[:min(len(all), maxLags)], func(p admin.Peer) g.Node {
 			text, class := stateOf(&p, s.Now)
-			return h.Div(h.Dt(h.Strong(h.Text(nameOf(&p)))), h.Dd(h.Text(behind(&p))),
-				h.Dd(h.Class("small"), h.Span(h.Class("state "+class), h.Text(text))))
+			return h.Div(h.Dt(h.Strong(g.Text(nameOf(&p)))), h.Dd(g.Text(behind(&p))),
+				h.Dd(h.Class("small"), h.Span(h.Class("state "+class), g.Text(text))))
 		})),
-		h.If(len(all) > maxLags, h.P(h.Class("dim"), h.Text(fmt.Sprintf("The first %d of %d.", maxLags, len(all))))))
+		g.If(len(all) > maxLags, h.P(h.Class("dim"), g.Text(fmt.Sprintf("The first %d of %d.", maxLags, len(all))))))
 }
 
 // storage returns the page of the node's arrays.
@@ -226,7 +226,7 @@ func (s *Site) storage(v *view) (g.Node, error) {
 	st := &v.status
 	return g.Group{
 		g.Map(st.Books, func(b Book) g.Node { return book(&b, st.Threshold) }),
-		h.P(h.Class("dim"), h.Text("The errors are what the filters' formulae expect at their present fill.")),
+		h.P(h.Class("dim"), g.Text("The errors are what the filters' formulae expect at their present fill.")),
 		sizeForm(v),
 	}, nil
 }
@@ -236,29 +236,29 @@ func (s *Site) login(v *view) (g.Node, error) {
 	q := v.URL.Query()
 	secret := q.Get("link")
 	return g.Group{
-		h.If(q.Has("refused"), h.P(h.Class("alarm"), h.Role("alert"),
-			h.Text("That did not work: the link was used, has expired, or there is no such token or password."))),
-		h.If(secret != "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
+		g.If(q.Has("refused"), h.P(h.Class("alarm"), h.Role("alert"),
+			g.Text("That did not work: the link was used, has expired, or there is no such token or password."))),
+		g.If(secret != "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
 			h.Input(h.Type("hidden"), h.Name("link"), h.Value(secret)),
-			h.P(h.Text("This link logs you in once.")), h.Button(h.Text("Log in")))),
-		h.If(secret == "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
-			h.P(h.Text("On a machine that has your token, type "), h.Code(h.Text("bulkhead login")),
-				h.Text(" and open the link that it prints. Or enter a token, or the name and password of an account:")),
+			h.P(g.Text("This link logs you in once.")), h.Button(g.Text("Log in")))),
+		g.If(secret == "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
+			h.P(g.Text("On a machine that has your token, type "), h.Code(g.Text("bulkhead login")),
+				g.Text(" and open the link that it prints. Or enter a token, or the name and password of an account:")),
 			h.Div(h.Class("fields"),
-				h.Div(h.Label(h.For("name"), h.Text("Name, with a password")),
+				h.Div(h.Label(h.For("name"), g.Text("Name, with a password")),
 					h.Input(h.ID("name"), h.Name("name"), h.AutoComplete("username"))),
-				h.Div(h.Label(h.For("token"), h.Text("Password or token")),
+				h.Div(h.Label(h.For("token"), g.Text("Password or token")),
 					h.Input(h.Type("password"), h.ID("token"), h.Name("token"), h.Required(), h.AutoComplete("current-password"))),
-				h.Button(h.Text("Log in"))))),
+				h.Button(g.Text("Log in"))))),
 	}, nil
 }
 
 // needLogin explains that a page is for logged-in users.
 func needLogin(v *view) g.Node {
 	return h.Div(h.Class("card"),
-		h.If(v.viewer.Account == "", h.P(h.Text("This page is for administrators. "), link("/login", "Log in"),
-			h.Text(" to see it."))),
-		h.If(v.viewer.Account != "", h.P(h.Text("This page is for administrators, and "+v.viewer.Account+" is none."))),
+		g.If(v.viewer.Account == "", h.P(g.Text("This page is for administrators. "), link("/login", "Log in"),
+			g.Text(" to see it."))),
+		g.If(v.viewer.Account != "", h.P(g.Text("This page is for administrators, and "+v.viewer.Account+" is none."))),
 	)
 }
 
@@ -267,5 +267,5 @@ func problem(p *client.Problem) g.Node {
 	if title == "" {
 		title = http.StatusText(p.Status)
 	}
-	return h.Div(h.Class("alarm"), h.Role("alert"), h.Strong(h.Text(title+". ")), h.Text(p.Detail))
+	return h.Div(h.Class("alarm"), h.Role("alert"), h.Strong(g.Text(title+". ")), g.Text(p.Detail))
 }

@@ -4,8 +4,7 @@ import (
 	"fmt"
 
 	g "maragu.dev/gomponents"
-
-	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
+	h "maragu.dev/gomponents/html"
 )
 
 // entries are the pages of the navigation.
@@ -26,49 +25,49 @@ func page(v *view, title string, body g.Node) g.Node {
 			title = part
 		}
 	}
-	live := h.Attr("data-live", "")
+	live := g.Attr("data-live", "")
 	if v.path == "/" {
-		live = h.Attr("data-live", "/live")
+		live = g.Attr("data-live", "/live")
 	}
 	return h.Doctype(h.HTML(h.Lang("en"),
 		h.Head(
 			h.Meta(h.Charset("utf-8")),
 			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
 			h.Meta(h.Name("color-scheme"), h.Content("light dark")),
-			h.If(v.path == "/", h.NoScript(h.Meta(h.Attr("http-equiv", "refresh"), h.Content("15")))),
-			h.TitleEl(h.Text(title)),
-			h.StyleEl(h.Raw(styleCSS)),
+			g.If(v.path == "/", h.NoScript(h.Meta(g.Attr("http-equiv", "refresh"), h.Content("15")))),
+			h.TitleEl(g.Text(title)),
+			h.StyleEl(g.Raw(styleCSS)),
 		),
 		h.Body(
-			h.A(h.Class("skip"), h.Href("#main"), h.Text("Skip to content")),
+			h.A(h.Class("skip"), h.Href("#main"), g.Text("Skip to content")),
 			header(v),
-			h.If(v.notice != "", h.P(h.Class("notice"), h.Role("status"), h.Text(v.notice))),
-			h.Main(h.ID("main"), h.If(v.path == "/", live), body),
+			g.If(v.notice != "", h.P(h.Class("notice"), h.Role("status"), g.Text(v.notice))),
+			h.Main(h.ID("main"), g.If(v.path == "/", live), body),
 			h.Footer(
-				h.P(h.Text("Messages are never stored.")),
-				h.P(link("/v1/node", "This node as JSON"), h.Text(" "), link("/metrics", "Metrics"), h.Text(" "),
+				h.P(g.Text("Messages are never stored.")),
+				h.P(link("/v1/node", "This node as JSON"), g.Text(" "), link("/metrics", "Metrics"), g.Text(" "),
 					link("/openapi.json", "API")),
 			),
-			h.If(v.path == "/", h.Script(h.Type("module"), h.Raw(liveJS))),
+			g.If(v.path == "/", h.Script(h.Type("module"), g.Raw(liveJS))),
 		),
 	))
 }
 
 func header(v *view) g.Node {
 	s := &v.status
-	state := h.P(h.Class("badge good"), h.Text("Taking reports"))
+	state := h.P(h.Class("badge good"), g.Text("Taking reports"))
 	if s.ReadOnly != "" {
-		state = h.P(h.Class("badge bad"), h.Text("Read-only"))
+		state = h.P(h.Class("badge bad"), g.Text("Read-only"))
 	}
 	return h.Header(
-		h.H1(h.SVG(h.Attr("viewBox", "0 0 24 24"), h.Aria("hidden", "true"),
-			h.El("path", h.Attr("d", "M3 3h18v18H3z")), h.El("path", h.Attr("d", "M9 3v18M15 3v18M3 12h18"))),
-			h.Text("bulkhead")),
-		h.If(v.viewer.Check, h.P(h.Class("node"), h.Text(s.Name+" "), dim("version "+s.Version))),
-		h.If(v.viewer.Check, state),
+		h.H1(h.SVG(g.Attr("viewBox", "0 0 24 24"), h.Aria("hidden", "true"),
+			g.El("path", g.Attr("d", "M3 3h18v18H3z")), g.El("path", g.Attr("d", "M9 3v18M15 3v18M3 12h18"))),
+			g.Text("bulkhead")),
+		g.If(v.viewer.Check, h.P(h.Class("node"), g.Text(s.Name+" "), dim("version "+s.Version))),
+		g.If(v.viewer.Check, state),
 		h.Nav(h.Aria("label", "Pages"),
 			g.Map(entries, func(e struct{ path, name string }) g.Node {
-				return h.A(h.Href(e.path), h.If(e.path == v.path, h.Aria("current", "page")), h.Text(e.name))
+				return h.A(h.Href(e.path), g.If(e.path == v.path, h.Aria("current", "page")), g.Text(e.name))
 			}),
 			account(v),
 		),
@@ -78,24 +77,24 @@ func header(v *view) g.Node {
 // account shows the logged-in account, with the link to log out or in.
 func account(v *view) g.Node {
 	if v.viewer.Account == "" {
-		return h.A(h.Class("account"), h.Href("/login"), h.If(v.path == "/login", h.Aria("current", "page")),
-			h.Text("Log in"))
+		return h.A(h.Class("account"), h.Href("/login"), g.If(v.path == "/login", h.Aria("current", "page")),
+			g.Text("Log in"))
 	}
-	return h.Form(h.Class("account"), h.Method("post"), h.Action("/logout"), h.Text(v.viewer.Account+" "),
-		h.Button(h.Text("Log out")))
+	return h.Form(h.Class("account"), h.Method("post"), h.Action("/logout"), g.Text(v.viewer.Account+" "),
+		h.Button(g.Text("Log out")))
 }
 
 func alarms(s *Status) g.Node {
 	return g.Group{
-		h.If(s.ReadOnly != "", h.P(h.Class("alarm"), h.Strong(h.Text("Reports are refused at present:")),
-			h.Text(" "+s.ReadOnly+". Checks are answered."))),
-		h.If(s.Durability == "relaxed", h.P(h.Class("alarm soft"), h.Strong(h.Text("Durability is relaxed:")),
-			h.Text(" a power cut loses the reports of the last second."))),
+		g.If(s.ReadOnly != "", h.P(h.Class("alarm"), h.Strong(g.Text("Reports are refused at present:")),
+			g.Text(" "+s.ReadOnly+". Checks are answered."))),
+		g.If(s.Durability == "relaxed", h.P(h.Class("alarm soft"), h.Strong(g.Text("Durability is relaxed:")),
+			g.Text(" a power cut loses the reports of the last second."))),
 	}
 }
 
 func tiles(s *Status) g.Node {
-	tile := func(name, value string) g.Node { return h.Div(h.Dt(h.Text(name)), h.Dd(h.Text(value))) }
+	tile := func(name, value string) g.Node { return h.Div(h.Dt(g.Text(name)), h.Dd(g.Text(value))) }
 	return h.Dl(h.Class("tiles"),
 		tile("Running for", age(s.Started, s.Now)),
 		g.Map(s.Counters, func(c Counter) g.Node { return tile(c.Name, count(c.Value)) }),
@@ -105,13 +104,13 @@ func tiles(s *Status) g.Node {
 
 // doors returns a tile for each front door.
 func doors(all []Door) g.Node {
-	return h.Section(h.H2(h.Text("Front doors"), dim("in the last minutes")),
+	return h.Section(h.H2(g.Text("Front doors"), dim("in the last minutes")),
 		h.Dl(h.Class("tiles"), g.Map(all, func(d Door) g.Node {
-			return h.Div(h.Dt(h.Strong(h.Text(d.Name)), h.Text(" "+d.Serves)),
-				h.Dd(h.Text(perSecond(d.Rate))),
-				h.Dd(h.Class("small"), h.Text("99 % "+within(d.Slowest))),
-				h.Dd(h.Class("small"), h.Text(count(d.Answers)+" answers since the start, "), faults(d.Faults)),
-				h.Dd(h.Class("small"), h.Code(h.Text(d.Address))))
+			return h.Div(h.Dt(h.Strong(g.Text(d.Name)), g.Text(" "+d.Serves)),
+				h.Dd(g.Text(perSecond(d.Rate))),
+				h.Dd(h.Class("small"), g.Text("99 % "+within(d.Slowest))),
+				h.Dd(h.Class("small"), g.Text(count(d.Answers)+" answers since the start, "), faults(d.Faults)),
+				h.Dd(h.Class("small"), h.Code(g.Text(d.Address))))
 		})))
 }
 
@@ -145,21 +144,21 @@ func within(seconds float64) string {
 
 func faults(n uint64) g.Node {
 	if n == 0 {
-		return h.Text("none refused or failed")
+		return g.Text("none refused or failed")
 	}
-	return h.Span(h.Class("state bad"), h.Text(count(n)+" refused or failed"))
+	return h.Span(h.Class("state bad"), g.Text(count(n)+" refused or failed"))
 }
 
 func book(b *Book, threshold uint32) g.Node {
-	number := func(name string) g.Node { return h.Th(h.Class("num"), h.Text(name)) }
-	generations := h.TBody(h.Tr(h.Td(h.ColSpan("8"), h.Class("dim"), h.Text("No generation yet."))))
+	number := func(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
+	generations := h.TBody(h.Tr(h.Td(h.ColSpan("8"), h.Class("dim"), g.Text("No generation yet."))))
 	if len(b.Generations) > 0 {
 		generations = g.Map(b.Generations, func(gen Generation) g.Node { return generation(&gen) })
 	}
 	return h.Section(
-		h.H2(h.Text(b.Name+" "), dim(b.Question)),
-		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(h.Class("book"),
-			h.THead(h.Tr(h.Th(h.Text("Generation")), h.Th(h.Text("Filter")), h.Th(h.Class("fill"), h.Text("Fill")),
+		h.H2(g.Text(b.Name+" "), dim(b.Question)),
+		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(h.Class("book"),
+			h.THead(h.Tr(h.Th(g.Text("Generation")), h.Th(g.Text("Filter")), h.Th(h.Class("fill"), g.Text("Fill")),
 				number("Keys"), number("Memory"),
 				number("Absent key found"), number("Count too high"), number(fmt.Sprintf("Absent key shows\u00a0%d", threshold)))),
 			generations,
@@ -173,8 +172,8 @@ func generation(gen *Generation) g.Node {
 	rows := make(g.Group, 0, len(gen.Arrays))
 	for i := range gen.Arrays {
 		rows = append(rows, h.Tr(
-			h.If(i == 0, h.Th(h.Attr("scope", "rowgroup"), h.RowSpan(fmt.Sprint(len(gen.Arrays))), h.Text(date(gen.Start)),
-				h.Span(h.Class("dim"), h.Text("to "+date(gen.End)), h.Br(), h.Text("sized for "+count(gen.Capacity))))),
+			g.If(i == 0, h.Th(g.Attr("scope", "rowgroup"), h.RowSpan(fmt.Sprint(len(gen.Arrays))), g.Text(date(gen.Start)),
+				h.Span(h.Class("dim"), g.Text("to "+date(gen.End)), h.Br(), g.Text("sized for "+count(gen.Capacity))))),
 			array(&gen.Arrays[i]),
 		))
 	}
@@ -182,14 +181,14 @@ func generation(gen *Generation) g.Node {
 }
 
 func array(a *Array) g.Node {
-	number := func(s string) g.Node { return h.Td(h.Class("num"), h.Text(s)) }
+	number := func(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
 	wrong, bulk := "–", "–"
 	if !a.Bits {
 		wrong, bulk = chance(a.Wrong), chance(a.Bulk)
 	}
 	return g.Group{
-		h.Td(h.Text(a.Name), dim(a.Holds)),
-		h.Td(h.Class("fill"), gauge(a.Fill), h.Text(percent(a.Fill))),
+		h.Td(g.Text(a.Name), dim(a.Holds)),
+		h.Td(h.Class("fill"), gauge(a.Fill), g.Text(percent(a.Fill))),
 		number(count(a.Keys)), number(size(a.Bytes)), number(chance(a.Ghost)), number(wrong), number(bulk),
 	}
 }
@@ -197,13 +196,13 @@ func array(a *Array) g.Node {
 // gauge draws a fraction, 0 to 1, as a bar.
 func gauge(x float64) g.Node {
 	level := func(class, width string) g.Node {
-		return h.El("rect", h.Class(class), h.Width(width), h.Height("6"))
+		return g.El("rect", h.Class(class), h.Width(width), h.Height("6"))
 	}
-	return h.SVG(h.Attr("viewBox", "0 0 100 6"), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+	return h.SVG(g.Attr("viewBox", "0 0 100 6"), g.Attr("preserveAspectRatio", "none"), h.Role("img"),
 		h.Aria("label", percent(x)+" full"),
 		level("track", "100"), level("level", bar(x)))
 }
 
-func dim(s string) g.Node { return h.Span(h.Class("dim"), h.Text(s)) }
+func dim(s string) g.Node { return h.Span(h.Class("dim"), g.Text(s)) }
 
-func link(to, s string) g.Node { return h.A(h.Href(to), h.Text(s)) }
+func link(to, s string) g.Node { return h.A(h.Href(to), g.Text(s)) }

@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
-	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // sizeFields are the quantities that determine a node's size, with their names in the API.
@@ -25,14 +25,14 @@ var sizeFields = []struct{ name, label, example string }{
 // sizeForm asks for the load of a node, and shows the size that the node would need.
 func sizeForm(v *view) g.Node {
 	q := v.URL.Query()
-	return h.Section(h.ID("size"), h.H2(h.Text("Size"), dim("what this node would take for another use")),
+	return h.Section(h.ID("size"), h.H2(g.Text("Size"), dim("what this node would take for another use")),
 		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/storage#size"),
 			g.Map(sizeFields, func(f struct{ name, label, example string }) g.Node {
-				return h.Div(h.Label(h.For(f.name), h.Text(f.label)),
+				return h.Div(h.Label(h.For(f.name), g.Text(f.label)),
 					h.Input(h.ID(f.name), h.Name(f.name), h.Value(q.Get(f.name)), h.Placeholder(f.example),
-						h.Attr("inputmode", "decimal")))
+						g.Attr("inputmode", "decimal")))
 			}),
-			h.Button(h.Text("Calculate"))),
+			h.Button(g.Text("Calculate"))),
 		sizesOf(v, q))
 }
 
@@ -53,12 +53,12 @@ func sizesOf(v *view, q url.Values) g.Node {
 	}
 	t, b := &sizes.Tally, &sizes.Blocklist
 	row := func(name, tally, block string) g.Node {
-		return h.Tr(h.Th(h.Attr("scope", "row"), h.Text(name)), h.Td(h.Class("num"), h.Text(tally)),
-			h.Td(h.Class("num"), h.Text(block)))
+		return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(name)), h.Td(h.Class("num"), g.Text(tally)),
+			h.Td(h.Class("num"), g.Text(block)))
 	}
 	return g.Group{
-		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Of a steady use")), num("Tally"), num("Blocklist"))),
+		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Of a steady use")), num("Tally"), num("Blocklist"))),
 			h.TBody(
 				row("Generations", fmt.Sprintf("%d × %s", t.Keep, t.Generation), fmt.Sprintf("%d × %s", b.Keep, b.Generation)),
 				row("Signatures of one", count(t.Signatures), count(b.Signatures)),
@@ -70,9 +70,9 @@ func sizesOf(v *view, q url.Values) g.Node {
 				row("Unreported, and bulk", chance(t.BulkWrong), ""),
 				row("Listed, and hidden", "", chance(b.Hidden)),
 			))),
-		h.P(h.Text(fmt.Sprintf("Memory %s, disk up to %s, to each peer %s to %s a day.", size(sizes.Memory), size(sizes.Disk),
+		h.P(g.Text(fmt.Sprintf("Memory %s, disk up to %s, to each peer %s to %s a day.", size(sizes.Memory), size(sizes.Disk),
 			size(sizes.Peer.Least), size(sizes.Peer.Most)))),
-		h.P(h.Class("dim"), h.Text("By the formulae by which the node sizes its books. Nothing is changed.")),
+		h.P(h.Class("dim"), g.Text("By the formulae by which the node sizes its books. Nothing is changed.")),
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
-	h "github.com/bulkhead-mail/bulkhead/internal/web/element"
 )
 
 // waves is the page of campaigns, or of one of them.
@@ -29,7 +29,7 @@ func (s *Site) waves(v *view) (g.Node, error) {
 	page, err := v.node.Waves(v.Context(), admin.WaveQuery{Class: q.Get("class"), Sort: q.Get("sort")})
 	if absent(err) {
 		return h.P(h.Class("card"),
-			h.Text("This node remembers no mail, and so knows no waves: [history] in its configuration says so.")), nil
+			g.Text("This node remembers no mail, and so knows no waves: [history] in its configuration says so.")), nil
 	}
 	if err != nil {
 		return nil, err
@@ -37,23 +37,23 @@ func (s *Site) waves(v *view) (g.Node, error) {
 	return g.Group{
 		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/waves"),
 			choice("class", "Answer", q, "unknown", "good", "bulk", "suspected", "spam"),
-			h.Div(h.Label(h.For("sort"), h.Text("First")), h.Select(h.ID("sort"), h.Name("sort"),
+			h.Div(h.Label(h.For("sort"), g.Text("First")), h.Select(h.ID("sort"), h.Name("sort"),
 				g.Map([]struct {
 					value, name string
 				}{{"size", "the largest"}, {"recent", "the latest"}, {"new", "the newest"}}, func(o struct {
 					value, name string
 				}) g.Node {
-					return h.Option(h.Value(o.value), h.If(o.value == q.Get("sort"), h.Attr("selected")), h.Text(o.name))
+					return h.Option(h.Value(o.value), g.If(o.value == q.Get("sort"), g.Attr("selected")), g.Text(o.name))
 				}))),
-			h.Button(h.Text("Show"))),
-		h.Section(h.H2(h.Text("Waves"),
+			h.Button(g.Text("Show"))),
+		h.Section(h.H2(g.Text("Waves"),
 			dim("messages with the same text, or nearly so; the number behind a name is of checks and reports")),
-			h.If(!page.Whole, h.P(h.Class("alarm soft"), h.Text(unread(page)))),
-			h.If(len(page.Waves) == 0, h.P(h.Class("dim"),
-				h.Text("No text has come twice yet. Waves show here as mail servers ask this node about mail, or count it."))),
+			g.If(!page.Whole, h.P(h.Class("alarm soft"), g.Text(unread(page)))),
+			g.If(len(page.Waves) == 0, h.P(h.Class("dim"),
+				g.Text("No text has come twice yet. Waves show here as mail servers ask this node about mail, or count it."))),
 			g.Map(page.Waves, func(w admin.Wave) g.Node { return waveCard(&w, v.status.Now) }),
-			h.If(page.Of > len(page.Waves), h.P(h.Class("dim"),
-				h.Text(fmt.Sprintf("The first %d of %d.", len(page.Waves), page.Of))))),
+			g.If(page.Of > len(page.Waves), h.P(h.Class("dim"),
+				g.Text(fmt.Sprintf("The first %d of %d.", len(page.Waves), page.Of))))),
 	}, nil
 }
 
@@ -76,8 +76,8 @@ func answer(w *admin.Wave) string {
 }
 
 func waveCard(w *admin.Wave, now time.Time) g.Node {
-	return h.El("article", h.Class("card wave"),
-		h.El("h3", h.Span(h.Class("key key-"+w.Class)), link(waveAddress(w.ID), plural(w.Messages, "message")),
+	return g.El("article", h.Class("card wave"),
+		g.El("h3", h.Span(h.Class("key key-"+w.Class)), link(waveAddress(w.ID), plural(w.Messages, "message")),
 			dim(answer(w)), dim(votes(w))),
 		spark(w),
 		waveFacts(w, 3, now))
@@ -109,7 +109,7 @@ func plural(n uint64, name string) string {
 
 // waveFacts shows the time, doors and senders of a wave, with up to most names of each kind.
 func waveFacts(w *admin.Wave, most int, now time.Time) g.Node {
-	fact := func(name, value string) g.Node { return h.Div(h.Dt(h.Text(name)), h.Dd(h.Text(value))) }
+	fact := func(name, value string) g.Node { return h.Div(h.Dt(g.Text(name)), h.Dd(g.Text(value))) }
 	return h.Dl(h.Class("facts"),
 		fact("First seen", date(w.First)), fact("Latest", age(w.Last, now)+" ago"),
 		fact("Through doors", names(w.Doors, most)), fact("From", names(w.Senders, most)),
@@ -146,15 +146,15 @@ func spark(w *admin.Wave) g.Node {
 	for i, n := range w.Growth {
 		if n > 0 {
 			height := max(1, 30*float64(n)/float64(most))
-			bars = append(bars, h.El("rect", h.Class("class-"+w.Class), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
-				h.Attr("y", fmt.Sprintf("%.1f", 32-height)),
+			bars = append(bars, g.El("rect", h.Class("class-"+w.Class), g.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
+				g.Attr("y", fmt.Sprintf("%.1f", 32-height)),
 				h.Width(fmt.Sprintf("%.1f", max(0.8, width-0.5))), h.Height(fmt.Sprintf("%.1f", height))))
 		}
 	}
-	return h.SVG(h.Class("spark"), h.Attr("viewBox", "0 0 200 33"), h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+	return h.SVG(h.Class("spark"), g.Attr("viewBox", "0 0 200 33"), g.Attr("preserveAspectRatio", "none"), h.Role("img"),
 		h.Aria("label", fmt.Sprintf("%s in %s, at most %s in %s", plural(w.Messages, "message"), age(w.First, w.Last),
 			count(most), spell(slot))),
-		h.El("rect", h.Class("track"), h.Attr("y", "32"), h.Width("200"), h.Height("1")), bars)
+		g.El("rect", h.Class("track"), g.Attr("y", "32"), h.Width("200"), h.Height("1")), bars)
 }
 
 // spell formats a duration without zero units.
@@ -174,23 +174,23 @@ func curve(w *admin.Wave) g.Node {
 	for i, n := range w.Growth {
 		height := float64(n) / float64(most) * (chartHeight - 4)
 		if n > 0 {
-			marks = append(marks, h.El("rect", h.Class("class-"+w.Class), h.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
-				h.Attr("y", fmt.Sprintf("%.1f", chartHeight-max(0.7, height))),
+			marks = append(marks, g.El("rect", h.Class("class-"+w.Class), g.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
+				g.Attr("y", fmt.Sprintf("%.1f", chartHeight-max(0.7, height))),
 				h.Width(fmt.Sprintf("%.1f", max(0.5, width-0.6))), h.Height(fmt.Sprintf("%.1f", max(0.7, height)))))
 		}
 		sum += n
 		fmt.Fprintf(&line, "L%.1f %.1f", float64(i+1)*width,
 			chartHeight-float64(sum)/float64(max(1, w.Messages))*(chartHeight-4))
 	}
-	marks = append(marks, h.El("path", h.Class("sum"), h.Attr("d", line.String())))
-	return h.Section(h.H2(h.Text("Growth"), dim("each bar "+spell(time.Duration(w.Slot)*time.Second)+", at most "+
+	marks = append(marks, g.El("path", h.Class("sum"), g.Attr("d", line.String())))
+	return h.Section(h.H2(g.Text("Growth"), dim("each bar "+spell(time.Duration(w.Slot)*time.Second)+", at most "+
 		plural(most, "message")+"; the line is their sum")),
-		h.SVG(h.Class("chart"), h.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)),
-			h.Attr("preserveAspectRatio", "none"), h.Role("img"),
+		h.SVG(h.Class("chart"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)),
+			g.Attr("preserveAspectRatio", "none"), h.Role("img"),
 			h.Aria("label", fmt.Sprintf("Growth of the wave: %s from %s to %s", plural(w.Messages, "message"), date(w.First),
 				date(w.Last))), marks),
-		h.P(h.Class("axis"), h.Span(h.Text(date(w.First))),
-			h.Span(h.Class("end"), h.Text(date(w.First.Add(time.Duration(slots)*time.Duration(w.Slot)*time.Second))))))
+		h.P(h.Class("axis"), h.Span(g.Text(date(w.First))),
+			h.Span(h.Class("end"), g.Text(date(w.First.Add(time.Duration(slots)*time.Duration(w.Slot)*time.Second))))))
 }
 
 // waveDetail shows and explains one wave.
@@ -201,15 +201,15 @@ func waveDetail(v *view, id int64) (g.Node, error) {
 	}
 	w := &d.Wave
 	out := g.Group{
-		h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+w.Class)), h.Text(plural(w.Messages, "message")),
+		h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+w.Class)), g.Text(plural(w.Messages, "message")),
 			dim(answer(w)), dim(votes(w))),
-			h.If(d.Subject != "", h.P(h.Text("Subject: "+d.Subject))), waveFacts(w, 16, v.status.Now),
+			g.If(d.Subject != "", h.P(g.Text("Subject: "+d.Subject))), waveFacts(w, 16, v.status.Now),
 			h.P(link("/history?id="+strconv.FormatInt(w.Entry, 10), "The message that stands for the wave"))),
 		curve(w),
 	}
 	if d.Verdict == nil {
 		return append(out, h.P(h.Class("card dim"),
-			h.Text("The history no longer has a message of this wave, so that nothing can be explained or voted on."))), nil
+			g.Text("The history no longer has a message of this wave, so that nothing can be explained or voted on."))), nil
 	}
 	return append(out, waveForms(w), verdictOf(d.Verdict), facets(d.Verdict), barcode(d.Verdict),
 		findings(d.Verdict.Findings)), nil
@@ -219,12 +219,12 @@ func waveDetail(v *view, id int64) (g.Node, error) {
 func waveForms(w *admin.Wave) g.Node {
 	hidden := g.Group{h.Input(h.Type("hidden"), h.Name("id"), h.Value(strconv.FormatInt(w.ID, 10))),
 		h.Input(h.Type("hidden"), h.Name("entry"), h.Value(strconv.FormatInt(w.Entry, 10)))}
-	button := func(do, text string) g.Node { return h.Button(h.Name("do"), h.Value(do), h.Text(text)) }
+	button := func(do, text string) g.Node { return h.Button(h.Name("do"), h.Value(do), g.Text(text)) }
 	return g.Group{
 		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), hidden, button("spam", "It is spam"),
 			button("ham", "It is wanted"), button("revoke", "Take it off the list")),
 		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), hidden,
-			h.Label(h.For("note"), h.Text("Why")), h.Input(h.ID("note"), h.Name("note"), h.Attr("maxlength", "200")),
+			h.Label(h.For("note"), g.Text("Why")), h.Input(h.ID("note"), h.Name("note"), g.Attr("maxlength", "200")),
 			button("clear", "White-list this text"),
 			dim("letter for letter; changed copies are judged as before")),
 	}
@@ -276,14 +276,14 @@ func facets(d *client.Verdict) g.Node {
 			}
 		}
 		if n > 0 {
-			rows = append(rows, h.Tr(h.Th(h.Attr("scope", "row"), h.Text(f.name)), number(strconv.Itoa(n)),
+			rows = append(rows, h.Tr(h.Th(g.Attr("scope", "row"), g.Text(f.name)), number(strconv.Itoa(n)),
 				number(strconv.Itoa(listed)), number(strconv.Itoa(revoked)),
 				number(count(uint64(seen))), number(count(uint64(spam))), number(count(uint64(ham))), number(chance(worst))))
 		}
 	}
-	return h.Section(h.H2(h.Text("Evidence"), dim("the most that is known of one signature of each kind")),
-		h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Facet")), num("Signatures"), num("Listed"), num("Revoked"), num("Seen"), num("Spam votes"),
+	return h.Section(h.H2(g.Text("Evidence"), dim("the most that is known of one signature of each kind")),
+		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Facet")), num("Signatures"), num("Listed"), num("Revoked"), num("Seen"), num("Spam votes"),
 				num("Ham votes"), num("Chance of an error"))),
 			h.TBody(rows))))
 }
@@ -321,12 +321,12 @@ func barcode(d *client.Verdict) g.Node {
 		counts[class]++
 		sum := f.Signature.Sum()
 		width := 4 + float64(sum[len(sum)-1]%16)
-		bars = append(bars, h.El("rect", h.Class("class-"+class), h.Attr("x", fmt.Sprintf("%.1f", x)),
+		bars = append(bars, g.El("rect", h.Class("class-"+class), g.Attr("x", fmt.Sprintf("%.1f", x)),
 			h.Width(fmt.Sprintf("%.1f", width)), h.Height("48")))
 		x += width + 3
 	}
 	if n == 0 {
-		return h.P(h.Class("dim"), h.Text("The text is too short to have bands: only its exact copies are recognised."))
+		return h.P(h.Class("dim"), g.Text("The text is too short to have bands: only its exact copies are recognised."))
 	}
 	words := func(class, what string) string { return fmt.Sprintf("%d %s", counts[class], what) }
 	all := []struct {
@@ -336,12 +336,12 @@ func barcode(d *client.Verdict) g.Node {
 	for _, c := range all {
 		spoken = append(spoken, words(c.class, c.what))
 	}
-	return h.Section(h.H2(h.Text("Bands"), dim("copies of the text that share some of these are recognised")),
-		h.SVG(h.Class("barcode"), h.Attr("viewBox", fmt.Sprintf("0 0 %.0f 48", x)), h.Attr("preserveAspectRatio", "none"),
+	return h.Section(h.H2(g.Text("Bands"), dim("copies of the text that share some of these are recognised")),
+		h.SVG(h.Class("barcode"), g.Attr("viewBox", fmt.Sprintf("0 0 %.0f 48", x)), g.Attr("preserveAspectRatio", "none"),
 			h.Role("img"),
 			h.Aria("label", fmt.Sprintf("%d bands: %s", n, strings.Join(spoken, ", "))), bars),
 		h.P(h.Class("legend"), g.Map(all, func(c struct{ class, what string }) g.Node {
-			return h.Span(h.Span(h.Class("key key-"+c.class)), h.Text(words(c.class, c.what)))
+			return h.Span(h.Span(h.Class("key key-"+c.class)), g.Text(words(c.class, c.what)))
 		})))
 }
 
@@ -384,16 +384,16 @@ func whitelisted(v *view) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Section(h.H2(h.Text("White-listed texts"), dim("by administrators, beside [whitelist] of the configuration")),
-		h.If(len(all) == 0, h.P(h.Class("dim"), h.Text("None yet. The page of a wave white-lists its text."))),
-		h.If(len(all) > 0, h.Div(h.Class("scroll"), h.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(h.Text("Signature")), h.Th(h.Text("By")), h.Th(h.Text("Since")), h.Th(h.Text("Why")),
-				h.Th(h.Text("Actions")))),
+	return h.Section(h.H2(g.Text("White-listed texts"), dim("by administrators, beside [whitelist] of the configuration")),
+		g.If(len(all) == 0, h.P(h.Class("dim"), g.Text("None yet. The page of a wave white-lists its text."))),
+		g.If(len(all) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Signature")), h.Th(g.Text("By")), h.Th(g.Text("Since")), h.Th(g.Text("Why")),
+				h.Th(g.Text("Actions")))),
 			h.TBody(g.Map(all, func(c admin.Cleared) g.Node {
 				text := c.Signature.String()
-				return h.Tr(h.Th(h.Attr("scope", "row"),
+				return h.Tr(h.Th(g.Attr("scope", "row"),
 					h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(text), text))),
-					h.Td(h.Text(c.By)), h.Td(h.Text(date(c.Time))), h.Td(h.Text(c.Note)),
+					h.Td(g.Text(c.By)), h.Td(g.Text(date(c.Time))), h.Td(g.Text(c.Note)),
 					h.Td(act("/rules", text, "unclear", "Remove", nil)))
 			})))))), nil
 }

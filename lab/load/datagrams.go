@@ -113,11 +113,7 @@ func (d *Datagrams) drive(ctx context.Context, socket int, begin, end time.Time,
 		return err
 	}
 	defer c.Close()
-	in, err1 := mmsg.NewReader(c.(*net.UDPConn), d.Window, 0)
-	out, err2 := mmsg.NewWriter(c.(*net.UDPConn), d.Window)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
+	in, out := mmsg.NewReader(c.(*net.UDPConn), d.Window, 0), mmsg.NewWriter(c.(*net.UDPConn), d.Window)
 	if d.Single {
 		out.Single()
 	}

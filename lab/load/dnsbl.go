@@ -77,12 +77,8 @@ func (o *DNSBL) Connect(i int, names []string) (Client, error) {
 	c := &dnsblClient{
 		conn: conn, next: i * 977 * 2, answers: make([][]byte, o.Flight), expected: make([]expectation, o.Flight),
 	}
-	var err1, err2 error
-	c.in, err1 = mmsg.NewReader(conn.(*net.UDPConn), o.Flight, 0)
-	c.out, err2 = mmsg.NewWriter(conn.(*net.UDPConn), o.Flight)
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
+	udp := conn.(*net.UDPConn)
+	c.in, c.out = mmsg.NewReader(udp, o.Flight, 0), mmsg.NewWriter(udp, o.Flight)
 	c.out.Single() // as mail filters send them
 	for j := range o.Flight {
 		c.answers[j] = make([]byte, 1232)

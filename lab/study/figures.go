@@ -12,8 +12,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/figure"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/study/arrays"
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"image/color"
 
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/figure"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/study/arrays"
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )

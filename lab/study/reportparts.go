@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/study/arrays"
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )

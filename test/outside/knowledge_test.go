@@ -14,7 +14,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/filter/shape"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
@@ -72,11 +71,6 @@ func Example_filterShape() {
 	g := shape.Geometry{Kind: shape.Bitmap, Lines: 1024, K: 8}
 	fmt.Printf("%.1e\n", g.GhostError(32_768))
 	// Output: 9.1e-04
-}
-
-func Example_filterPaper() {
-	fmt.Printf("%.2f\n", paper.OptimalHashes(10))
-	// Output: 6.93
 }
 
 func Example_client() {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
@@ -124,15 +123,6 @@ func decodeFilter(r io.Reader, head []byte, limit int64, known []filter.Secret) 
 			return nil, err
 		}
 		return arrayRows("bit array", b.Geometry(), b.Generation(), b.Stats()), nil
-	case magic == "BHPF" && head[5] == 1:
-		b, err := paper.DecodeBloom(r, limit, known...)
-		if err != nil {
-			return nil, err
-		}
-		fam := b.Family()
-		return []row{{"kind", "Bloom filter"}, {"hash family", fmt.Sprint(fam.Kind())}, {"bits", fam.M()},
-			{"hashes", fam.K()},
-			{"elements, about", b.Estimate()}, {"fill", b.Fill()}, {"error", b.ErrorRate()}}, nil
 	case magic == "BHPF" && head[5] == 2:
 		t, err := filter.DecodeTwoPart(r, limit, known...)
 		if err != nil {

@@ -54,9 +54,6 @@ func NewByteSet(members string) *ByteSet {
 	return s
 }
 
-// Has reports whether c is in s.
-func (s *ByteSet) Has(c byte) bool { return s.has[c] }
-
 // Index returns the index of the first byte of text at or after from that is in s, or len(text).
 func (s *ByteSet) Index(text []byte, from int) int {
 	for len(text)-from >= 8 {

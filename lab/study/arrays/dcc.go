@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 

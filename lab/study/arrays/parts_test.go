@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 

@@ -9,8 +9,8 @@ import (
 	cuckoo "github.com/seiflotfy/cuckoofilter"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 	"github.com/bulkhead-mail/bulkhead/lab/study/experiment"
 )
 

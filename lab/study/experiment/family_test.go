@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 )
 
 // TestFamilies compares the cells of each family with those of package paper, of the same

@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 )
 
 // TestSimulatorAgainstFilters runs rounds through the filter package's types,

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
+	"github.com/bulkhead-mail/bulkhead/internal/bitset"
 )
 
 // counters is the common part of both extensions: cells under a hash family.

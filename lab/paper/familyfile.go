@@ -2,7 +2,7 @@ package paper
 
 import (
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
+	"github.com/bulkhead-mail/bulkhead/internal/bitset"
 	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 

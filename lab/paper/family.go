@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
+	"github.com/bulkhead-mail/bulkhead/internal/bitset"
 )
 
 // UniversalPrime is the p of the universal family that Yan & Cho use in their simulations (section

@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/internal/bitset"
+	"github.com/bulkhead-mail/bulkhead/internal/bitset"
 	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/filter/paper"
+	"github.com/bulkhead-mail/bulkhead/lab/paper"
 )
 
 // try stands for the caller's error handling.

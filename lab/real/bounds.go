@@ -171,7 +171,7 @@ type platform struct {
 	link func(r *rand.Rand) string
 }
 
-// platformFamilies returns well-known platforms, and some that nobody knows.
+// platformFamilies returns well-known platforms, and some unknown ones.
 func platformFamilies(r *rand.Rand) []platform {
 	at := func(format string) platform {
 		return platform{format, func(r *rand.Rand) string { return strings.ReplaceAll(format, "*", token(r)) }}
@@ -290,7 +290,7 @@ func mistakes(seed uint64) *Plan {
 			}
 			s.readers, s.varied = b.readers(50), true
 			kind := fmt.Sprintf("%s, %d report%s", s.kind, wrong, strings.Repeat("s", wrong-1))
-			before := i / 3 * 2 // mailings, 0 for a sender whom nobody knows
+			before := i / 3 * 2 // mailings, 0 for an unknown sender
 			for n := range before + 8 {
 				at := 3*day + time.Duration(n)*16*time.Hour
 				mailing, of := s.mailing(b.r, at), kind

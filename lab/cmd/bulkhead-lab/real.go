@@ -64,7 +64,8 @@ func newRealCommand() *cobra.Command {
 		"`FILE` with the seed that was made at release: every tenth world is drawn from it")
 	f.StringVar(&c.program, "program", "", "`FILE` of a program built with the tag simclock; otherwise it is built")
 	f.BoolVar(&c.compare, "compare", false, "also play each world to an engine in this process, and print the differences")
-	f.BoolVar(&c.bounds, "bounds", false, "play the kinds of mail that have bounds in place of worlds, and compare with the bounds")
+	f.BoolVar(&c.bounds, "bounds", false,
+		"play the kinds of mail that have bounds in place of worlds, and compare with the bounds")
 	f.StringVar(&c.file, "json", "", "`FILE` for the results as JSON")
 	f.Float64Var(&c.collection.PerDay, "per-day", 200, "deliveries of MAIL in a day")
 	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
@@ -314,7 +315,8 @@ func printBounds(w io.Writer, plans []*realPlan) error {
 				kept = "NO"
 				broken++
 			}
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", b.Name, r.Group.Name, r.Cases, r.Measure, r.Share, r.Limit, kept)
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t\n", b.Name, r.Group.Name, r.Cases, r.Measure, r.Share,
+				r.Limit, kept)
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -333,8 +335,8 @@ func printBounds(w io.Writer, plans []*realPlan) error {
 
 // summary describes a plan in a line.
 func (p *realPlan) summary() string {
-	text := fmt.Sprintf("%s, %s: %d deliveries to %d sites, %.0f %% of the spam after a report of its campaign", p.plan.Name,
-		p.Topology, len(p.plan.Deliveries), len(p.plan.Sites), 100*p.plan.AfterReport())
+	text := fmt.Sprintf("%s, %s: %d deliveries to %d sites, %.0f %% of the spam after a report of its campaign",
+		p.plan.Name, p.Topology, len(p.plan.Deliveries), len(p.plan.Sites), 100*p.plan.AfterReport())
 	if w := p.World; w != nil {
 		text += fmt.Sprintf(" in %.1f days, %.0f genuine a day, %.0f %% spam", w.Days, w.HamPerDay, 100*w.SpamShare)
 	}

@@ -97,9 +97,9 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 		return err
 	}
 	*seen = resolve.Seen{
-		Caught:    v.Class == bulkhead.ClassSpam,
-		Flagged: v.Class >= bulkhead.ClassSuspected && outcome.By != bulkhead.NetworkFacet,
-		TextAlone: outcome.By == bulkhead.TextFacet,
+		Caught:     v.Class == bulkhead.ClassSpam,
+		Flagged:    v.Class >= bulkhead.ClassSuspected && outcome.By != bulkhead.NetworkFacet,
+		TextAlone:  outcome.By == bulkhead.TextFacet,
 		GoodSender: outcome.SenderGood, History: outcome.History, Sightings: v.Sightings, Held: held,
 	}
 	if i := outcome.Accused; i >= 0 {

@@ -65,7 +65,7 @@ func newRealCommand() *cobra.Command {
 	f.StringVar(&c.program, "program", "", "`FILE` of a program built with the tag simclock; otherwise it is built")
 	f.BoolVar(&c.compare, "compare", false, "also play each world to an engine in this process, and print the differences")
 	f.BoolVar(&c.bounds, "bounds", false,
-		"play the kinds of mail that have bounds in place of worlds, and compare with the bounds")
+		"play the kinds of mail that have bounds, or those named, and compare with the bounds")
 	f.StringVar(&c.file, "json", "", "`FILE` for the results as JSON")
 	f.Float64Var(&c.collection.PerDay, "per-day", 200, "deliveries of MAIL in a day")
 	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
@@ -128,6 +128,9 @@ func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPla
 			return nil, cli.Usagef("--topology %q, want one, three or edge", t)
 		}
 	}
+	if c.bounds {
+		return c.boundPlans(args)
+	}
 	if len(args) > 0 {
 		var messages []stream.Mail
 		for m, err := range streamMail(cmd, args) {
@@ -142,9 +145,6 @@ func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPla
 			plans = append(plans, &realPlan{Topology: real.Topology(t), plan: real.Collection(messages, o)})
 		}
 		return plans, nil
-	}
-	if c.bounds {
-		return c.boundPlans(), nil
 	}
 	var heldOut uint64
 	if c.heldOut != "" {
@@ -169,9 +169,18 @@ func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPla
 	return plans, nil
 }
 
-// boundPlans returns the plans of the bounds, each by a topology of its own.
-func (c *realCommand) boundPlans() (plans []*realPlan) {
-	for _, b := range real.Bounds() {
+// boundPlans returns the plans of the named bounds, or of all, each by a topology of its own.
+func (c *realCommand) boundPlans(names []string) (plans []*realPlan, err error) {
+	bounds := real.Bounds()
+	for _, name := range names {
+		if !slices.ContainsFunc(bounds, func(b real.Bound) bool { return b.Name == name }) {
+			return nil, cli.Usagef("no bound %q", name)
+		}
+	}
+	for _, b := range bounds {
+		if len(names) > 0 && !slices.Contains(names, b.Name) {
+			continue
+		}
 		for i := range c.worlds {
 			p := &realPlan{Topology: real.Topology(c.topologies[len(plans)%len(c.topologies)]), bound: &b}
 			p.plan = b.Plan(c.seed + uint64(i))
@@ -179,7 +188,7 @@ func (c *realCommand) boundPlans() (plans []*realPlan) {
 			plans = append(plans, p)
 		}
 	}
-	return plans
+	return plans, nil
 }
 
 // play plays all plans, several at a time.

@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"filter/internal/bitset": {},
 	"signature": {".", "digest/*", "internal/mail", "internal/mail/*", "internal/pace",
 		"internal/text/*"},
+	"internal/learn": {"filter", "internal/mail", "internal/mail/link", "internal/text/*"},
 	"internal/mail": {".", "internal/mail/document", "internal/mail/link",
 		"internal/pace", "internal/text/*"},
 	"digest/rspamd":                {".", "internal/mail", "internal/pace", "internal/text/*"},

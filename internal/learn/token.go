@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -24,16 +25,35 @@ func Of(secret filter.Secret, feature string) Token {
 // Tokens returns the tokens of features in ascending order, at most [MaxTokens]: the smallest. The
 // secret decides which these are, so a sender cannot foresee which words will count.
 func Tokens(secret filter.Secret, features []string) []Token {
-	if len(features) == 0 {
+	return tokensOf(Select(secret, features))
+}
+
+func tokensOf(chosen []Chosen) []Token {
+	if len(chosen) == 0 {
 		return nil
 	}
-	all := make([]Token, len(features))
-	for i, f := range features {
-		all[i] = Of(secret, f)
+	out := make([]Token, len(chosen))
+	for i := range chosen {
+		out[i] = chosen[i].Token
 	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	return slices.Clip(all[:min(len(all), MaxTokens)])
+	return out
+}
+
+// A Chosen is a feature that counts, with its token.
+type Chosen struct {
+	Token   Token
+	Feature string
+}
+
+// Select returns the features whose tokens [Tokens] returns, in the same order.
+func Select(secret filter.Secret, features []string) []Chosen {
+	all := make([]Chosen, len(features))
+	for i, f := range features {
+		all[i] = Chosen{Of(secret, f), f}
+	}
+	slices.SortFunc(all, func(a, b Chosen) int { return cmp.Compare(a.Token, b.Token) })
+	all = slices.CompactFunc(all, func(a, b Chosen) bool { return a.Token == b.Token })
+	return all[:min(len(all), MaxTokens)]
 }
 
 // Key returns the key of a token in a counting array.

@@ -153,6 +153,7 @@ var mayImport = map[string][]string{
 		"lab/letters", "lab/reliability", "signature"},
 	"lab/real":             {".", "internal/interval", "lab/letters", "lab/stream"},
 	"lab/attack":           {".", "internal/engine", "internal/trust", "lab/figure"},
+	"lab/learning":         {"filter", "internal/learn", "internal/mail", "lab/letters"},
 	"lab/load":             {"digest/razor", "fuzzy", "internal/mmsg", "policy"},
 	"lab/bench":            {"filter", "internal/arrays"},
 	"lab/cmd/bulkhead-lab": {"*", "*/*", "lab/study/*"},

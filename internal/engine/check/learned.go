@@ -16,6 +16,7 @@ func (c *Checker) learnt(q *bulkhead.Query, from *Sources) verdict.Learned {
 	secrets := from.View.Secrets
 	s := c.opts.Learned.Score(secrets.All, secrets.IDs, q.Source.Features)
 	out := verdict.Learned{Score: s.Score, Used: s.Used, Reports: s.Reports, Condemns: c.opts.Condemn}
+	out.Without = s.Without
 	if !q.Terse && s.Used > 0 {
 		out.Words = s.Words(mostWords)
 	}

@@ -57,6 +57,18 @@ func (b *Book) Score(secrets []filter.Secret, ids []uint64, features []string) S
 	return s
 }
 
+// Without returns the score that the message would have if n fewer messages with each of its features
+// had been reported.
+func (s *Score) Without(n float64) float64 {
+	totals := s.totals
+	totals.Reported = max(0, totals.Reported-n)
+	counts := slices.Clone(s.counts)
+	for i := range counts {
+		counts[i].Reported = max(0, counts[i].Reported-n)
+	}
+	return learn.Score(&totals, counts).Score
+}
+
 // of sets the keys of features under a secret. present is set if it is the secret of the tokens.
 func (b *buffers) of(secret filter.Secret, chosen []learn.Chosen, present bool) {
 	b.tokens = b.tokens[:0]

@@ -12,11 +12,13 @@ import (
 
 // Learned is what the words and the style of a message say.
 type Learned struct {
-	Score    float64  // see [learn.Result]
-	Used     int      // features that the score rests on
-	Reports  float64  // messages reported so far
-	Words    []string // features that weigh most; nil if no reasons are needed
-	Condemns bool     // the administrator lets a score near 1 make a message spam by itself
+	Score   float64  // see [learn.Result]
+	Used    int      // features that the score rests on
+	Reports float64  // messages reported so far
+	Words   []string // features that weigh most; nil if no reasons are needed
+	// Without returns the score with n fewer reports of each feature; nil if there is no score.
+	Without  func(n float64) float64
+	Condemns bool // the administrator lets a score near 1 make a message spam by itself
 }
 
 // The scores from which the rules apply.
@@ -34,9 +36,9 @@ const (
 // learnedRules apply to the verdict of all other rules. No score counts against wanted mail.
 var learnedRules = []rule{
 	{byLikeReported, bulkhead.ClassSpam, func(d *decision) bool {
-		return d.class == bulkhead.ClassSuspected && d.Learned.Score >= likeReported && !d.quotes() && !d.wantedText()
-	}, "The message is suspected, and the score of its words and style is 0.5 or more. " +
-		"It does not quote the reported text."},
+		return d.class == bulkhead.ClassSuspected && !d.quotes() && !d.wantedText() && d.otherReports() >= likeReported
+	}, "The message is suspected, and the score of its words and style is 0.5 or more, " +
+		"without the reports that made it suspected. It does not quote the reported text."},
 	{byWordsAlone, bulkhead.ClassSpam, func(d *decision) bool {
 		return d.Learned.Condemns && d.unjudged() && d.Learned.Score >= nearlyCertain
 	}, "Nothing else decides, the score is 0.999 or more after 50 reports, and `condemn` in `[learn]` is set."},
@@ -61,6 +63,19 @@ func (d *decision) weighLearned() {
 func (d *decision) unjudged() bool {
 	return d.class == bulkhead.ClassUnknown && d.by == noRule && d.excuse == noRule && !d.senderGood &&
 		d.Learned.Reports >= learn.FirstReports && !d.wantedText()
+}
+
+// otherReports returns the score by other reports than those that made the message suspected. They are no
+// further evidence: a mistaken report of a newsletter is also a report of the words of its next issue.
+func (d *decision) otherReports() float64 {
+	if d.Learned.Score < likeReported || d.Learned.Without == nil {
+		return 0
+	}
+	n := max(1, d.text.reported, float64(d.text.spam))
+	if d.finding >= 0 {
+		n = max(n, float64(d.Findings[d.finding].Spam), d.Evidence[d.finding].reported())
+	}
+	return d.Learned.Without(n)
 }
 
 // quotes reports whether the message quotes or forwards a reported text: its words are then the text's.

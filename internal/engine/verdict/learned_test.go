@@ -10,9 +10,12 @@ import (
 )
 
 func drawLearned(t *rapid.T) Learned {
-	return Learned{Score: rapid.SampledFrom([]float64{0, 0, -1, 0.3, 0.5, 0.9, 0.99, 0.999, 1}).Draw(t, "score"),
+	l := Learned{Score: rapid.SampledFrom([]float64{0, 0, -1, 0.3, 0.5, 0.9, 0.99, 0.999, 1}).Draw(t, "score"),
 		Used: 9, Reports: float64(rapid.SampledFrom([]int{10, 49, 50, 900}).Draw(t, "reports")),
 		Condemns: rapid.Bool().Draw(t, "condemns")}
+	others := rapid.SampledFrom([]float64{0, 0.4, 0.6, 1}).Draw(t, "other score")
+	l.Without = func(float64) float64 { return min(others, l.Score) }
+	return l
 }
 
 // TestScoreOfOthers checks what a score can change: a suspicion becomes spam, an unknown message
@@ -30,7 +33,7 @@ func TestScoreOfOthers(t *testing.T) {
 		ok := false
 		switch from, to := without.Class, with.Class; {
 		case from == bulkhead.ClassSuspected:
-			ok = to == bulkhead.ClassSpam && score.Score >= 0.5
+			ok = to == bulkhead.ClassSpam && score.Score >= 0.5 && score.Without(1) >= 0.5
 		case from == bulkhead.ClassUnknown && to == bulkhead.ClassSpam:
 			ok = score.Score >= 0.999 && score.Condemns && score.Reports >= 50
 		case from == bulkhead.ClassUnknown && to == bulkhead.ClassSuspected:
@@ -78,5 +81,23 @@ func TestScoreInWords(t *testing.T) {
 		`style "color:red", type text/html/0, no name`
 	if v := m.judge(); v.Reasons[0] != want || v.Rule != "words" || v.Learned != 0.99999 {
 		t.Errorf("%+v, want %q", v, want)
+	}
+}
+
+// TestOwnReportIsNoFurtherEvidence checks that a message is not condemned by the words of the very report
+// that made it suspected.
+func TestOwnReportIsNoFurtherEvidence(t *testing.T) {
+	asked := 0.0
+	m := drawn{policy: Policy{Promotion: 1, NearMatch: 2}, parts: nearly(voted(1, 0)),
+		learned: Learned{Score: 1, Used: 9, Reports: 90, Without: func(n float64) float64 {
+			asked = n
+			return 0.4
+		}}}
+	if v := m.judge(); v.Class != bulkhead.ClassSuspected || asked != 1 {
+		t.Errorf("%v by %q without %v reports", v.Class, v.Rule, asked)
+	}
+	m.learned.Without = func(float64) float64 { return 0.6 }
+	if v := m.judge(); v.Class != bulkhead.ClassSpam || v.Rule != "like-reported" {
+		t.Errorf("%v by %q with other reports", v.Class, v.Rule)
 	}
 }

@@ -109,7 +109,7 @@ func rareMessages() []drawn {
 	seen.counts.Sightings = 20
 	text := []part{body(bulkhead.Exact, Evidence{})}
 	known := from("known.example", Evidence{}.delivered(30))
-	like := Learned{Score: 1, Used: 9, Reports: 50, Condemns: true}
+	like := Learned{Score: 1, Used: 9, Reports: 50, Condemns: true, Without: func(float64) float64 { return 1 }}
 	suspect := Learned{Score: 0.99, Used: 9, Reports: 50}
 	return []drawn{
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch, Quoted: true}}},

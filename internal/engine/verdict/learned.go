@@ -38,7 +38,7 @@ var learnedRules = []rule{
 	{byLikeReported, bulkhead.ClassSpam, func(d *decision) bool {
 		return d.class == bulkhead.ClassSuspected && !d.quotes() && !d.wantedText() && d.otherReports() >= likeReported
 	}, "The message is suspected, and the score of its words and style is 0.5 or more, " +
-		"without the reports that made it suspected. It does not quote the reported text."},
+		"without the reports that made it suspected and two more. It neither quotes nor contains a reported text."},
 	{byWordsAlone, bulkhead.ClassSpam, func(d *decision) bool {
 		return d.Learned.Condemns && d.unjudged() && d.Learned.Score >= nearlyCertain
 	}, "Nothing else decides, the score is 0.999 or more after 50 reports, and `condemn` in `[learn]` is set."},
@@ -65,6 +65,10 @@ func (d *decision) unjudged() bool {
 		d.Learned.Reports >= learn.FirstReports && !d.wantedText()
 }
 
+// furtherReports is the number of reports that are left out besides those that made a message suspected:
+// several users may report mail that quotes the same newsletter.
+const furtherReports = 2
+
 // otherReports returns the score by other reports than those that made the message suspected. They are no
 // further evidence: a mistaken report of a newsletter is also a report of the words of its next issue.
 func (d *decision) otherReports() float64 {
@@ -75,11 +79,14 @@ func (d *decision) otherReports() float64 {
 	if d.finding >= 0 {
 		n = max(n, float64(d.Findings[d.finding].Spam), d.Evidence[d.finding].reported())
 	}
-	return d.Learned.Without(n)
+	return d.Learned.Without(n + furtherReports)
 }
 
-// quotes reports whether the message quotes or forwards a reported text: its words are then the text's.
-func (d *decision) quotes() bool { return d.by == byQuoted || d.text.quoted }
+// quotes reports whether the message and a reported one contain the same text, as a quote or otherwise. Its
+// words are then the text's.
+func (d *decision) quotes() bool {
+	return d.by == byQuoted || d.by == byHoldsPart || d.text.quoted || d.text.scheme == bulkhead.Part
+}
 
 // wantedText reports whether votes call the text wanted.
 func (d *decision) wantedText() bool {

@@ -93,7 +93,7 @@ func TestOwnReportIsNoFurtherEvidence(t *testing.T) {
 			asked = n
 			return 0.4
 		}}}
-	if v := m.judge(); v.Class != bulkhead.ClassSuspected || asked != 1 {
+	if v := m.judge(); v.Class != bulkhead.ClassSuspected || asked != 3 {
 		t.Errorf("%v by %q without %v reports", v.Class, v.Rule, asked)
 	}
 	m.learned.Without = func(float64) float64 { return 0.6 }

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -114,6 +116,43 @@ func TestLearning(t *testing.T) {
 	}
 	if after := w.Learned(); after.Delivered != before.Delivered+1 {
 		t.Errorf("%d delivered after \"not junk\", before %d", after.Delivered, before.Delivered)
+	}
+}
+
+// TestLearningFromCollections checks that kept mail is learnt once, and from trusted accounts alone.
+func TestLearningFromCollections(t *testing.T) {
+	w := newSchool(t, Options{})
+	site := bulkhead.Reporter{Account: "site"}
+	for range 2 {
+		for spam, want := range map[bool]learned.State{false: {Delivered: 1}, true: {Reported: 1}} {
+			n := 10
+			if spam {
+				n = 11
+			}
+			if err := w.Learn(t.Context(), site, text(n), words("prize", n), spam); err != nil {
+				t.Fatal(err)
+			}
+			if s := w.Learned(); s.Delivered < want.Delivered || s.Reported < want.Reported || s.Delivered+s.Reported > 2 {
+				t.Errorf("learnt %+v", s)
+			}
+		}
+	}
+	stranger := bulkhead.Reporter{Addr: netip.MustParseAddr("192.0.2.1")}
+	err := w.Learn(t.Context(), stranger, text(12), words("prize", 1), true)
+	if !errors.Is(err, bulkhead.ErrUnauthorised) && !errors.Is(err, bulkhead.ErrForbidden) {
+		t.Errorf("a stranger teaches: %v", err)
+	}
+	for name, err := range map[string]error{
+		"no text":         w.Learn(t.Context(), site, []bulkhead.Signature{sig(bulkhead.Near, 1)}, words("a", 1), true),
+		"no words":        w.Learn(t.Context(), site, text(13), nil, true),
+		"learning is off": open(t, Options{}).Learn(t.Context(), site, text(14), words("a", 1), true),
+	} {
+		if !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if s := w.Learned(); s.Delivered != 1 || s.Reported != 1 {
+		t.Errorf("learnt %+v", s)
 	}
 }
 

@@ -18,7 +18,7 @@ func made(n int) []Letter {
 		}
 		for k := range 12 {
 			l.Features = append(l.Features, fmt.Sprintf("w:%s%d", kind, (i*7+k*k)%40),
-			fmt.Sprintf("w:common%d", (i+k)%60))
+				fmt.Sprintf("w:common%d", (i+k)%60))
 		}
 		all = append(all, l)
 	}

@@ -22,8 +22,8 @@ const (
 	// messagesEach is the number of messages from which a generation is full. They are days to months
 	// of mail, so words that went out of use are forgotten.
 	messagesEach = 50_000
-	// countWrong is the share of tokens whose count may be too high when a generation is full. At this
-	// rate the score loses nothing (docs/learning.md), and a key takes less than 4 bytes.
+	// countWrong is the share of tokens whose count may be too high when a generation is full. A score
+	// rests on many tokens, so a few wrong counts matter little, and a key takes less than 4 bytes.
 	countWrong = 1e-2
 	// bytesEach is the memory of a key at this rate.
 	bytesEach = 4

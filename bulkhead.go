@@ -91,6 +91,9 @@ type Source struct {
 	// affect the verdict. A node may remember them for people who look for a message.
 	MessageID string
 	Subject   string
+	// Features are the words and the style of the message, as a door of the node has read them; nil if
+	// it has not. They do not leave the node, and never identify a message.
+	Features []string
 }
 
 // Forgeable begins a whitelist entry that also matches the unverified claims of a
@@ -309,8 +312,11 @@ type Verdict struct {
 	HamVotes    uint32    // likewise
 	First       time.Time // zero if the message is unknown
 	Whitelisted string    // which whitelist entry matched, "" for none
-	Rule        string    // name of the rule that decided, for example "exact-text"; "" if the node has none
-	Reasons     []string  // in words, the weightiest first; never empty unless the query is Terse
+	// Learned is the score of the message's words and style, from -1, like mail that is never reported,
+	// to 1, like reported mail; 0 if there is none. It alone never makes a signature.
+	Learned float64
+	Rule    string   // name of the rule that decided, for example "exact-text"; "" if the node has none
+	Reasons []string // in words, the weightiest first; never empty unless the query is Terse
 	// Error is the probability that the filters are wrong: that an unreported message would get
 	// this answer. If revocations decided, Error adds the probability that the revocation, or the
 	// listing that overrules it, is due to chance.

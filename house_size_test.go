@@ -36,6 +36,7 @@ func (s size) exceeds() bool { return s.files > maxFiles || s.lines > maxLines }
 // that a format dictates, and the reason for each.
 var configurations = map[string]string{
 	"client/admin.HistoryEntry":    "the fields of an answer of the HTTP interface",
+	"client/admin.NodeState":       "the fields of an answer of the HTTP interface",
 	"client/admin.Peer":            "the fields of an answer of the HTTP interface",
 	"dcc.Ifd":                      "options of dccifd, which an embedder sets",
 	"dcc.Server":                   "options of the DCC server, which an embedder sets",

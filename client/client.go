@@ -52,6 +52,18 @@ func (c *Client) ReportMessage(ctx context.Context, raw []byte, o MessageOptions
 	return call[*Receipt](ctx, c, exchange{method: "POST", path: "/v1/report", query: q, mail: raw, id: o.ID})
 }
 
+// LearnMessage has the node learn the words and the style of a whole message: of spam, or of delivered
+// mail. It takes a trusted account. The message does not count for signatures, and is learnt
+// once. It returns an error that wraps [bulkhead.ErrMalformed] if the message has too little text.
+func (c *Client) LearnMessage(ctx context.Context, raw []byte, spam bool) error {
+	as := "delivered"
+	if spam {
+		as = "spam"
+	}
+	_, err := call[*Lesson](ctx, c, exchange{method: "POST", path: "/v1/learn", query: url.Values{"as": {as}}, mail: raw})
+	return err
+}
+
 // MessageSignatures returns the signatures of a whole message.
 func (c *Client) MessageSignatures(ctx context.Context, raw []byte) (*Signatures, error) {
 	return call[*Signatures](ctx, c, exchange{method: "POST", path: "/v1/signatures", mail: raw})

@@ -37,7 +37,18 @@ func (s *Source) Bulkhead() bulkhead.Source {
 	if s == nil {
 		return bulkhead.Source{}
 	}
-	return bulkhead.Source(*s)
+	return bulkhead.Source{
+		Sender: s.Sender, Client: s.Client, ListID: s.ListID, DKIM: s.DKIM, From: s.From, ClaimedSender: s.ClaimedSender,
+		ClaimedListID: s.ClaimedListID, MessageID: s.MessageID, Subject: s.Subject,
+	}
+}
+
+// NewSource returns s in the form of the JSON interface, which has no field for features.
+func NewSource(s *bulkhead.Source) Source {
+	return Source{
+		Sender: s.Sender, Client: s.Client, ListID: s.ListID, DKIM: s.DKIM, From: s.From, ClaimedSender: s.ClaimedSender,
+		ClaimedListID: s.ClaimedListID, MessageID: s.MessageID, Subject: s.Subject,
+	}
 }
 
 // sourceOf returns the fields of s by which a node judges. The fields that are only remembered are
@@ -47,9 +58,14 @@ func sourceOf(s *bulkhead.Source) *Source {
 		s.ClaimedSender == "" && s.ClaimedListID == "" {
 		return nil
 	}
-	out := Source(*s)
+	out := NewSource(s)
 	out.MessageID, out.Subject = "", ""
 	return &out
+}
+
+// A Lesson is what [Client.LearnMessage] has the node learn.
+type Lesson struct {
+	Features int `json:"features" doc:"Words and idioms of style of the message."`
 }
 
 // A Check asks about one message, whose signatures are given.
@@ -111,6 +127,7 @@ type Verdict struct {
 	HamVotes    uint32    `json:"ham_votes"`
 	First       time.Time `json:"first_seen,omitzero" doc:"Start of the oldest generation that holds the message; absent if none does."`
 	Whitelisted string    `json:"whitelisted,omitempty" doc:"The whitelist entry that matched."`
+	Learned     float64   `json:"learned,omitempty" minimum:"-1" maximum:"1" doc:"Score of the words and the style: 1 like reported mail, -1 like mail that is never reported; absent if there is none."`
 	Rule        string    `json:"rule,omitempty" doc:"Name of the rule that decided; docs/judgement.md has the list."`
 	Reasons     []string  `json:"reasons" doc:"In words, the weightiest first."`
 	Error       float64   `json:"error" minimum:"0" maximum:"1" doc:"Probability that this answer is a filter error."`
@@ -123,7 +140,8 @@ func NewVerdict(v *bulkhead.Verdict) *Verdict {
 		Class: v.Class.String(), Spam: v.Spam(), Unwanted: v.Unwanted(), Judged: v.Judged.String(), Confidence: v.Confidence,
 		Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings, SpamVotes: v.SpamVotes,
 		HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Rule: v.Rule, Reasons: v.Reasons,
-		Error: v.Error, Findings: make([]Finding, len(v.Findings)),
+		Learned: v.Learned,
+		Error:   v.Error, Findings: make([]Finding, len(v.Findings)),
 	}
 	if out.Reasons == nil {
 		out.Reasons = []string{}
@@ -153,7 +171,7 @@ func (v *Verdict) Bulkhead() (bulkhead.Verdict, error) {
 	out := bulkhead.Verdict{
 		Class: class, Judged: judged, Confidence: v.Confidence, Bulk: v.Bulk, Threshold: v.Threshold, Sightings: v.Sightings,
 		SpamVotes: v.SpamVotes, HamVotes: v.HamVotes, First: v.First, Whitelisted: v.Whitelisted, Rule: v.Rule,
-		Error: v.Error, Findings: make([]bulkhead.Finding, len(v.Findings)),
+		Learned: v.Learned, Error: v.Error, Findings: make([]bulkhead.Finding, len(v.Findings)),
 	}
 	if len(v.Reasons) > 0 {
 		out.Reasons = v.Reasons

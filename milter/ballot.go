@@ -151,6 +151,9 @@ func (s *Server) voteOn(ctx context.Context, raw []byte, vote bulkhead.Vote, use
 		hosts = s.AuthResults()
 	}
 	source := m.SourceBy(hosts, "")
+	if source.Features, err = s.features(ctx, m); err != nil {
+		return err
+	}
 	sigs = append(sigs, signature.Senders(source)...)
 	if !bulkhead.Identifies(sigs) {
 		return fmt.Errorf("%w: the message is too short to be distinguished from others", errNoVote)

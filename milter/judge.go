@@ -75,6 +75,9 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	}
 	source := m.SourceVerified(hosts, e.sender, v.dkim, v.spf)
 	source.Client = e.client.addr
+	if source.Features, err = s.features(ctx, m); err != nil {
+		return nil, err
+	}
 	s.lookUp(ctx, f, e, m, &source, replyTo)
 	f.signatures = len(sigs)
 	if len(sigs) == 0 {
@@ -158,6 +161,14 @@ func (s *Server) compute(ctx context.Context, m *mail.Message) ([]bulkhead.Signa
 		opts.Workers = 2 // the mail server waits
 	}
 	return signature.Compute(mail.WithMessage(ctx, m), m.Raw, opts)
+}
+
+// features returns the words and the style of m. Its error is the error of ctx.
+func (s *Server) features(ctx context.Context, m *mail.Message) ([]string, error) {
+	if s.Features == nil {
+		return nil, nil
+	}
+	return s.Features(mail.WithMessage(ctx, m), m.Raw)
 }
 
 // maxPending is how many sightings may wait for the disk.

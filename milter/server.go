@@ -38,6 +38,9 @@ type Limiter interface {
 // Serve.
 type Server struct {
 	Clearinghouse bulkhead.Clearinghouse
+	// Features returns the words and the style of a message; nil: they are not read. See
+	// [bulkhead.Source]. Its error is the error of ctx.
+	Features func(ctx context.Context, raw []byte) ([]string, error)
 	// Signatures are the options for computing signatures.
 	Signatures signature.Options
 	// Reporter is the reporter of sightings and of mail that came to a trap. The zero

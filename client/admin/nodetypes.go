@@ -22,6 +22,7 @@ type NodeState struct {
 	Doors      []Door    `json:"doors" doc:"Front doors that are open."`
 	Counters   Counters  `json:"counters"`
 	Joined     *Joined   `json:"votes_joined,omitempty" doc:"Votes since the start by how the deliveries that they are about were found. Absent if the node does not remember messages."`
+	Learned    *Learned  `json:"learned,omitempty" doc:"What the node has learnt of words and style. Absent if it does not learn."`
 	Books      []Book    `json:"books"`
 	Disk       *Disk     `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
 }
@@ -42,6 +43,15 @@ type Joined struct {
 	Text      uint64 `json:"text" doc:"By the same text."`
 	Near      uint64 `json:"near" doc:"By a text that is nearly the same."`
 	Unknown   uint64 `json:"unknown" doc:"Votes whose deliveries were not found."`
+}
+
+// Learned describes what a node has learnt of the words and the style of mail.
+type Learned struct {
+	Reported  uint64  `json:"reported" doc:"Messages that were reported as spam."`
+	Delivered uint64  `json:"delivered" doc:"Messages that were delivered."`
+	Share     float64 `json:"share" minimum:"0" maximum:"1" doc:"Estimated share of the spam that is reported; 0: unknown."`
+	Judges    bool    `json:"judges" doc:"There are enough reports for a score alone to make a message suspected."`
+	Bytes     uint64  `json:"bytes" doc:"Memory."`
 }
 
 // Disk is the room in the file system of the data folder.

@@ -484,6 +484,6 @@ func (s *Server) sign(r *request) (any, error) {
 	}
 	return &client.Signatures{
 		Signatures: sigs,
-		Source:     client.Source(source),
+		Source:     client.NewSource(&source),
 	}, nil
 }

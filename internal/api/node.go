@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
@@ -14,6 +17,9 @@ type Node interface {
 	// ConfirmClock accepts the present time of a clock that looked implausible, so that generations
 	// age again.
 	ConfirmClock(ctx context.Context) error
+	// Learn learns the words and the style of a message, of spam or of delivered mail, from a reporter
+	// whom the node trusts.
+	Learn(ctx context.Context, who bulkhead.Reporter, sigs []bulkhead.Signature, features []string, spam bool) error
 	// Rules returns the rules of the judgement with what became of their decisions.
 	Rules() []admin.Rule
 }
@@ -45,6 +51,34 @@ func (s *Server) confirmClock(r *request) (any, error) {
 		return nil, err
 	}
 	return s.state(r)
+}
+
+// learn learns from a message of a collection.
+func (s *Server) learn(r *request) (any, error) {
+	if s.opts.Node == nil {
+		return nil, newProblem(http.StatusNotFound, "this server describes no node")
+	}
+	if t := r.mediaType(); t != mailType {
+		return nil, wrongType(t, mailType)
+	}
+	q, err := r.query("as")
+	if err != nil {
+		return nil, err
+	}
+	as := q.Get("as")
+	if as != "spam" && as != "delivered" {
+		return nil, fmt.Errorf("%w: learn as %.40q, want spam or delivered", bulkhead.ErrMalformed, as)
+	}
+	sigs, source, err := s.mail(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := r.voteContext()
+	defer cancel()
+	if err := s.opts.Node.Learn(ctx, r.who, sigs, source.Features, as == "spam"); err != nil {
+		return nil, err
+	}
+	return &client.Lesson{Features: len(source.Features)}, nil
 }
 
 func (s *Server) healthz(*request) (any, error) {

@@ -54,6 +54,10 @@ type fakeNode struct{}
 
 func (fakeNode) ConfirmClock(context.Context) error { return nil }
 
+func (fakeNode) Learn(context.Context, bulkhead.Reporter, []bulkhead.Signature, []string, bool) error {
+	return nil
+}
+
 func (fakeNode) Rules() []admin.Rule { return []admin.Rule{{Name: "exact-text", Verdict: "spam"}} }
 
 func (fakeNode) State(context.Context) admin.NodeState {

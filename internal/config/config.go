@@ -55,6 +55,7 @@ type Config struct {
 	Tally     Tally       `toml:"tally" doc:"The tally: how often a signature was seen, reported, or called ham."`
 	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist: what trusted reporters have called spam and has not been revoked."`
 	Memory    Memory      `toml:"memory" doc:"Messages that were seen lately, by their signatures: who reports or asks with a digest\nalone (Pyzor, DCC, Razor, fuzzy_check) is answered of the whole message."`
+	Learn     Learn       `toml:"learn" doc:"Words and style of mail, which the node learns from reports and deliveries; see\ndocs/learning.md."`
 	History   History     `toml:"history" doc:"Checks and votes of the last days, on disk, for the history and for votes by Message-ID;\nand the record of what administrators did."`
 	Trust     Trust       `toml:"trust" doc:"How much a reporter's votes weigh."`
 	Limits    Limits      `toml:"limits" doc:"What one client may ask for. Limits are applied before anything is parsed."`
@@ -137,6 +138,13 @@ type Blocklist struct {
 type Memory struct {
 	Bytes int64    `toml:"memory_bytes" doc:"memory for messages, bytes; one takes some 2,000. When it is used up, the oldest are\nforgotten. 0: none is remembered"`
 	Keep  Duration `toml:"keep" doc:"time after which a message is forgotten unless it is seen again"`
+}
+
+// Learn is the section [learn].
+type Learn struct {
+	Enabled bool  `toml:"enabled" doc:"learn words and style, and judge by them. They stay on this node"`
+	Condemn bool  `toml:"condemn" doc:"a score of 0.999 or more alone makes a message spam; otherwise it is suspected"`
+	Memory  int64 `toml:"memory_bytes" doc:"memory for what was learnt, bytes. When it is used up, the oldest is forgotten"`
 }
 
 // History is the section [history].

@@ -25,7 +25,7 @@ func (e *Engine) commit(entry codec.Entry) (err error) {
 func (e *Engine) apply(index uint64, entry codec.Entry) error {
 	switch x := entry.(type) {
 	case *codec.Votes:
-		e.applyVotes(index, x)
+		return e.applyVotes(index, x)
 	case *codec.Rotation:
 		return e.applyRotation(x)
 	case *codec.Account:
@@ -46,7 +46,7 @@ func (e *Engine) apply(index uint64, entry codec.Entry) error {
 
 // applyVotes applies the decisions of a batch. It skips generations that are gone by now, and pages
 // that already include the entry.
-func (e *Engine) applyVotes(index uint64, v *codec.Votes) {
+func (e *Engine) applyVotes(index uint64, v *codec.Votes) error {
 	books := e.current.Books()
 	if g := books.Tally.Find(v.TallyGen); g != nil {
 		e.addCounts(index, g, v)
@@ -71,6 +71,11 @@ func (e *Engine) applyVotes(index uint64, v *codec.Votes) {
 			e.setBits(index, ArrayRevoked, g.Start, g.Revoked, v.Revoked)
 		}
 	}
+	if !v.Learned.Empty() {
+		if err := e.learned.Apply(index, &v.Learned, index <= e.writer.accountsIndex); err != nil {
+			return err
+		}
+	}
 	if index > e.writer.accountsIndex {
 		for _, x := range v.Ballots {
 			e.ballots.Add(x)
@@ -80,6 +85,7 @@ func (e *Engine) applyVotes(index uint64, v *codec.Votes) {
 		}
 		e.writer.accountsIndex = index
 	}
+	return nil
 }
 
 // addCounts applies adds to an own array, and records them.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
@@ -97,6 +98,9 @@ func (e *Engine) release() {
 	v := e.current.View()
 	live := make(map[any]bool)
 	note := func(array any) { live[array] = true }
+	for _, g := range e.learned.Live() {
+		note(g.Counts)
+	}
 	v.Books.Each(note)
 	v.Remote.Each(note)
 	e.files.mu.Lock()
@@ -134,7 +138,8 @@ type written struct {
 func (e *Engine) snapshot(between func(func()), last map[string]written) (*snapshot, error) {
 	s := &snapshot{last: last, between: between, written: make(map[string]written)}
 	m := codec.Meta{Version: codec.MetaVersion, Accounts: "accounts", Ballots: "ballots"}
-	var accounts, ballots, wounds []byte
+	var accounts, ballots, wounds, messages []byte
+	var learnt []*learned.Generation
 	var err error
 	var books *view.Books
 	between(func() {
@@ -149,11 +154,15 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		s.remote = e.replicas.Snapshot()
 		m.Doubts = e.Doubts()
 		wounds = e.healer.Encode()
+		if e.learned.On() {
+			m.Learned, learnt, messages = e.learned.Manifest(), e.learned.Live(), e.learned.EncodeMessages()
+		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.addBooks(&m, books)
+	s.addLearned(m.Learned, learnt, messages)
 	m.Origins = s.remote.Origins(between, s.add, func(name string, write func(io.Writer) error) {
 		s.files = append(s.files, store.File{Name: name, Write: write})
 	})
@@ -187,6 +196,18 @@ func (s *snapshot) addBooks(m *codec.Meta, books *view.Books) {
 		}
 		m.Block = append(m.Block, b)
 	}
+}
+
+// addLearned adds the files of what the node has learnt. m is nil if it does not learn.
+func (s *snapshot) addLearned(m *learned.Manifest, live []*learned.Generation, messages []byte) {
+	if m == nil {
+		return
+	}
+	for i, g := range live {
+		m.Generations[i].File = s.addOwn("learned", g.Start, g.Counts)
+	}
+	m.Messages = "learned"
+	s.addSmall(m.Messages, messages)
 }
 
 // add adds an array's file.

@@ -42,6 +42,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/heal"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
@@ -54,6 +55,7 @@ type Engine struct {
 	opts     Options
 	accounts *trust.Book
 	ballots  *ballots.Book
+	learned  *learned.Book
 	current  *view.Current
 	replicas *replica.Set
 	checker  *check.Checker

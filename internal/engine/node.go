@@ -6,6 +6,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 )
 
 // Info is the state of a node for administrators and metrics.
@@ -14,6 +15,7 @@ type Info struct {
 	Blocklist []GenerationInfo `json:"blocklist"` // newest first
 	Threshold uint32           `json:"threshold"`
 	Accounts  int              `json:"accounts"`
+	Learned   learned.State    `json:"learned"`  // of words and style
 	Bytes     uint64           `json:"bytes"`    // memory of all arrays
 	Mature    bool             `json:"mature"`   // see [verdict.Mature]
 	Refusing  string           `json:"refusing"` // why reports are refused, "" if they are accepted
@@ -69,7 +71,9 @@ func (e *Engine) Info() Info {
 		Forgotten:   e.counters.forgotten.Load(),
 		Gatherings:  e.counters.gatherings.Load(),
 		Mature:      e.checker.Sources().Mature,
+		Learned:     e.learned.State(),
 	}
+	info.Bytes = info.Learned.Bytes
 	if err := e.journal.refusing(); err != nil {
 		info.Refusing = err.Error()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/heal"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
@@ -58,6 +59,7 @@ func newEngine(opts Options) *Engine {
 		opts:     opts,
 		accounts: trust.NewBook(opts.Trust),
 		ballots:  ballots.New(ballotBytes),
+		learned:  learned.New(learned.Options{Bytes: opts.LearnBytes}),
 		clock:    newAgeingClock(&opts),
 		queue:    newQueue(),
 		journal: journal{store: opts.Store, log: opts.Log, limit: opts.CheckpointBytes,
@@ -76,12 +78,12 @@ func newEngine(opts Options) *Engine {
 	e.checker = check.New(check.Options{
 		Current: e.current, Accounts: e.accounts, Whitelist: opts.Whitelist, NeverList: opts.NeverList,
 		Threshold: opts.Threshold, NearMatch: opts.NearMatch, Day: opts.day(),
-		RevocationFirst: opts.RevocationFirst, Exact: opts.Exact,
+		RevocationFirst: opts.RevocationFirst, Exact: opts.Exact, Learned: e.learned, Condemn: opts.LearnCondemns,
 	})
 	e.writer = writerState{
 		resolver: resolve.New(resolve.Options{
 			Accounts: e.accounts, Policy: e.checker.Policy, Threshold: e.checker.Threshold, Now: e.clock.now,
-			Day: opts.day(),
+			Day: opts.day(), Learned: e.learned,
 		}),
 		gatherings: newGatheringLog(),
 		tally:      book.NewTally(opts.Tally, opts.Reports, opts.Secret.ID(), opts.Exact, opts.Log),

@@ -39,6 +39,11 @@ type Options struct {
 	// generation of the blocklist is sized to distinguish, and every other one at least. 0 means a
 	// fifth of Block.Capacity.
 	Names uint64
+	// LearnBytes bounds the memory for words and style, in bytes; 0: nothing is learnt. See
+	// internal/engine/learned.
+	LearnBytes uint64
+	// LearnCondemns makes a message spam whose words and style alone are nearly certain to be spam.
+	LearnCondemns bool
 	// RevocationFirst looks up revocations before spam, which is faster if most checked mail was
 	// reported at some time.
 	RevocationFirst bool

@@ -11,7 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
 )
 
 // Report implements [bulkhead.Clearinghouse].
@@ -68,6 +70,9 @@ func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	}
 	maker := a.secrets.Maker()
 	a.message.Past = maker.Past
+	if e.learned.On() {
+		a.message.Tokens = learn.Tokens(a.secrets.Present(), r.Source.Features)
+	}
 	e.unhidden(a, maker)
 	return a, nil
 }
@@ -101,6 +106,7 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 		Flagged:    v.Class >= bulkhead.ClassSuspected && outcome.By != bulkhead.NetworkFacet,
 		TextAlone:  outcome.By == bulkhead.TextFacet,
 		GoodSender: outcome.SenderGood, History: outcome.History, Sightings: v.Sightings, Held: held,
+		Learned: v.Learned,
 	}
 	if i := outcome.Accused; i >= 0 {
 		seen.Accused = resolve.Accused{Signature: r.Signatures[i], Peers: outcome.Peers, Deliveries: outcome.Received}
@@ -261,3 +267,45 @@ func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAdd
 	}
 	return c, nil
 }
+
+// A lesson is a message of a collection that is learnt.
+type lesson struct {
+	secrets *keys.Secrets
+	who     bulkhead.Reporter
+	text    learn.Token
+	tokens  []learn.Token
+	spam    bool
+}
+
+func (l *lesson) signatures() int { return 1 }
+
+func (l *lesson) under() *keys.Secrets { return l.secrets }
+
+func (l *lesson) decide(r *resolve.Resolver) error { return r.Learn(l.who, l.text, l.tokens, l.spam) }
+
+// Learn learns the words and the style of a message, of spam or of delivered mail, without a vote on its
+// signatures. A message is learnt once. Learn returns an error that wraps [bulkhead.ErrMalformed] if the
+// node does not learn, or if the message has too little text. It returns an error that wraps
+// [bulkhead.ErrForbidden] if the reporter's votes do not count in full.
+func (e *Engine) Learn(ctx context.Context, who bulkhead.Reporter, sigs []bulkhead.Signature, features []string,
+	spam bool) error {
+	i := slices.IndexFunc(sigs, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Exact })
+	switch {
+	case !e.learned.On():
+		return fmt.Errorf("%w: this node does not learn: see [learn] of its configuration", bulkhead.ErrMalformed)
+	case i < 0 || len(features) == 0:
+		return fmt.Errorf("%w: the message has too little text", bulkhead.ErrMalformed)
+	}
+	for {
+		secrets := e.current.Books().Secrets
+		maker := keys.Maker{Secret: secrets.Present()}
+		l := &lesson{secrets: secrets, who: who, text: resolve.TextOf(maker.Base(&sigs[i])), spam: spam,
+			tokens: learn.Tokens(secrets.Present(), features)}
+		if err := e.queue.add(ctx, l); !errors.Is(err, errOtherSecret) {
+			return err
+		}
+	}
+}
+
+// Learned returns the state of what the node has learnt of words and style.
+func (e *Engine) Learned() learned.State { return e.learned.State() }

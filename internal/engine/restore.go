@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/heal"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -92,7 +93,30 @@ func (e *Engine) loadCheckpoint(data []byte, clock *uint64) error {
 		return err
 	}
 	*clock = m.Clock
-	return e.loadBallots(&m)
+	return errors.Join(e.loadBallots(&m), e.loadLearned(m.Learned))
+}
+
+// loadLearned loads what the node has learnt, unless it learns no longer. m is nil if it had not learnt.
+func (e *Engine) loadLearned(m *learned.Manifest) error {
+	if m == nil || !e.learned.On() {
+		return nil
+	}
+	if err := e.learned.Restore(m); err != nil {
+		return err
+	}
+	for i, g := range e.learned.Live() {
+		if err := e.loadArrays(named{m.Generations[i].File, g.Counts}); err != nil {
+			return err
+		}
+	}
+	data, err := heal.ReadFile(e.opts.Store, m.Messages)
+	if data == nil {
+		return err
+	}
+	if err := e.learned.DecodeMessages(data); err != nil {
+		return pages.Damaged(m.Messages, err)
+	}
+	return nil
 }
 
 func (e *Engine) loadTally(t *codec.TallyMeta) (*book.Tally, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
@@ -172,6 +173,8 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 		NeverList:       signature.NeverList(),
 		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
 		RemoteBytes:     uint64(cfg.Mesh.Memory),
+		LearnBytes:      learnBytes(cfg),
+		LearnCondemns:   cfg.Learn.Condemn,
 		MaxStep:         engine.StepLimit(tally, block),
 		Uptime:          clock.Uptime,
 		Now:             clock.Now,
@@ -256,8 +259,38 @@ func (m messages) ReadVerified(ctx context.Context, raw []byte, sender string, d
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	source := message.SourceVerified(m.core.cfg.Load().Whitelist.AuthResults, sender, dkim, spf)
+	cfg := m.core.cfg.Load()
+	source := message.SourceVerified(cfg.Whitelist.AuthResults, sender, dkim, spf)
+	if learns(cfg) {
+		if source.Features, err = learn.Features(ctx, message); err != nil {
+			return nil, bulkhead.Source{}, err
+		}
+	}
 	return sigs, source, nil
+}
+
+// Features implements [doors.Messages].
+func (m messages) Features(ctx context.Context, raw []byte) ([]string, error) {
+	if !learns(m.core.cfg.Load()) {
+		return nil, nil
+	}
+	message, err := mail.Read(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	return learn.Features(ctx, message)
+}
+
+// learns reports whether the node learns words and style. An edge learns nothing: its node would have
+// to be sent the words.
+func learns(cfg *config.Config) bool { return cfg.Learn.Enabled && cfg.Upstream.URL == "" }
+
+// learnBytes returns the memory for what a node learns, 0 if it does not learn.
+func learnBytes(cfg *config.Config) uint64 {
+	if !learns(cfg) {
+		return 0
+	}
+	return uint64(cfg.Learn.Memory)
 }
 
 // Cleared implements [doors.Messages]. An unreadable message is not on the whitelist. The error is

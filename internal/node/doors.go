@@ -15,7 +15,8 @@ import (
 // startDoors binds every enabled door. With [Options.Spare], a door whose port is in use stays
 // closed, except the HTTP door.
 func (n *Node) startDoors(ctx context.Context, st *stage) error {
-	n.registry.MustRegister(newMemoryCollector(&n.front), newRuleCollector(n.front.calibration))
+	n.registry.MustRegister(newMemoryCollector(&n.front), newRuleCollector(n.front.calibration),
+		newLearnCollector(n.engine))
 	err := n.doors.Open(ctx, doors.Options{
 		Config: n.cfg.Load, Dir: n.dir, Clearinghouse: n.houseFor, Messages: messages{n.core}, Hashing: n.hashing,
 		Whitelisted: n.whitelisted, Accounts: n.accounts, Limits: n.mta.limits, Lists: n.mta.lists, API: n.api(),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/calibration"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
 // calibrated returns the engine with a record of what becomes of its decisions.
@@ -51,4 +52,43 @@ func (c *ruleCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(c.voted, prometheus.CounterValue, float64(n), rule, vote)
 		}
 	}
+}
+
+// A learnCollector collects the metrics of what a node has learnt of words and style.
+type learnCollector struct {
+	engine                 *engine.Engine
+	messages, share, bytes *prometheus.Desc
+}
+
+func newLearnCollector(e *engine.Engine) *learnCollector {
+	return &learnCollector{
+		engine: e,
+		messages: prometheus.NewDesc("bulkhead_learned_messages",
+			"Messages whose words and style are counted: reported or delivered.", []string{"what"}, nil),
+		share: prometheus.NewDesc("bulkhead_learned_share", "Estimated share of the spam that is reported; 0: unknown.", nil,
+			nil),
+		bytes: prometheus.NewDesc("bulkhead_learned_bytes", "Memory of what was learnt.", nil, nil),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *learnCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.messages
+	ch <- c.share
+	ch <- c.bytes
+}
+
+// Collect implements [prometheus.Collector].
+func (c *learnCollector) Collect(ch chan<- prometheus.Metric) {
+	if c.engine == nil {
+		return
+	}
+	s := c.engine.Learned()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(c.messages, float64(s.Reported), "reported")
+	gauge(c.messages, float64(s.Delivered), "delivered")
+	gauge(c.share, s.Share)
+	gauge(c.bytes, float64(s.Bytes))
 }

@@ -64,7 +64,7 @@ func (h *House) attribute(ctx context.Context, r *bulkhead.Report) bulkhead.Join
 	r.Signatures = attributed(r.Signatures, found.Signatures)
 	if found.Source != nil {
 		source := *found.Source
-		source.MessageID, source.Subject = r.Source.MessageID, r.Source.Subject
+		source.MessageID, source.Subject, source.Features = r.Source.MessageID, r.Source.Subject, r.Source.Features
 		r.Source = source
 	}
 	return how

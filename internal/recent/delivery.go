@@ -121,7 +121,7 @@ func (d *Deliveries) Note(n *Delivery) {
 	}
 	if n.Source != nil {
 		s := *n.Source
-		s.Subject, s.MessageID, s.DKIM = "", "", slices.Clone(s.DKIM)
+		s.Subject, s.MessageID, s.DKIM, s.Features = "", "", slices.Clone(s.DKIM), nil
 		kept.from = &s
 	}
 	d.mu.Lock()

@@ -70,6 +70,9 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	if row := joined(state.Joined); row != nil {
 		rows = append(rows, *row)
 	}
+	if row := words(state.Learned); row != nil {
+		rows = append(rows, *row)
+	}
 	rows = append(rows, missing(state)...)
 	if row := relay(state); row != nil {
 		rows = append(rows, *row)
@@ -210,6 +213,23 @@ func joined(j *admin.Joined) *Row {
 		// It is no fault: a node may take reports alone.
 		row.Found += ". Votes count for the network and sender only of mail that the node saw delivered: " +
 			"let all incoming mail pass the milter or a plugin, and report on this node"
+	}
+	return row
+}
+
+// words reports what the node has learnt of words and style; nil if it does not learn. A node that has
+// learnt too little is not at fault.
+func words(l *admin.Learned) *Row {
+	if l == nil {
+		return nil
+	}
+	row := &Row{Name: "words", OK: true,
+		Found: fmt.Sprintf("learnt from %d reported and %d delivered messages", l.Reported, l.Delivered)}
+	switch {
+	case l.Delivered == 0:
+		row.Found += ". Nothing is learnt unless whole mail passes the milter or a plugin: a digest has no words"
+	case !l.Judges:
+		row.Found += ", too few reports to judge by words alone"
 	}
 	return row
 }

@@ -16,6 +16,7 @@ func Commands() []*cobra.Command {
 		newRevokeCommand(),
 		newSignaturesCommand(),
 		newAbuseCommand(),
+		newLearnCommand(),
 		newWaveCommand(),
 		newWhitelistCommand(),
 	}

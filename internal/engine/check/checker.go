@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -21,7 +22,7 @@ import (
 // MaxSignatures is the largest number of signatures in one query or report.
 const MaxSignatures = 1024
 
-// Options are the settings of a [Checker]. All fields are set.
+// Options are the settings of a [Checker]. All fields but Learned are set.
 type Options struct {
 	Current   *view.Current
 	Accounts  *trust.Book // for the trust policy
@@ -33,6 +34,8 @@ type Options struct {
 	// RevocationFirst looks up revocations before spam.
 	RevocationFirst bool
 	Exact           bool // the arrays are maps, which make no errors
+	Learned         *learned.Book
+	Condemn         bool // see verdict.Learned
 }
 
 // A Checker answers queries. It takes no lock: it loads the present view, whitelist, threshold and
@@ -193,7 +196,7 @@ func (c *Checker) Check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.K
 	v.Whitelisted = white.message(&q.Source, q.Signatures)
 	s.decider.Policy = policy
 	s.message = verdict.Case{Signatures: q.Signatures, Findings: findings, Evidence: s.evidence, Pairs: s,
-		Contents: s.holds(q.Signatures, odds.Odds), Revoked: odds.Revoked(), Terse: q.Terse}
+		Contents: s.holds(q.Signatures, odds.Odds), Revoked: odds.Revoked(), Terse: q.Terse, Learned: c.learnt(q, sources)}
 	defer func() { s.message = verdict.Case{} }()
 	outcome := s.decider.Message(v, &s.message)
 	if held != nil {

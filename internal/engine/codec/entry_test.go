@@ -9,8 +9,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -50,7 +52,13 @@ func TestVotesRoundTrip(t *testing.T) {
 	shown, taken := sampleVotes(), sampleVotes()
 	shown.ToldSpam, shown.ToldRevoked = []filter.Key{{Hi: 20, Lo: 21}}, []filter.Key{{Hi: 22, Lo: 23}, {Hi: 24, Lo: 25}}
 	taken.ToldSpam, taken.ToldRevoked = []filter.Key{}, []filter.Key{{Hi: 22, Lo: 23}}
-	for _, want := range []*Votes{sampleVotes(), late, shown, taken} {
+	learnt, all := sampleVotes(), sampleVotes()
+	learnt.ToldSpam, learnt.ToldRevoked = []filter.Key{}, []filter.Key{}
+	learnt.Learned.Of = []learned.Change{{What: learned.Reported, Gen: 5, Text: 6, Tokens: []learn.Token{7, 8}, Share: 9}}
+	*all = *shown
+	all.Learned = learned.Changes{Of: learnt.Learned.Of,
+		Open: &learned.Spec{Start: 5, Geometry: filter.Geometry{Kind: filter.Cells, Lines: 1024, K: 6, KeyID: 7}}}
+	for _, want := range []*Votes{sampleVotes(), late, shown, taken, learnt, all} {
 		got, err := Decode(encoded(want))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("decoded %+v, %v; want %+v", got, err, want)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
@@ -25,6 +26,8 @@ type Meta struct {
 	Clock uint64 `json:"clock,omitempty"`
 
 	Origins []replica.Stored `json:"origins,omitempty"`
+
+	Learned *learned.Manifest `json:"learned,omitempty"` // absent if the node does not learn
 
 	Doubts []Doubt `json:"doubts,omitempty"` // since a salvage
 	Wounds string  `json:"wounds,omitempty"` // file

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -41,8 +42,11 @@ func (v *Votes) Append(b []byte) ([]byte, error) {
 	for i := range v.Ballots {
 		b = v.Ballots[i].Append(b)
 	}
-	if len(v.ToldSpam)+len(v.ToldRevoked) > 0 {
+	if len(v.ToldSpam)+len(v.ToldRevoked) > 0 || !v.Learned.Empty() {
 		b = appendKeys(appendKeys(b, v.ToldSpam), v.ToldRevoked)
+	}
+	if !v.Learned.Empty() {
+		b = v.Learned.Append(b)
 	}
 	return b, nil
 }
@@ -96,7 +100,14 @@ func decodeVotes(body []byte) (*Votes, error) {
 	}
 	if !d.Bad && len(d.Left) > 0 {
 		v.ToldSpam, v.ToldRevoked = d.Keys(), d.Keys()
-		d.Bad = d.Bad || len(v.ToldSpam)+len(v.ToldRevoked) == 0 // must be left out if there are none
+		// Empty lists must be left out at the end.
+		if !d.Bad && len(d.Left) > 0 {
+			var err error
+			v.Learned, d.Left, err = learned.ReadChanges(d.Left)
+			d.Bad = err != nil || v.Learned.Empty()
+		} else {
+			d.Bad = d.Bad || len(v.ToldSpam)+len(v.ToldRevoked) == 0
+		}
 	}
 	if d.Bad || len(d.Left) != 0 {
 		return nil, fmt.Errorf("%w: votes of %d bytes", ErrEntry, len(body))

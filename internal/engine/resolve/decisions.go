@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -35,6 +36,8 @@ type Decisions struct {
 
 	Credits []trust.Credit
 	Ballots []ballots.Ballot
+
+	Learned learned.Changes
 }
 
 // Late are increases of the weights of an older generation of the blocklist.
@@ -47,7 +50,7 @@ type Late struct {
 func (d *Decisions) Empty() bool {
 	return len(d.Counts.Keys)+len(d.Unique)+len(d.Names.Keys)+len(d.Weights.Keys)+len(d.Late)+len(d.Voted)+
 		len(d.Spam)+len(d.Revoked)+len(d.ToldSpam)+len(d.ToldRevoked)+
-		len(d.Credits)+len(d.Ballots) == 0
+		len(d.Credits)+len(d.Ballots) == 0 && d.Learned.Empty()
 }
 
 // Weigh raises a cell of the weights of a generation.
@@ -72,5 +75,6 @@ func (d *Decisions) reset() {
 		Counts: d.Counts, Names: d.Names, Weights: d.Weights,
 		Unique: d.Unique[:0], Voted: d.Voted[:0], Spam: d.Spam[:0], Revoked: d.Revoked[:0], ToldSpam: d.ToldSpam[:0],
 		ToldRevoked: d.ToldRevoked[:0], Credits: d.Credits[:0], Ballots: d.Ballots[:0],
+		Learned: d.Learned,
 	}
 }

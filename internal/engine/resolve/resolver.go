@@ -12,11 +12,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// Options are the inputs of a resolver. All fields are required; the functions are called for each
+// Options are the inputs of a resolver. All fields but Learned are required; the functions are called for each
 // report.
 type Options struct {
 	Keys      keys.Maker
@@ -25,6 +27,7 @@ type Options struct {
 	Threshold func() uint32 // count from which a message is bulk
 	Now       func() time.Time
 	Day       uint64 // length of a generation of the tally in seconds, above 0
+	Learned   *learned.Book
 }
 
 // A Resolver decides the effects of the reports of one batch. It sees the books as they are and, in
@@ -98,6 +101,7 @@ func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
 	r.noticed.gatherings = r.noticed.gatherings[:0]
 	r.out.TallyGen, r.out.BlockGen = v.Tally.Live[0].Start, v.Block.Live[0].Start
 	r.over.begin(r.out.TallyGen, r.out.BlockGen)
+	r.beginLearning(v)
 }
 
 // SetKeys makes the resolver use other keys, from the next batch on.
@@ -128,10 +132,11 @@ func (r *Resolver) AccountsChanged() { r.members = nil }
 // seen. A vote has no signature twice.
 type Message struct {
 	bulkhead.Report
-	Keys        []filter.Key // of Signatures
-	Samples     []filter.Key // for a spam vote: keys of the samples of the message's own words
-	Past        *keys.Past   // the forms of all these keys under former secrets; nil if there are none
-	Whitelisted int          // signatures that were left out
+	Keys        []filter.Key  // of Signatures
+	Samples     []filter.Key  // for a spam vote: keys of the samples of the message's own words
+	Past        *keys.Past    // the forms of all these keys under former secrets; nil if there are none
+	Whitelisted int           // signatures that were left out
+	Tokens      []learn.Token // of its words and style; nil if unknown
 	Seen        Seen
 }
 
@@ -144,6 +149,7 @@ type Seen struct {
 	History    uint32       // deliveries of that sender's mail on earlier days
 	Sightings  uint32       // of the text, before this message
 	Held       []filter.Key // parts of reported texts that it contains
+	Learned    float64      // score of its words and style
 	Accused    Accused
 }
 
@@ -219,6 +225,7 @@ func (r *Resolver) Report(m *Message) (bulkhead.Receipt, error) {
 	r.active(&who)
 	if len(m.Keys) > 0 {
 		r.vote(&receipt, m, &who)
+		r.learnVote(m, &who)
 	}
 	return receipt, nil
 }

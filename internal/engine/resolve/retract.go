@@ -53,6 +53,7 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 		it.record = &r.present.records[i]
 		r.move(i)
 		it.record.Votes, it.record.Unblamed = balance(columns)
+		r.learnRetraction(it)
 		switch stands := r.stands(it, what[i].Pair); {
 		case it.record.Own == verdict.Listed && !stands:
 			r.revoke(it)

@@ -45,6 +45,7 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	r.spreads(m, texts)
 	r.accused(m)
 	r.held(m, texts)
+	r.learnDelivery(m)
 	if names > 0 {
 		fresh := r.names(m, names)
 		if !m.Seen.Caught && verified(m) {

@@ -51,6 +51,7 @@ func (d *decision) decide(isBulk bool) {
 	if d.class == bulkhead.ClassUnknown {
 		d.apply(lastRules)
 	}
+	d.weighLearned()
 }
 
 // apply tries rules in order until one decides.

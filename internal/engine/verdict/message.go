@@ -56,6 +56,7 @@ type Case struct {
 	Contents   Contents
 	Revoked    float64 // see [Odds.Revoked]
 	Terse      bool    // no reasons are needed
+	Learned    Learned
 }
 
 // Message fills in v for the message as a whole. v.Threshold and v.Whitelisted are set.
@@ -84,8 +85,9 @@ func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 		v.Class, v.Rule = bulkhead.ClassGood, string(byWhitelist)
 	}
 	if !c.Terse {
-		v.Reasons = d.reasons(v)
+		v.Reasons = d.withLearned(d.reasons(v))
 	}
+	v.Learned = c.Learned.Score
 	out := Outcome{Sender: d.sender, SenderGood: d.senderGood}
 	d.accused(&out)
 	if d.senderGood {

@@ -156,12 +156,16 @@ var groups = []struct {
 	{"mail that a sender of good standing answers for", senderRules},
 	{"all other mail", mailRules},
 	{"mail that is neither spam nor suspected", lastRules},
+	{"the verdict of the rules above, with a [score](learning.md)", learnedRules},
 }
 
 func (r *rule) row() Row {
 	verdict := r.class.String()
 	if r.class == bulkhead.ClassUnknown {
 		verdict = "excused"
+	}
+	if r.name == byUnlikeSender {
+		verdict = r.class.String()
 	}
 	return Row{string(r.name), verdict, r.doc}
 }

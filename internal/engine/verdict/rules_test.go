@@ -16,6 +16,7 @@ type drawn struct {
 	pairs    map[string]Evidence
 	policy   Policy
 	contents []Match
+	learned  Learned
 }
 
 // Matches implements [Contents].
@@ -23,7 +24,7 @@ func (m *drawn) Matches() []Match { return m.contents }
 
 func (m *drawn) judge() bulkhead.Verdict {
 	d := Decider{Policy: m.policy}
-	c := Case{Contents: m}
+	c := Case{Contents: m, Learned: m.learned}
 	for _, p := range m.parts {
 		f := p.counts
 		f.Signature = p.signature()
@@ -40,6 +41,7 @@ func (m *drawn) judge() bulkhead.Verdict {
 func drawAny(t *rapid.T) drawn {
 	d := drawn{policy: Policy{Promotion: 1, NearMatch: 2, Mature: rapid.Bool().Draw(t, "mature")}}
 	d.parts, d.pairs = drawMessage(t)
+	d.learned = drawLearned(t)
 	switch rapid.IntRange(0, 5).Draw(t, "kind") {
 	case 0:
 		d.parts = []part{body(bulkhead.PyzorDigest, drawEvidence(t, bulkhead.TextFacet))}
@@ -109,6 +111,8 @@ func rareMessages() []drawn {
 	reported.counts.Spam = 9
 	text := []part{body(bulkhead.Exact, Evidence{})}
 	known := from("known.example", Evidence{}.delivered(30))
+	like := Learned{Score: 1, Used: 9, Reports: 50, Condemns: true, Without: func(float64) float64 { return 1 }}
+	suspect := Learned{Score: 0.99, Used: 9, Reports: 50}
 	return []drawn{
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch, Quoted: true}}},
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch}}},
@@ -116,6 +120,10 @@ func rareMessages() []drawn {
 		{policy: policy, parts: []part{reported}},
 		{policy: policy, parts: []part{seen}},
 		{policy: policy, parts: []part{seen, known}, pairs: map[string]Evidence{"known.example": voted(0, 1)}},
+		{policy: policy, parts: text, learned: like},
+		{policy: policy, parts: text, learned: suspect},
+		{policy: policy, parts: append(text, known), learned: like},
+		{policy: policy, parts: nearly(one), learned: like},
 	}
 }
 

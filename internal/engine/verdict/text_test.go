@@ -220,6 +220,7 @@ func plainText(p Policy, findings []bulkhead.Finding, evidence []Evidence) text 
 		want.exact = want.exact && (f.Signature.Scheme() != bulkhead.Exact || f.Judged != bulkhead.Revoked)
 	}
 	for _, v := range wholes {
+		want.old, want.new = max(want.old, v.weight.old), max(want.new, v.weight.new)
 		want.contested = want.contested || v.Contested
 	}
 	if want.judged == bulkhead.Unjudged && want.sightings+want.spam+want.ham == 0 {

@@ -124,6 +124,9 @@ func (s *Set) newMilter() (*milter.Server, *verify.Verifier, error) {
 	// need half as much memory again.
 	hashing.Skip = []bulkhead.Scheme{bulkhead.RspamdShingle}
 	front.Clearinghouse, front.Signatures, front.Log = s.houseFor("milter"), hashing, s.opts.Log.With("door", "milter")
+	if s.opts.Messages != nil {
+		front.Features = s.opts.Messages.Features
+	}
 	front.Memory = s.opts.Memory
 	front.AuthResults = func() []string { return s.opts.Config().Whitelist.AuthResults }
 	verifier := verify.New(verify.Options{Resolver: config.WithPort(m.Resolver, "53"), Now: clock.Now, Log: front.Log})

@@ -6,11 +6,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/calibration"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
 )
 
 // stateAge is the maximum age of the node's description. Making it reads the arrays, which takes
@@ -64,6 +67,9 @@ func (s *State) describe() admin.NodeState {
 		for _, b := range state.Books {
 			state.Disk.Needed += b.Bytes
 		}
+		if state.Learned != nil {
+			state.Disk.Needed += state.Learned.Bytes
+		}
 	}
 	return state
 }
@@ -75,7 +81,8 @@ func (s *State) describeEngine() admin.NodeState {
 		name, _ = os.Hostname() // "" is as good as any other guess
 	}
 	return admin.NodeState{
-		Name: name, Version: s.opts.Version, Network: s.opts.Network(), Started: s.opts.Started, Now: clock.Now().UTC(),
+		Learned: learnedState(cfg, &info.Learned),
+		Name:    name, Version: s.opts.Version, Network: s.opts.Network(), Started: s.opts.Started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Ageing: ageingState(s.opts.Engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: s.opts.Doors(),
 		Doubts: Doubts(info.Doubts), Healed: Healings(info.Healings), Missing: s.opts.Missing, Joined: s.opts.Joined(),
@@ -91,6 +98,15 @@ func (s *State) describeEngine() admin.NodeState {
 	}
 }
 
+// learnedState describes what the node has learnt; nil if it does not learn.
+func learnedState(cfg *config.Config, s *learned.State) *admin.Learned {
+	if !cfg.Learn.Enabled || cfg.Upstream.URL != "" {
+		return nil
+	}
+	return &admin.Learned{Reported: uint64(max(0, s.Reported)), Delivered: uint64(s.Delivered), Share: s.Share,
+		Judges: s.Reported >= learn.FirstReports, Bytes: s.Bytes}
+}
+
 // ageingState describes the ageing while it is held; nil while it is not.
 func ageingState(a engine.Ageing) *admin.Ageing {
 	if !a.Held {
@@ -98,6 +114,14 @@ func ageingState(a engine.Ageing) *admin.Ageing {
 	}
 	return &admin.Ageing{Newest: a.Newest.UTC(), Now: a.Now.UTC(), Clock: a.Clock.UTC(), Tally: a.Tally,
 		Blocklist: a.Blocklist}
+}
+
+// Learn implements [api.Node].
+func (s *State) Learn(ctx context.Context, who bulkhead.Reporter, sigs []bulkhead.Signature, features []string,
+	spam bool) error {
+	err := s.opts.Engine.Learn(ctx, who, sigs, features, spam)
+	s.Renew()
+	return err
 }
 
 // ConfirmClock implements [api.Node].

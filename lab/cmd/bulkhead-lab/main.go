@@ -7,6 +7,7 @@
 //	bulkhead-lab stream MAIL...        a month of campaigns, ham and complaints
 //	bulkhead-lab real                  whole mail through the doors of real processes
 //	bulkhead-lab attack                what it takes to deceive a node
+//	bulkhead-lab learn COLLECTION...   words and style, from reports against deliveries
 //	bulkhead-lab load DOOR             requests that a node on this machine answers
 //
 // It exits with 0, or with a code of sysexits.h, 64 and up, for an error.
@@ -65,6 +66,6 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	root.AddCommand(newStudyCommand(), newReplayCommand(), newStreamCommand(), newRealCommand(),
-		newAttackCommand(), newLoadCommand())
+		newAttackCommand(), newLearnCommand(), newLoadCommand())
 	return root
 }

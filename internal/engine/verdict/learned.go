@@ -1,0 +1,146 @@
+package verdict
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
+)
+
+// Learned is what the words and the style of a message say.
+type Learned struct {
+	Score   float64  // see [learn.Result]
+	Used    int      // features that the score rests on
+	Reports float64  // messages reported so far
+	Words   []string // features that weigh most; nil if no reasons are needed
+	// Without returns the score with n fewer reports of each feature; nil if there is no score.
+	Without  func(n float64) float64
+	Condemns bool // the administrator lets a score near 1 make a message spam by itself
+}
+
+// The scores from which the rules apply.
+const (
+	likeReported   = 0.5   // of a message that is suspected anyway
+	unlikeSender   = 0.9   // of a message that its sender makes good
+	mostLike       = 0.99  // of a message of which nothing else is known
+	nearlyCertain  = 0.999 // likewise, to make it spam
+	byLikeReported = Rule("like-reported")
+	byWordsAlone   = Rule("words-alone")
+	byWords        = Rule("words")
+	byUnlikeSender = Rule("unlike-sender")
+)
+
+// learnedRules apply to the verdict of all other rules. No score counts against wanted mail.
+var learnedRules = []rule{
+	{byLikeReported, bulkhead.ClassSpam, func(d *decision) bool {
+		return d.class == bulkhead.ClassSuspected && !d.quotes() && !d.wantedText() && d.otherReports() >= likeReported
+	}, "The message is suspected, and the score of its words and style is 0.5 or more, " +
+		"without the reports that made it suspected and two more. It neither quotes nor contains a reported text."},
+	{byWordsAlone, bulkhead.ClassSpam, func(d *decision) bool {
+		return d.Learned.Condemns && d.unjudged() && d.Learned.Score >= nearlyCertain
+	}, "Nothing else decides, the score is 0.999 or more after 50 reports, and `condemn` in `[learn]` is set."},
+	{byWords, bulkhead.ClassSuspected, func(d *decision) bool { return d.unjudged() && d.Learned.Score >= mostLike },
+		"Nothing else decides, and the score is 0.99 or more after 50 reports."},
+	{byUnlikeSender, bulkhead.ClassUnknown, func(d *decision) bool {
+		return d.by == byGoodSender && d.Learned.Score >= unlikeSender && !d.wantedText()
+	}, "Only its sender makes the message *good*, and the score is 0.9 or more."},
+}
+
+// weighLearned applies the rules of words and style.
+func (d *decision) weighLearned() {
+	for i := range learnedRules {
+		if r := &learnedRules[i]; r.when(d) {
+			d.class, d.by = r.class, r.name
+			return
+		}
+	}
+}
+
+// unjudged reports whether no rule has decided on a message, and its sender is not of good standing.
+func (d *decision) unjudged() bool {
+	return d.class == bulkhead.ClassUnknown && d.by == noRule && d.excuse == noRule && !d.senderGood &&
+		d.Learned.Reports >= learn.FirstReports && !d.wantedText()
+}
+
+// furtherReports is the number of reports that are left out besides those that made a message suspected:
+// several users may report mail that quotes the same newsletter.
+const furtherReports = 2
+
+// otherReports returns the score by other reports than those that made the message suspected. They are no
+// further evidence: a mistaken report of a newsletter is also a report of the words of its next issue.
+func (d *decision) otherReports() float64 {
+	if d.Learned.Score < likeReported || d.Learned.Without == nil {
+		return 0
+	}
+	n := max(1, d.text.reported, float64(d.text.spam))
+	if d.finding >= 0 {
+		n = max(n, float64(d.Findings[d.finding].Spam), d.Evidence[d.finding].reported())
+	}
+	return d.Learned.Without(n + furtherReports)
+}
+
+// quotes reports whether the message and a reported one contain the same text, as a quote or otherwise. Its
+// words are then the text's.
+func (d *decision) quotes() bool {
+	return d.by == byQuoted || d.by == byHoldsPart || d.text.quoted || d.text.scheme == bulkhead.Part
+}
+
+// wantedText reports whether votes call the text wanted.
+func (d *decision) wantedText() bool {
+	if d.pair.wanted || d.text.judged == bulkhead.Revoked {
+		return true
+	}
+	for i := range d.Signatures {
+		if v := &d.Evidence[i].Votes; d.Signatures[i].Scheme() == bulkhead.Exact && v.Ham > 0 && v.Ham >= v.Spam {
+			return true
+		}
+	}
+	return false
+}
+
+// withLearned returns the reasons with the reason of the score, if there is one.
+func (d *decision) withLearned(reasons []string) []string {
+	l := &d.Learned
+	if l.Used == 0 {
+		return reasons
+	}
+	side := "mail that is not reported"
+	if l.Score > 0 {
+		side = "reported mail"
+	}
+	// A score of 0.9996 is not 1.
+	score := math.Trunc(l.Score*1000) / 1000
+	text := fmt.Sprintf("words and style like %s: score %.3f by %s, after %s", side, score,
+		plural(uint32(l.Used), "feature"), plural(uint32(l.Reports), "report"))
+	if len(l.Words) > 0 {
+		words := make([]string, len(l.Words))
+		for i, w := range l.Words {
+			words[i] = inWords(w)
+		}
+		text += ": " + strings.Join(words, ", ")
+	}
+	if slices.ContainsFunc(learnedRules, func(r rule) bool { return r.name == d.by }) {
+		if d.by == byLikeReported && d.finding < 0 {
+			text = d.textReason() + "; " + text
+		}
+		return slices.Insert(reasons, 0, text)
+	}
+	return append(reasons, text)
+}
+
+// inWords describes a feature.
+func inWords(feature string) string {
+	kind, name, _ := strings.Cut(feature, ":")
+	switch kind {
+	case "w":
+		return fmt.Sprintf("%q", name)
+	case "m":
+		return "type " + strings.TrimSpace(name)
+	case "r":
+		return name
+	}
+	return fmt.Sprintf("style %q", name)
+}

@@ -1,0 +1,103 @@
+package verdict
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+func drawLearned(t *rapid.T) Learned {
+	l := Learned{Score: rapid.SampledFrom([]float64{0, 0, -1, 0.3, 0.5, 0.9, 0.99, 0.999, 1}).Draw(t, "score"),
+		Used: 9, Reports: float64(rapid.SampledFrom([]int{10, 49, 50, 900}).Draw(t, "reports")),
+		Condemns: rapid.Bool().Draw(t, "condemns")}
+	others := rapid.SampledFrom([]float64{0, 0.4, 0.6, 1}).Draw(t, "other score")
+	l.Without = func(float64) float64 { return min(others, l.Score) }
+	return l
+}
+
+// TestScoreOfOthers checks what a score can change: a suspicion becomes spam, an unknown message
+// suspected or spam, and a good message unknown. A low score changes nothing.
+func TestScoreOfOthers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawAny(t)
+		with := m.judge()
+		score := m.learned
+		m.learned = Learned{}
+		without := m.judge()
+		if with.Class == without.Class {
+			return
+		}
+		ok := false
+		switch from, to := without.Class, with.Class; {
+		case from == bulkhead.ClassSuspected:
+			ok = to == bulkhead.ClassSpam && score.Score >= 0.5 && score.Without(1) >= 0.5
+		case from == bulkhead.ClassUnknown && to == bulkhead.ClassSpam:
+			ok = score.Score >= 0.999 && score.Condemns && score.Reports >= 50
+		case from == bulkhead.ClassUnknown && to == bulkhead.ClassSuspected:
+			ok = score.Score >= 0.99 && score.Reports >= 50
+		case from == bulkhead.ClassGood:
+			ok = to == bulkhead.ClassUnknown && score.Score >= 0.9
+		}
+		if !ok {
+			t.Fatalf("%v by %q became %v by %q with %+v", without.Class, without.Rule, with.Class, with.Rule, score)
+		}
+		if !strings.Contains(strings.Join(with.Reasons, "\n"), "words and style") {
+			t.Fatalf("no reason for it: %q", with.Reasons)
+		}
+	})
+}
+
+// TestWantedHasNoScore checks that no score counts against a text that the node's own voters call
+// wanted.
+func TestWantedHasNoScore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawAny(t)
+		m.learned = Learned{Score: 1, Used: 9, Reports: 900, Condemns: true}
+		marked := false
+		for i := range m.parts {
+			if p := &m.parts[i]; p.scheme == bulkhead.Exact {
+				p.Votes.Ham = p.Votes.Spam + 100
+				p.settle(bulkhead.TextFacet)
+				marked = true
+			}
+		}
+		with := m.judge()
+		m.learned = Learned{}
+		if without := m.judge(); marked && with.Class != without.Class {
+			t.Fatalf("%v by %q became %v by %q", without.Class, without.Rule, with.Class, with.Rule)
+		}
+	})
+}
+
+// TestScoreInWords checks the reason for a score.
+func TestScoreInWords(t *testing.T) {
+	m := drawn{policy: Policy{Promotion: 1, NearMatch: 2}, parts: []part{body(bulkhead.Exact, Evidence{})},
+		learned: Learned{Score: 0.99999, Used: 12, Reports: 60, Words: []string{"w:prize", "c:color:red", "m: text/html/0",
+			"r:no name"}}}
+	want := `words and style like reported mail: score 0.999 by 12 features, after 60 reports: "prize", ` +
+		`style "color:red", type text/html/0, no name`
+	if v := m.judge(); v.Reasons[0] != want || v.Rule != "words" || v.Learned != 0.99999 {
+		t.Errorf("%+v, want %q", v, want)
+	}
+}
+
+// TestOwnReportIsNoFurtherEvidence checks that a message is not condemned by the words of the very report
+// that made it suspected.
+func TestOwnReportIsNoFurtherEvidence(t *testing.T) {
+	asked := 0.0
+	m := drawn{policy: Policy{Promotion: 1, NearMatch: 2}, parts: nearly(voted(1, 0)),
+		learned: Learned{Score: 1, Used: 9, Reports: 90, Without: func(n float64) float64 {
+			asked = n
+			return 0.4
+		}}}
+	if v := m.judge(); v.Class != bulkhead.ClassSuspected || asked != 3 {
+		t.Errorf("%v by %q without %v reports", v.Class, v.Rule, asked)
+	}
+	m.learned.Without = func(float64) float64 { return 0.6 }
+	if v := m.judge(); v.Class != bulkhead.ClassSpam || v.Rule != "like-reported" {
+		t.Errorf("%v by %q with other reports", v.Class, v.Rule)
+	}
+}

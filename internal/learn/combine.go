@@ -1,0 +1,68 @@
+package learn
+
+import (
+	"math"
+	"slices"
+)
+
+// Agreeing returns how many of m other origins must agree before a feature counts beyond the counts
+// of the rest: 2 up to 10 origins, 4 from 20 on.
+func Agreeing(m int) int {
+	switch {
+	case m <= 10:
+		return 2
+	case m >= 20:
+		return 4
+	}
+	return 1 + m/6
+}
+
+// Scales returns a factor of at most 1 for each other origin, from its number of messages. No origin
+// then has more than twice the median.
+func Scales(totals []float64) []float64 {
+	out := make([]float64, len(totals))
+	if len(totals) == 0 {
+		return out
+	}
+	sorted := slices.Sorted(slices.Values(totals))
+	median := sorted[(len(sorted)-1)/2]
+	for i, n := range totals {
+		out[i] = 1
+		if n > 2*median {
+			out[i] = 2 * median / n
+		}
+	}
+	return out
+}
+
+// Capped returns the sum of what other origins counted, scaled already. Each adds at most what the
+// t-th largest has, so that fewer than t origins that agree can add nothing. It changes counts.
+func Capped(counts []float64, t int) float64 {
+	if t < 1 || len(counts) < t {
+		return 0
+	}
+	slices.Sort(counts)
+	limit := counts[len(counts)-t]
+	sum := 0.0
+	for _, c := range counts {
+		sum += min(c, limit)
+	}
+	return sum
+}
+
+// Combined returns what an origin and others know of a feature, or of all mail: its own counts in
+// full, and the others' capped. reported and delivered have a factor for each of the
+// others, see [Scales].
+func Combined(own Counts, others []Counts, reported, delivered []float64) Counts {
+	t := Agreeing(len(others))
+	each := make([]float64, len(others))
+	for i, c := range others {
+		each[i] = math.Max(0, c.Reported) * reported[i]
+	}
+	own.Reported += Capped(each, t)
+	for i, c := range others {
+		each[i] = math.Max(0, c.Delivered) * delivered[i]
+	}
+	own.Delivered += Capped(each, t)
+	return own
+}

@@ -1,0 +1,264 @@
+package learn
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/mail/link"
+	"github.com/bulkhead-mail/bulkhead/internal/text/markup"
+)
+
+// style adds the idioms of HTML: declarations of CSS, names of classes and identifiers, and
+// attributes. A sender's program writes them the same way in each mail.
+func (c *collector) style(source string) {
+	t := markup.Over(source, maxMarkup)
+	var a anchor
+	var sheet bool
+	for t.Next() {
+		switch t.Kind() {
+		case markup.Start, markup.SelfClosing:
+			c.tags++
+			name := t.Name()
+			sheet = strings.EqualFold(name, "style")
+			if strings.EqualFold(name, "img") {
+				c.pictures++
+			}
+			isLink := strings.EqualFold(name, "a")
+			if isLink {
+				c.leads(&a)
+			}
+			t.Attributes(func(key, value string) bool {
+				if isLink && key == "href" {
+					a = anchor{open: true, href: value}
+				}
+				c.attribute(key, value)
+				return c.idioms < maxIdioms || isLink
+			})
+		case markup.Text:
+			if sheet {
+				c.sheet(t.Raw())
+			}
+			if a.open && len(a.shown) < link.MaxURL {
+				a.shown += t.Raw()
+			}
+		case markup.End:
+			sheet = false
+			if strings.EqualFold(t.Name(), "a") {
+				c.leads(&a)
+			}
+		}
+	}
+}
+
+// idiom adds an idiom. Long ones and those with long numbers name one message.
+func (c *collector) idiom(kind, name string) {
+	if c.idioms >= maxIdioms || name == "" || len(name) > maxIdiom-len(kind) {
+		return
+	}
+	digits := 0
+	for i := range len(name) {
+		if name[i] >= '0' && name[i] <= '9' {
+			digits++
+		}
+	}
+	if digits > maxDigits {
+		return
+	}
+	c.idioms++
+	c.add(kind, []byte(strings.ToLower(strings.ToValidUTF8(name, "?"))))
+}
+
+// attribute adds the idioms of an attribute. Of an attribute that others than the author's program
+// may have set, only the name counts.
+func (c *collector) attribute(key, value string) {
+	switch key {
+	case "style":
+		c.declarations(value)
+	case "class":
+		for name := range strings.FieldsSeq(value[:min(len(value), maxMarkup)]) {
+			c.idiom(classKind, name)
+			if c.idioms >= maxIdioms {
+				return
+			}
+		}
+	case "id":
+		c.idiom(idKind, value)
+	case "href", "src", "alt", "title", "content", "value", "action", "background", "name", "summary":
+		c.idiom(attrKind, key)
+	default:
+		if len(value) > 24 {
+			value = ""
+		}
+		c.idiom(attrKind, key+"="+strings.TrimSpace(value))
+	}
+}
+
+// declarations adds the declarations of a style: a property and its value each.
+func (c *collector) declarations(text string) {
+	for d := range strings.SplitSeq(text, ";") {
+		property, value, ok := strings.Cut(d, ":")
+		if c.idioms >= maxIdioms {
+			return
+		}
+		if !ok || len(value) > maxIdiom || strings.Contains(value, "(") { // url(...) names a place
+			continue
+		}
+		c.idiom(cssKind, strings.TrimSpace(property)+":"+strings.Join(strings.Fields(value), " "))
+	}
+}
+
+// sheet adds the declarations of a style sheet.
+func (c *collector) sheet(text string) {
+	for c.idioms < maxIdioms {
+		_, rest, ok := strings.Cut(text, "{")
+		if !ok {
+			return
+		}
+		block, after, _ := strings.Cut(rest, "}")
+		c.declarations(block)
+		text = after
+	}
+}
+
+// An anchor is a link and the text that is shown for it.
+type anchor struct {
+	open  bool
+	href  string
+	shown string
+}
+
+// leads ends an anchor. It notes whether the text shows a host, and whether the link leads to
+// another domain.
+func (c *collector) leads(a *anchor) {
+	if !a.open {
+		return
+	}
+	shown, ok1 := domainOf(strings.TrimSpace(a.shown))
+	target, ok2 := domainOf(markup.Value(strings.TrimSpace(a.href)))
+	if *a = (anchor{}); ok1 && ok2 {
+		c.anchors++
+		if shown != target {
+			c.otherwiseLead++
+		}
+	}
+}
+
+// domainOf returns the registrable domain of a text that is a link or the name of a host.
+func domainOf(text string) (string, bool) {
+	if _, after, ok := strings.Cut(text, "://"); ok {
+		text = after
+	}
+	if at := strings.IndexAny(text, "/?#: \t\r\n<"); at >= 0 {
+		text = text[:at]
+	}
+	if len(text) > 253 {
+		return "", false
+	}
+	name, ok := link.Name(text)
+	if !ok {
+		return "", false
+	}
+	return link.Registrable(name)
+}
+
+// mime adds the media types, and the form of the MIME tree.
+func (c *collector) mime(m *mail.Message) {
+	var tree []byte
+	for i := range m.Parts[:min(len(m.Parts), maxTypes)] {
+		p := &m.Parts[i]
+		c.idiomOf(mimeKind, p.Type)
+		place := ""
+		if p.Attachment {
+			place = "!"
+		}
+		tree = fmt.Appendf(tree, " %.24s%s/%d", p.Type, place, min(p.Alternative, 9))
+	}
+	c.add(mimeKind, tree)
+}
+
+// idiomOf adds a short name that is no style.
+func (c *collector) idiomOf(kind, name string) {
+	if len(name) <= maxIdiom-len(kind) {
+		c.add(kind, []byte(strings.ToLower(strings.ToValidUTF8(name, "?"))))
+	}
+}
+
+// relations adds what the parts of a message are to each other. Numbers are in powers of two.
+func (c *collector) relations(m *mail.Message) {
+	for _, n := range []struct {
+		name string
+		n    int
+	}{{"links", c.links}, {"pictures", c.pictures}, {"words", c.seen}, {"tags", c.tags}} {
+		c.idiomOf(relationKind, fmt.Sprint(n.name, " ", bits.Len(uint(n.n))))
+	}
+	switch {
+	case c.otherwiseLead > 0:
+		c.idiomOf(relationKind, "a link shows another domain")
+	case c.anchors > 0:
+		c.idiomOf(relationKind, "links show their domains")
+	}
+	c.idiomOf(relationKind, nameRelation(m.FromName, m.From))
+	c.idiomOf(relationKind, replyRelation(field(m.Raw, "reply-to"), m.From))
+}
+
+// nameRelation compares the display name of From with its address.
+func nameRelation(name, address string) string {
+	if name == "" {
+		return "no name"
+	}
+	if at := strings.IndexByte(name, '@'); at >= 0 {
+		if strings.EqualFold(strings.Trim(name, "<>\"' "), address) {
+			return "the name is the address"
+		}
+		return "the name is another address"
+	}
+	address = strings.ToLower(address)
+	for word := range strings.FieldsFuncSeq(strings.ToLower(name), func(r rune) bool { return !letter(r) }) {
+		if len(word) > 2 && strings.Contains(address, word) {
+			return "the name is in the address"
+		}
+	}
+	return "the name is not in the address"
+}
+
+func letter(r rune) bool { return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r > 0x7f }
+
+// replyRelation compares where an answer goes with where the message came from.
+func replyRelation(reply, from string) string {
+	_, to, ok := strings.Cut(strings.Trim(reply, "> \t\r"), "@")
+	if !ok {
+		return "no reply-to"
+	}
+	to = to[strings.LastIndexByte(to, '@')+1:]
+	_, own, _ := strings.Cut(from, "@")
+	a, ok1 := domainOf(strings.Trim(to, "<>\" "))
+	b, ok2 := domainOf(own)
+	if ok1 && ok2 && a == b {
+		return "answers go to the sender"
+	}
+	return "answers go elsewhere"
+}
+
+// field returns the first line of a field of the header, "" if there is none. name is in lower case.
+func field(raw []byte, name string) string {
+	for range 1000 {
+		n := len(raw)
+		for i, b := range raw {
+			if b == '\n' {
+				n = i + 1
+				break
+			}
+		}
+		line := raw[:n]
+		if len(line) < 3 && strings.TrimSpace(string(line)) == "" {
+			return ""
+		}
+		if len(line) > len(name) && line[len(name)] == ':' && strings.EqualFold(string(line[:len(name)]), name) {
+			return strings.TrimSpace(string(line[len(name)+1 : min(len(line), 1000)]))
+		}
+		raw = raw[n:]
+	}
+	return ""
+}

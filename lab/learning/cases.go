@@ -1,0 +1,38 @@
+package learning
+
+// A Case is a run with a name.
+type Case struct {
+	Name string
+	Options
+}
+
+// Cases returns honest networks, networks with liars, spam with the words of wanted mail, and mistaken
+// reports, all else as in o.
+func Cases(o Options) []Case {
+	with := func(name string, change func(*Options)) Case {
+		c := Case{name, o}
+		change(&c.Options)
+		return c
+	}
+	return []Case{
+		with("honest", func(*Options) {}),
+		with("one site alone", func(o *Options) { o.Sites = 1 }),
+		with("one condemns", func(o *Options) { o.Lie, o.Liars = Condemn, 1 }),
+		with("three condemn", func(o *Options) { o.Lie, o.Liars = Condemn, 3 }),
+		with("three vouch", func(o *Options) { o.Lie, o.Liars = Vouch, 3 }),
+		with("three inflate", func(o *Options) { o.Lie, o.Liars = Inflate, 3 }),
+		with("50 words of chaff", func(o *Options) { o.Chaff = 50 }),
+		with("a whole ham as chaff", func(o *Options) { o.Chaff = -1 }),
+		with("1 % mistaken", func(o *Options) { o.Mistaken = 0.01 }),
+	}
+}
+
+// Add adds the counts of another run.
+func (r *Result) Add(o *Result) {
+	r.Spam, r.Ham, r.LaterSpam = r.Spam+o.Spam, r.Ham+o.Ham, r.LaterSpam+o.LaterSpam
+	for i := range Levels {
+		r.Caught[i] += o.Caught[i]
+		r.Hit[i] += o.Hit[i]
+		r.LaterCaught[i] += o.LaterCaught[i]
+	}
+}

@@ -1,0 +1,227 @@
+// Package learning measures learning from reports against deliveries: a network of simulated sites
+// receives labelled mail, reports a part of the spam, and judges each message by the words and the
+// style of all that was counted before. Some of the sites may lie, and spam may carry the words of
+// wanted mail.
+//
+// It counts in plain maps and uses the formulas of package learn alone. Exact counts cost nothing
+// against the arrays of a node: their error is below the noise of the measurement.
+package learning
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
+)
+
+// A Letter is one message with its label.
+type Letter struct {
+	Name     string
+	Spam     bool
+	Features []string
+}
+
+// A Lie is what the lying sites do.
+type Lie string
+
+// The lies. Each lying site knows all mail of the network.
+const (
+	Honest   Lie = ""
+	Condemn  Lie = "condemn"  // reports all wanted mail
+	Vouch    Lie = "vouch"    // counts all spam as delivered
+	Inflate  Lie = "inflate"  // claims a million deliveries without content
+	lieOften     = 5          // times a lie counts a message
+	boast        = 1_000_000. // deliveries that are claimed
+)
+
+// Options describe a run.
+type Options struct {
+	Seed     uint64
+	Sites    int     // 1 or more
+	Reported float64 // share of the spam that is reported, 0 to 1
+	Mistaken float64 // share of the wanted mail that is reported, 0 to 1
+	Lie      Lie
+	Liars    int
+	// Chaff adds words of one wanted message to each spam message: this number, all for a negative
+	// number.
+	Chaff int
+}
+
+// Levels are the scores at which mail is counted.
+var Levels = [...]float64{0.5, 0.9, 0.99, 0.999}
+
+// A Result counts the judgements of honest sites. The counts are of all mail, and of mail from the
+// first report on at which a score alone may suspect, see [learn.FirstReports].
+type Result struct {
+	Spam, Ham   int
+	Caught, Hit [len(Levels)]int
+	LaterSpam   int
+	LaterCaught [len(Levels)]int
+}
+
+// A counted is what the sites counted of one token.
+type counted struct{ reported, delivered []float32 }
+
+// A network is the state of a run.
+type network struct {
+	o      Options
+	rng    *rand.Rand
+	tokens map[learn.Token]*counted
+	totals counted
+	share  []float64
+	shown  []uint64
+}
+
+// Run plays the letters in their order.
+func Run(ctx context.Context, letters []Letter, o Options) (*Result, error) {
+	if o.Sites < 1 || o.Liars < 0 || o.Liars >= o.Sites || o.Reported < 0 || o.Reported > 1 {
+		return nil, fmt.Errorf("learning: %d sites, %d liars, %v reported", o.Sites, o.Liars, o.Reported)
+	}
+	n := &network{o: o, rng: rand.New(rand.NewPCG(o.Seed, 0x6c6561726e)), tokens: make(map[learn.Token]*counted),
+		share: make([]float64, o.Sites), shown: make([]uint64, o.Sites)}
+	n.totals = *n.counted()
+	out := &Result{}
+	var ham []int // letters so far that chaff is taken from
+	secret := filter.Secret{byte(o.Seed), 1}
+	for i := range letters {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		l := &letters[i]
+		features := l.Features
+		if l.Spam && o.Chaff != 0 && len(ham) > 0 {
+			features = withChaff(features, letters[ham[n.rng.IntN(len(ham))]].Features, o.Chaff, n.rng)
+		}
+		if !l.Spam {
+			ham = append(ham, i)
+		}
+		n.letter(l, learn.Tokens(secret, features), out)
+	}
+	return out, nil
+}
+
+// withChaff returns features with n words of others, or all of them if n is negative.
+func withChaff(features, others []string, n int, rng *rand.Rand) []string {
+	words := make([]string, 0, len(others))
+	for _, f := range others {
+		if strings.HasPrefix(f, "w:") {
+			words = append(words, f)
+		}
+	}
+	if n >= 0 && n < len(words) {
+		rng.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
+		words = words[:n]
+	}
+	return slices.Concat(features, words)
+}
+
+func (n *network) counted() *counted {
+	return &counted{make([]float32, n.o.Sites), make([]float32, n.o.Sites)}
+}
+
+// letter delivers a letter to an honest site, which judges it and may report it.
+func (n *network) letter(l *Letter, tokens []learn.Token, out *Result) {
+	site := n.o.Liars + n.rng.IntN(n.o.Sites-n.o.Liars)
+	totals, counts := n.known(site, tokens)
+	score := learn.Score(&totals, counts).Score
+	later := totals.Reported >= learn.FirstReports
+	if l.Spam {
+		out.Spam++
+		if later {
+			out.LaterSpam++
+		}
+	} else {
+		out.Ham++
+	}
+	for i, level := range Levels {
+		switch {
+		case score < level:
+		case l.Spam:
+			out.Caught[i]++
+			if later {
+				out.LaterCaught[i]++
+			}
+		default:
+			out.Hit[i]++
+		}
+	}
+	if score < 0.99 {
+		n.add(site, tokens, 0, 1)
+	}
+	draw := n.rng.Float64()
+	if l.Spam && draw < n.o.Reported || !l.Spam && draw < n.o.Mistaken {
+		if shown, ok := learn.Shown(counts); ok {
+			n.shown[site]++
+			n.share[site] = learn.Averaged(n.share[site], shown, n.shown[site])
+		}
+		n.add(site, tokens, 1, 0)
+	}
+	n.lie(l, tokens)
+}
+
+// lie has the lying sites count a letter.
+func (n *network) lie(l *Letter, tokens []learn.Token) {
+	for liar := range n.o.Liars {
+		switch {
+		case n.o.Lie == Condemn && !l.Spam:
+			n.add(liar, tokens, lieOften, 0)
+		case n.o.Lie == Condemn:
+			n.add(liar, tokens, 0, 1)
+		case n.o.Lie == Vouch && l.Spam:
+			n.add(liar, tokens, 0, lieOften)
+		case n.o.Lie == Inflate:
+			n.totals.delivered[liar] = boast
+		}
+	}
+}
+
+func (n *network) add(site int, tokens []learn.Token, reported, delivered float32) {
+	for _, t := range tokens {
+		c := n.tokens[t]
+		if c == nil {
+			c = n.counted()
+			n.tokens[t] = c
+		}
+		c.reported[site] += reported
+		c.delivered[site] += delivered
+	}
+	n.totals.reported[site] += reported
+	n.totals.delivered[site] += delivered
+}
+
+// known returns what a site knows of all mail and of tokens.
+func (n *network) known(site int, tokens []learn.Token) (learn.Totals, []learn.Counts) {
+	others := func(c *counted) (own learn.Counts, all []learn.Counts) {
+		for i := range c.reported {
+			x := learn.Counts{Reported: float64(c.reported[i]), Delivered: float64(c.delivered[i])}
+			if i == site {
+				own = x
+			} else {
+				all = append(all, x)
+			}
+		}
+		return own, all
+	}
+	own, all := others(&n.totals)
+	reported, delivered := make([]float64, len(all)), make([]float64, len(all))
+	for i, c := range all {
+		reported[i], delivered[i] = c.Reported, c.Delivered
+	}
+	reported, delivered = learn.Scales(reported), learn.Scales(delivered)
+	totals := learn.Totals{Counts: learn.Combined(own, all, reported, delivered), Share: n.share[site]}
+	if n.shown[site] == 0 {
+		totals.Share = 1
+	}
+	counts := make([]learn.Counts, len(tokens))
+	for i, t := range tokens {
+		if c := n.tokens[t]; c != nil {
+			own, all := others(c)
+			counts[i] = learn.Combined(own, all, reported, delivered)
+		}
+	}
+	return totals, counts
+}

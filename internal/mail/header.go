@@ -217,11 +217,7 @@ func (h *header) text(name string) string {
 
 // undecoded returns a field with its encoded words decoded, and what else is not ASCII as it is.
 func (h *header) undecoded(name string) string {
-	text, err := h.fields.Text(name)
-	if err != nil {
-		text = h.fields.Get(name)
-	}
-	return text
+	return decodeWords(h.fields.Get(name))
 }
 
 // params reads a field of the form VALUE; NAME=VALUE, where the standard

@@ -291,6 +291,9 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	v.attributes(&attributes, name.tag, t)
 	v.element(name, &attributes)
 	is := name.is
+	if name.tag == atom.Noscript {
+		t.NotRaw() // mail programs run no scripts
+	}
 	if !selfClosing && is&(void|unseen) == 0 {
 		v.enter(name, attributes.veils)
 	}
@@ -405,8 +408,9 @@ var natures = [...]struct {
 	{atom.H1, block | apart}, {atom.H2, block | apart},
 	{atom.H3, block | apart}, {atom.H4, block | apart}, {atom.H5, block}, {atom.H6, block}, {atom.Head, void},
 	{atom.Header, block}, {atom.Hr, void | block | apart},
-	{atom.Iframe, leader}, {atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader},
+	{atom.Iframe, leader | unseen}, {atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader},
 	{atom.Keygen, void}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Meta, void | leader},
+	{atom.Noembed, unseen}, {atom.Noframes, unseen},
 	{atom.Ol, block | apart}, {atom.Option, block}, {atom.P, block | apart}, {atom.Param, void}, {atom.Pre, block},
 	{atom.Script, unseen}, {atom.Section, block},
 	{atom.Source, void}, {atom.Style, unseen}, {atom.Table, block | apart}, {atom.Tbody, block}, {atom.Td, cell},

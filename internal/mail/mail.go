@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/mail"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -32,7 +33,8 @@ const (
 // without NUL; they and its slices may share memory with the raw message. It may
 // be read concurrently.
 type Message struct {
-	// Raw is the message without a leading mbox "From " line.
+	// Raw is the message without a leading mbox "From " line, and without what surrounds it in a file of
+	// Apple Mail (.emlx).
 	Raw []byte
 	// Envelope is the address of the mbox "From " line, "" if there is none.
 	Envelope string
@@ -124,15 +126,14 @@ func Read(ctx context.Context, raw []byte) (*Message, error) {
 		return nil, fmt.Errorf("mail: %w: message of %d bytes, limit %d", bulkhead.ErrOverLimit, len(raw), MaxMessage)
 	}
 	m := &Message{}
-	m.Raw = m.cutFromLine(raw)
+	m.Raw = m.cutFromLine(cutEmlx(raw))
 	r := reader{m: m, pace: pace.New(ctx), room: max(minDecoded, len(raw))}
 	text := m.Raw
 	if head := text[:min(len(text), 8<<10)]; bytes.IndexByte(head, '\n') < 0 && bytes.IndexByte(head, '\r') >= 0 {
 		m.damage("lines end in lone carriage returns")
 		text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
 	}
-	text = bytes.TrimLeft(text, "\r\n")
-	header, body := r.header(text)
+	header, body := r.header(trimStart(text))
 	m.fields(header)
 	r.entity(header, body, place{})
 	if err := pace.Ended(r.pace); err != nil {
@@ -161,7 +162,7 @@ func (m *Message) Source() bulkhead.Source {
 
 // cutFromLine takes off a mbox "From " line, also one that a mailbox escaped.
 func (m *Message) cutFromLine(raw []byte) []byte {
-	line, rest, ok := cutLine(raw)
+	line, rest, ok := cutLine(trimStart(raw))
 	if !ok || len(line) > maxField {
 		return raw
 	}
@@ -174,6 +175,17 @@ func (m *Message) cutFromLine(raw []byte) []byte {
 		m.Envelope = ""
 	}
 	return rest
+}
+
+// cutEmlx takes off what surrounds a message in a file .emlx: a line with its size, and a property list.
+func cutEmlx(raw []byte) []byte {
+	const longest = 20 // bytes of the line
+	line, _, ok := bytes.Cut(raw[:min(len(raw), longest)], []byte("\n"))
+	size, err := strconv.Atoi(string(bytes.TrimSpace(line)))
+	if rest := raw[min(len(line)+1, len(raw)):]; ok && err == nil && size > 0 && len(rest) > 0 {
+		return rest[:min(size, len(rest))]
+	}
+	return raw
 }
 
 func (m *Message) fields(h header) {

@@ -337,3 +337,17 @@ func FuzzContainers(f *testing.F) {
 		sniffed(data, "utf-16")
 	})
 }
+
+// TestFirstLines checks that a message reads the same behind what programs write before it.
+func TestFirstLines(t *testing.T) {
+	const message = "From: a@b.example\nSubject: x\n\nthe text\n"
+	for _, raw := range []string{"\xef\xbb\xbf" + message, "\r\n\r\n" + message, "\n\xef\xbb\xbf" + message,
+		">From a@b.example Mon Nov  2 10:00:00 2026\n" + message, "\n\nFrom - Mon Nov  2 10:00:00 2026\n" + message,
+		fmt.Sprintf("%d\n%s<?xml version=\"1.0\"?><plist/>", len(message), message), fmt.Sprintf("%d   \n%s", 2*len(message), message),
+	} {
+		m := mailtest.Must(Read(t.Context(), []byte(raw)))
+		if m.From != "a@b.example" || m.Subject != "x" || m.Parts[0].Text != "the text\n" || m.Damage != nil {
+			t.Errorf("%q: from %q, subject %q, text %q, %q", raw, m.From, m.Subject, m.Parts[0].Text, m.Damage)
+		}
+	}
+}

@@ -15,10 +15,7 @@ import (
 // decoded, without control characters, which could confuse a terminal, and cut after limit
 // characters. A missing field is "".
 func Envelope(raw []byte, limit int) (from, subject string) {
-	rest := raw[:min(len(raw), maxHeader)]
-	if startsFrom(rest) {
-		_, rest, _ = bytes.Cut(rest, []byte("\n"))
-	}
+	rest := begin(raw[:min(len(raw), maxHeader)])
 	for len(rest) > 0 {
 		var field string
 		if field, rest = nextField(rest); field == "" {
@@ -75,12 +72,10 @@ func readable(value string, limit int) string {
 	return b.String()
 }
 
-// HasHeader reports whether raw begins like a message: with a header field, after the "From "
-// line of an mbox if there is one.
+// HasHeader reports whether raw begins like a message: with a header field, after a byte order mark,
+// empty lines and the "From " line of an mbox, if there are any.
 func HasHeader(raw []byte) bool {
-	if startsFrom(raw) {
-		_, raw, _ = bytes.Cut(raw, []byte("\n"))
-	}
+	raw = begin(raw)
 	for i, c := range raw[:min(len(raw), 1000)] {
 		switch {
 		case c == ':':

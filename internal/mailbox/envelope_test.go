@@ -17,7 +17,7 @@ func TestEnvelope(t *testing.T) {
 		{"Subject: =?utf-8?q?=1b[2J=0a=0d_x?=\n", "", "[2J x"},
 		{"Subject: =?nonsense?q?abc?=\n", "", "=?nonsense?q?abc?="},
 		{"Subject: " + strings.Repeat("x", 50) + "\n", "", strings.Repeat("x", 30) + "..."},
-		{"\nSubject: body\n", "", ""},
+		{"\nSubject: body\n", "", "body"},
 		{"", "", ""},
 	} {
 		if from, subject := Envelope([]byte(tt.raw), 30); from != tt.from || subject != tt.subject {
@@ -29,7 +29,7 @@ func TestEnvelope(t *testing.T) {
 func TestHasHeader(t *testing.T) {
 	for text, want := range map[string]bool{
 		"Received: by x\n\n": true, "From ann Thu\nA: b\n": true, "X-Old : y\n": true, "A:": true, "A\t:b": true,
-		"": false, "\nA: b\n": false, ": b\n": false, "cel.dev/expr v0.15.0 h1:x\n": false, "package main\n": false,
+		"": false, "\nA: b\n": true, ": b\n": false, "cel.dev/expr v0.15.0 h1:x\n": false, "package main\n": false,
 		"\x7fELF: \n":  false,
 		"caf\xe9: x\n": false, " A: b\n": false, "From ann\n\nhello": false, strings.Repeat("x", 2000) + ": y": false,
 		"{\"a\": 1}": false,

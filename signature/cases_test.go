@@ -42,13 +42,13 @@ func TestCases(t *testing.T) {
 				want = of(c.control)
 			}
 			for _, scheme := range c.schemes {
-				pick := func(all []bulkhead.Signature) (some []bulkhead.Signature) {
+				pick := func(all []bulkhead.Signature) (picked []bulkhead.Signature) {
 					for _, sig := range all {
 						if sig.Scheme() == scheme {
-							some = append(some, sig)
+							picked = append(picked, sig)
 						}
 					}
-					return some
+					return picked
 				}
 				if g, w := pick(got), pick(want); len(w) == 0 || !slices.Equal(g, w) {
 					t.Errorf("%v: %v, want %v", scheme, g, w)

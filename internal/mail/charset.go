@@ -34,8 +34,9 @@ var aliases = map[string]string{
 	"ksc56011987": "euc-kr", "ksc5601": "euc-kr", "euckr": "euc-kr", "949": "euc-kr", "ms949": "euc-kr",
 	"uhc": "euc-kr", "51949": "euc-kr", "johab": "euc-kr",
 	"932": "shift_jis", "ms932": "shift_jis", "mskanji": "shift_jis", "943": "shift_jis", "943c": "shift_jis",
-	"sjis": "shift_jis", "xmscp932": "shift_jis", "windows932": "shift_jis", "31j": "shift_jis", "shiftjisx0213": "shift_jis",
-	"shiftjis2004": "shift_jis", "eucjp": "euc-jp", "ujis": "euc-jp", "51932": "euc-jp", "eucjpms": "euc-jp",
+	"sjis": "shift_jis", "xmscp932": "shift_jis", "windows932": "shift_jis", "31j": "shift_jis",
+	"shiftjisx0213": "shift_jis",
+	"shiftjis2004":  "shift_jis", "eucjp": "euc-jp", "ujis": "euc-jp", "51932": "euc-jp", "eucjpms": "euc-jp",
 	"eucjis2004": "euc-jp", "iso2022jp1": "iso-2022-jp", "iso2022jp2": "iso-2022-jp", "iso2022jp3": "iso-2022-jp",
 	"iso2022jpext": "iso-2022-jp", "50220": "iso-2022-jp", "50221": "iso-2022-jp", "50222": "iso-2022-jp",
 	"950": "big5", "ms950": "big5", "big5eten": "big5", "big5hkscs": "big5", "eucthw": "big5", "1950": "big5",
@@ -158,9 +159,9 @@ func encodingOfPage(name string) charsets.Encoding {
 	return encodingNamed(name)
 }
 
-// sniffed returns the charset of data that is named, as a browser determines it: a byte order mark
-// outweighs the name, and UTF-16 of which no mark tells the order of bytes is little-endian, unless
-// the positions of zero bytes prove the contrary.
+// sniffed returns the charset of data that is named, as a browser determines it. A byte order mark
+// outweighs the name. UTF-16 without a mark is little-endian, unless the positions of zero bytes prove
+// the contrary.
 //
 // Source: WHATWG Encoding, BOM sniff and the labels of UTF-16LE.
 func sniffed(data []byte, name string) string {

@@ -40,10 +40,14 @@ func holdingOf(kind, name string) holding {
 	return holdsFile
 }
 
-// beginsMessage reports whether data begins with the header of a message: with three fields or more, of
-// which two are among those that messages have.
-func beginsMessage(data []byte) bool {
-	const most, enough = 32, 3 // lines that are looked at; fields
+// beginsMessage reports whether data begins with the header of a message. Where the name of the file does
+// not say so, it has three fields or more, of which two are among those that messages have.
+func beginsMessage(data []byte, named bool) bool {
+	const most = 32 // lines that are looked at
+	enough, wanted := 3, 2
+	if named {
+		enough, wanted = 1, 1
+	}
 	data = trimStart(data)
 	if text, ok := bytes.CutPrefix(data, []byte("From ")); ok {
 		_, data, _ = cutLine(text)
@@ -68,7 +72,7 @@ func beginsMessage(data []byte) bool {
 			usual++
 		}
 	}
-	return fields >= enough && usual >= 2
+	return fields >= enough && usual >= wanted
 }
 
 // trimStart returns a message without the byte order mark and the empty lines before it.
@@ -158,8 +162,7 @@ func berOf(data []byte, tag byte) (ber, bool) {
 }
 
 // next returns the first element within b, and what follows it. The content of an element of indefinite
-// length reaches to the end of b, as that of one that is cut off. Such elements enclose what is looked
-// for, so that what follows them is of no interest.
+// length, or of a truncated element, reaches to the end of b: what follows it is not looked for.
 func (b ber) next() (first ber, rest []byte, ok bool) {
 	data := b.content
 	if len(data) < 2 || data[0]&0x1f == 0x1f {

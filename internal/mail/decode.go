@@ -68,8 +68,8 @@ func (r *reader) decodeTransfer(how encoding, body []byte) (data []byte, odd boo
 func decodeUUE(body []byte, p *pace.Pace) (data []byte, ok bool) {
 	rest := body
 	for {
-		line, after, more := cutLine(rest)
-		if !more || p.Over(len(line)+1) {
+		line, after, found := cutLine(rest)
+		if !found || p.Over(len(line)+1) {
 			return nil, false
 		}
 		if rest = after; bytes.HasPrefix(line, []byte("begin-base64 ")) {

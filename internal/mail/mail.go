@@ -64,6 +64,8 @@ type Message struct {
 	Parts []Part
 	// Damage says what was wrong with the message, in words; nil if nothing.
 	Damage []string
+	// Cut is set if the message has more parts than are read, or parts that are nested too deeply.
+	Cut bool
 }
 
 // A Part is one leaf of a message's MIME tree.
@@ -119,13 +121,20 @@ func Read(ctx context.Context, raw []byte) (*Message, error) {
 	if m := known(ctx, raw); m != nil {
 		return m, nil
 	}
+	m, _, err := ReadAttached(ctx, raw)
+	return m, err
+}
+
+// ReadAttached does the same, but always reads the message, and returns the messages that are attached to
+// it, without those attached to them in turn.
+func ReadAttached(ctx context.Context, raw []byte) (m *Message, attached [][]byte, err error) {
 	if len(raw) == 0 {
-		return nil, fmt.Errorf("mail: %w: empty message", bulkhead.ErrMalformed)
+		return nil, nil, fmt.Errorf("mail: %w: empty message", bulkhead.ErrMalformed)
 	}
 	if len(raw) > MaxMessage {
-		return nil, fmt.Errorf("mail: %w: message of %d bytes, limit %d", bulkhead.ErrOverLimit, len(raw), MaxMessage)
+		return nil, nil, fmt.Errorf("mail: %w: message of %d bytes, limit %d", bulkhead.ErrOverLimit, len(raw), MaxMessage)
 	}
-	m := &Message{}
+	m = &Message{}
 	m.Raw = m.cutFromLine(cutEmlx(raw))
 	r := reader{m: m, pace: pace.New(ctx), room: max(minDecoded, len(raw))}
 	text := m.Raw
@@ -137,9 +146,9 @@ func Read(ctx context.Context, raw []byte) (*Message, error) {
 	m.fields(header)
 	r.entity(header, body, place{})
 	if err := pace.Ended(r.pace); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return m, nil
+	return m, r.attached, nil
 }
 
 // SenderAddress returns the best known sender: Envelope or Return-Path, else

@@ -16,6 +16,7 @@ type reader struct {
 	room         int // bytes that what is decoded may still take
 	entities     int
 	alternatives int
+	attached     [][]byte // the messages that are not in another one
 }
 
 // A place says where in the tree an entity stands.
@@ -35,6 +36,7 @@ func (r *reader) entity(h header, body []byte, at place) {
 	if r.entities++; r.entities > maxParts {
 		if r.entities == maxParts+1 {
 			r.m.damage("more than %d parts", maxParts)
+			r.m.Cut = true
 		}
 		return
 	}
@@ -46,12 +48,14 @@ func (r *reader) entity(h header, body []byte, at place) {
 		}
 	}
 	how := transferEncoding(strings.ToLower(h.get("Content-Transfer-Encoding")))
-	if what := holdingOf(kind, fileName(h)); what != holdsFile && r.held(what, how, body, at) {
+	name := fileName(h)
+	if what := holdingOf(kind, name); what != holdsFile && r.held(what, name != "", how, body, at) {
 		return
 	}
 	composite := strings.HasPrefix(kind, "multipart/") || kind == "message/rfc822" || kind == "message/global"
 	if composite && at.depth >= maxDepth {
 		r.m.damage("parts nested deeper than %d", maxDepth)
+		r.m.Cut = true
 		composite, kind = false, "text/plain"
 	}
 	switch {
@@ -70,22 +74,26 @@ func (r *reader) entity(h header, body []byte, at place) {
 
 // message reads a message within another one.
 func (r *reader) message(raw []byte, at place) {
+	if raw = trimStart(raw); !at.embedded && len(raw) > 0 {
+		r.attached = append(r.attached, raw)
+	}
 	at.depth++
 	at.embedded = true
 	at.digest = false
 	at.siblings = 0
-	h, body := r.header(trimStart(raw))
+	h, body := r.header(raw)
 	r.entity(h, body, at)
 }
 
-// held reads what an entity holds, and reports whether it holds what it seems to.
-func (r *reader) held(what holding, how encoding, body []byte, at place) bool {
+// held reads what an entity, which may have a name as a file, holds. It reports whether it holds what it
+// seems to.
+func (r *reader) held(what holding, named bool, how encoding, body []byte, at place) bool {
 	if at.depth >= maxDepth {
 		return false
 	}
 	data, _ := r.decodeTransfer(how, body)
 	if what == holdsMessage {
-		if !beginsMessage(data) {
+		if !beginsMessage(data, named) {
 			return false
 		}
 		r.message(r.keep(data, body), at)

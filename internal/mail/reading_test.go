@@ -195,7 +195,7 @@ func uuencoded(data []byte, zero byte, trimmed bool) string {
 	return b.String()
 }
 
-// TestTransferEncodings checks the transfer encodings beyond those of the standard.
+// TestTransferEncodings checks transfer encodings that the standard does not define.
 func TestTransferEncodings(t *testing.T) {
 	data := []byte("<p>A page\x00 of some length, with two lines\n and zeros\x00\x00\x00.</p>")
 	for _, zero := range []byte{' ', '`'} {
@@ -210,7 +210,8 @@ func TestTransferEncodings(t *testing.T) {
 			}
 		}
 	}
-	m := mailtest.Must(Read(t.Context(), []byte("Subject: x\r\nContent-Transfer-Encoding: x-yenc\r\n\r\n=ybegin line=128\r\n")))
+	m := mailtest.Must(Read(t.Context(), []byte("Subject: x\r\nContent-Transfer-Encoding: x-yenc\r\n\r\n=ybegin "+
+		"line=128\r\n")))
 	if !slices.ContainsFunc(m.Damage, func(d string) bool { return strings.Contains(d, "yEnc") }) {
 		t.Errorf("yEnc is not noted: %q", m.Damage)
 	}
@@ -252,19 +253,22 @@ func signedData(t *testing.T, content []byte, pieces bool) []byte {
 
 // TestContainers checks that messages within attachments are read, whatever their type.
 func TestContainers(t *testing.T) {
-	const message = "From: x@spam.example\r\nSubject: y\r\nMIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n<p>inner words</p>"
+	const message = "From: x@spam.example\r\nSubject: y\r\nMIME-Version: 1.0\r\nContent-Type: " +
+		"text/html\r\n\r\n<p>inner words</p>"
 	part := func(kind, name string, data []byte) []byte {
-		return []byte("Subject: x\r\nContent-Type: " + kind + "; name=\"" + name + "\"\r\nContent-Transfer-Encoding: base64\r\n\r\n" +
+		return []byte("Subject: x\r\nContent-Type: " + kind + "; name=\"" + name +
+			"\"\r\nContent-Transfer-Encoding: base64\r\n\r\n" +
 			base64.StdEncoding.EncodeToString(data))
 	}
 	for name, raw := range map[string][]byte{
-		"by name":       part("application/octet-stream", "x.EML", []byte(message)),
-		"by content":    part("application/octet-stream", "", []byte(message)),
-		"by mark":       part("application/octet-stream", "a.eml", []byte("\xef\xbb\xbf"+message)),
-		"as text":       part("text/plain", "a.eml", []byte(message)),
-		"rfc822":        part("message/rfc822", "", []byte(message)),
-		"envelope":      part("application/octet-stream", "a.eml", []byte("From x@y Mon Nov  2 10:00:00 2026\r\n"+message)),
-		"signed":        part("application/pkcs7-mime; smime-type=signed-data", "smime.p7m", signedData(t, []byte(message), false)),
+		"by name":    part("application/octet-stream", "x.EML", []byte(message)),
+		"by content": part("application/octet-stream", "", []byte(message)),
+		"by mark":    part("application/octet-stream", "a.eml", []byte("\xef\xbb\xbf"+message)),
+		"as text":    part("text/plain", "a.eml", []byte(message)),
+		"rfc822":     part("message/rfc822", "", []byte(message)),
+		"envelope":   part("application/octet-stream", "a.eml", []byte("From x@y Mon Nov  2 10:00:00 2026\r\n"+message)),
+		"signed": part("application/pkcs7-mime; smime-type=signed-data", "smime.p7m", signedData(t,
+			[]byte(message), false)),
 		"signed, BER":   part("application/x-pkcs7-mime", "smime.p7m", signedData(t, []byte(message), true)),
 		"signed, octet": part("application/octet-stream", "smime.p7m", signedData(t, []byte(message), false)),
 		"digest": []byte("Subject: x\r\nContent-Type: multipart/digest; boundary=b\r\n\r\n--b\r\n\r\n" + message +
@@ -277,8 +281,9 @@ func TestContainers(t *testing.T) {
 		}
 	}
 	for name, raw := range map[string][]byte{
-		"no header":  part("application/octet-stream", "x.eml", []byte("some words: and others\r\nmore")),
-		"encrypted":  part("application/pkcs7-mime", "smime.p7m", []byte("\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03")),
+		"no header": part("application/octet-stream", "x.eml", []byte("some words: and others\r\nmore")),
+		"encrypted": part("application/pkcs7-mime", "smime.p7m",
+			[]byte("\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03")),
 		"two fields": part("application/octet-stream", "", []byte("a: b\r\nc: d\r\ne: f\r\n\r\n")),
 	} {
 		if m := mailtest.Must(Read(t.Context(), raw)); len(m.Parts) != 1 || m.Parts[0].Embedded {
@@ -301,8 +306,10 @@ func TestContainers(t *testing.T) {
 
 // TestCalendarFiles checks that the links of a calendar entry are found whatever its type.
 func TestCalendarFiles(t *testing.T) {
-	const entry = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nSUMMARY:Meeting\r\nDESCRIPTION:join at https://a.example/p\r\nEND:VEVENT\r\n"
-	for _, kind := range []string{"text/calendar", "application/ics; name=invite.ics", "application/octet-stream; name=a.ics",
+	const entry = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nSUMMARY:Meeting\r\nDESCRIPTION:join at " +
+		"https://a.example/p\r\nEND:VEVENT\r\n"
+	for _, kind := range []string{"text/calendar", "application/ics; name=invite.ics",
+		"application/octet-stream; name=a.ics",
 		"application/octet-stream", "application/calendar; name=x.vcs"} {
 		raw := fmt.Sprintf("Subject: x\r\nContent-Type: %s\r\n\r\n%s", kind, entry)
 		m := mailtest.Must(Read(t.Context(), []byte(raw)))
@@ -323,7 +330,8 @@ func TestCalendarFiles(t *testing.T) {
 
 // FuzzContainers checks that nothing within an attachment makes the reader fail.
 func FuzzContainers(f *testing.F) {
-	f.Add([]byte("\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02\xa0\x80\x30\x80\x02\x01\x01\x31\x00\x30\x80\x06\x01\x01\xa0\x80\x24\x80\x04\x02a:"))
+	f.Add([]byte("\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02\xa0\x80\x30" +
+		"\x80\x02\x01\x01\x31\x00\x30\x80\x06\x01\x01\xa0\x80\x24\x80\x04\x02a:"))
 	f.Add([]byte("begin 644 x\n#86)C\n`\nend"))
 	f.Add([]byte("+AOQ-+"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -343,7 +351,8 @@ func TestFirstLines(t *testing.T) {
 	const message = "From: a@b.example\nSubject: x\n\nthe text\n"
 	for _, raw := range []string{"\xef\xbb\xbf" + message, "\r\n\r\n" + message, "\n\xef\xbb\xbf" + message,
 		">From a@b.example Mon Nov  2 10:00:00 2026\n" + message, "\n\nFrom - Mon Nov  2 10:00:00 2026\n" + message,
-		fmt.Sprintf("%d\n%s<?xml version=\"1.0\"?><plist/>", len(message), message), fmt.Sprintf("%d   \n%s", 2*len(message), message),
+		fmt.Sprintf("%d\n%s<?xml version=\"1.0\"?><plist/>", len(message), message), fmt.Sprintf("%d   \n%s",
+			2*len(message), message),
 	} {
 		m := mailtest.Must(Read(t.Context(), []byte(raw)))
 		if m.From != "a@b.example" || m.Subject != "x" || m.Parts[0].Text != "the text\n" || m.Damage != nil {

@@ -24,7 +24,8 @@ func TestSeparates(t *testing.T) {
 	}
 	for _, line := range []string{
 		"From here on the road is closed", "From Monday to Friday, 10:00 to 12:00", "From: ann@example.com",
-		"From 10:00 we are open", "From ann@example.com", "From", "From the Thu of Feb 2024", ">From a Thu Feb  1 10:00:00 2024",
+		"From 10:00 we are open", "From ann@example.com", "From", "From the Thu of Feb 2024",
+		">From a Thu Feb  1 10:00:00 2024",
 		"from ann@example.com Thu Feb  1 10:00:00 2024", "From May 2024 on at 10:00 we meet",
 	} {
 		if separates([]byte(line + "\n")) {
@@ -47,7 +48,8 @@ func TestFirstLines(t *testing.T) {
 		}
 	}
 	for _, before := range []string{"", "\xef\xbb\xbf", "\n\n"} {
-		name := tree(t, map[string]string{"box": before + strings.Repeat("From a@b Mon Nov  2 10:00:00 2026\n"+message+"\n", 3)})
+		name := tree(t, map[string]string{"box": before +
+			strings.Repeat("From a@b Mon Nov  2 10:00:00 2026\n"+message+"\n", 3)})
 		n := 0
 		for m, err := range Read(t.Context(), filepath.Join(name, "box"), Options{}) {
 			if n++; err != nil || string(m.Raw) != message {

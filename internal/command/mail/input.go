@@ -110,7 +110,8 @@ func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) err
 				name = "standard input"
 			}
 			if mailbox.IsOutlook(m.Raw) {
-				fail(cli.DataError{Err: fmt.Errorf("%s: a message in Outlook's own form, which is not read: save it as .eml", name)})
+				fail(cli.DataError{Err: fmt.Errorf("%s: a message in Outlook's own form, which is not read: "+
+					"save it as .eml", name)})
 				continue
 			}
 			if !mailbox.HasHeader(m.Raw) {

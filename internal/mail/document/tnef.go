@@ -205,7 +205,8 @@ func asUTF8(text []byte) []byte {
 // The text that each compressed RTF refers to.
 //
 // Source: Microsoft, [MS-OXRTFCP] 2.1.2.1.
-const rtfPrefix = `{\rtf1\ansi\mac\deff0\deftab720{\fonttbl;}{\f0\fnil \froman \fswiss \fmodern \fscript \fdecor MS Sans ` +
+const rtfPrefix = `{\rtf1\ansi\mac\deff0\deftab720{\fonttbl;}{\f0\fnil \froman \fswiss \fmodern \fscript ` +
+	`\fdecor MS Sans ` +
 	`SerifSymbolArialTimes New RomanCourier{\colortbl\red0\green0\blue0` + "\r\n" + `\par \pard\plain\f0\fs20\b\i\u\tab\tx`
 
 // fromRTF returns the text of a compressed RTF: its words and line ends, without fonts, colours,

@@ -92,7 +92,8 @@ func TestTNEF(t *testing.T) {
 			`{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator x;}\pard Gr\'fc\u223?e \{here\}\par line two}`)})),
 			"body.txt 1 Grüße {here}\nline two"},
 		"rtf from html": {newTNEF().add(tnefMessageProps, mapiProps(property{0x10090102, uncompressedRTF(
-			`{\rtf1\ansi\fromhtml1{\*\htmltag64 <p>}\htmlrtf {\htmlrtf0 shown{\*\htmltag72 </p>}\htmlrtf not\par}\htmlrtf0 }`)})),
+			`{\rtf1\ansi\fromhtml1{\*\htmltag64 <p>}\htmlrtf {\htmlrtf0 shown{\*\htmltag72 </p>}\htmlrtf ` +
+				`not\par}\htmlrtf0 }`)})),
 			"body.txt 1 shown"},
 		"file": {newTNEF().add(tnefAttachBegin, make([]byte, 14)).add(tnefAttachTitle, []byte("A.EXE\x00")).
 			add(tnefAttachData, []byte("MZ data")), "A.EXE 0 MZ data"},

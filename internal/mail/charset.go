@@ -64,9 +64,9 @@ var codePages = map[string]charsets.Encoding{
 }
 
 // plainAlias returns a name without what only separates its letters and digits.
-func plainAlias(name string) string {
-	return strings.NewReplacer("-", "", "_", "", " ", "", ".", "", ":", "", "/", "").Replace(name)
-}
+func plainAlias(name string) string { return separators.Replace(name) }
+
+var separators = strings.NewReplacer("-", "", "_", "", " ", "", ".", "", ":", "", "/", "")
 
 // encodingNamed returns the encoding of a charset, nil for an unknown one. Names are read as mail
 // programs read them: by the labels of the WHATWG, by the names of IANA, and by common aliases.
@@ -136,6 +136,10 @@ func isUTF7(name string) bool {
 
 // stateful reports whether bytes below 0x80 are not ASCII in the charset.
 func stateful(name string) bool {
+	switch name {
+	case "", "utf-8", "us-ascii", "iso-8859-1", "windows-1252":
+		return false // as nearly always
+	}
 	for _, prefix := range [...]string{"iso-2022", "csiso2022", "hz", "utf-16", "utf16", "ucs", "utf-32", "utf32",
 		"utf-7", "utf7", "unicode", "csunicode", "iso-10646", "utf_16", "utf_32", "utf_7", "csutf7", "iso2022",
 		"iso_2022", "cp12", "cp502", "cp65000", "x-unicode"} {
@@ -172,6 +176,9 @@ func sniffed(data []byte, name string) string {
 		return "utf-16le"
 	case bytes.HasPrefix(data, []byte("\xfe\xff")) && wideASCII(data):
 		return "utf-16be"
+	}
+	if !stateful(name) {
+		return name
 	}
 	switch plainAlias(name) {
 	case "utf16", "ucs2", "iso10646ucs2", "unicode", "csunicode":

@@ -48,6 +48,7 @@ type Message struct {
 	MessageID  string   // value of Message-ID without the angle brackets
 	Subject    string   // decoded
 	Date       string   // as written
+	Automatic  bool     // the header says that a program wrote it, not a person; see RFC 3834
 
 	authResults []string // see SourceBy
 	author      string   // the address of From, if there is one field with one address
@@ -211,6 +212,7 @@ func (m *Message) fields(h header) {
 		m.undecoded = text
 	}
 	m.Date = h.written("Date")
+	m.Automatic = h.automatic()
 	for f := h.fields.FieldsByKey("Authentication-Results"); len(m.authResults) < maxAuthResults && f.Next(); {
 		m.authResults = append(m.authResults, decodeText([]byte(f.Value()), ""))
 	}

@@ -111,8 +111,11 @@ func isASCIICharset(name string) bool {
 func parameter(field, name string) string {
 	var plain string
 	var pieces map[int]string
-	extended := make(map[int]bool)
+	var extended map[int]bool
 	_, rest, _ := strings.Cut(field, ";")
+	if rest == "" {
+		return ""
+	}
 	for rest != "" {
 		var key, value string
 		if key, value, rest = cutParameter(rest); len(key) < len(name) || !strings.EqualFold(key[:len(name)], name) {
@@ -132,13 +135,16 @@ func parameter(field, name string) string {
 			continue
 		}
 		if pieces == nil {
-			pieces = make(map[int]string)
+			pieces, extended = make(map[int]string), make(map[int]bool)
 		}
 		if _, seen := pieces[n]; !seen {
 			pieces[n], extended[n] = value, star || number == ""
 		}
 	}
 	if pieces == nil {
+		if plain == "" {
+			return ""
+		}
 		return decodeText([]byte(decodeWords(plain)), "")
 	}
 	charset, whole := "", []byte(nil)

@@ -44,9 +44,13 @@ func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
 func (v *visible) read(source string) {
 	v.dst = slices.Grow(v.dst, min(len(source)/4, MaxVisible)) // as much as many pages show
 	v.start = len(v.dst)
-	for len(source) > 0 && !v.done() {
-		source = source[v.tokens(source):]
-		source = source[v.long(source):]
+	v.shape.renew()
+	for rest := source; len(rest) > 0 && !v.done(); {
+		rest = rest[v.tokens(rest):]
+		rest = rest[v.long(rest):]
+	}
+	if s := &v.shape; s.hides && s.irregular && !s.costly && len(source) <= maxTreeSource && v.pace.Err() == nil {
+		v.tree(source)
 	}
 	if v.page != nil {
 		v.endAnchor()
@@ -76,6 +80,9 @@ func (v *visible) tokens(source string) (taken int) {
 		}
 		switch t.Kind() {
 		case markup.Text:
+			if v.skip == 0 && !(v.shape.irregular && v.shape.begun) && strings.Trim(t.Raw(), " \t\r\n\f") != "" {
+				v.shape.text()
+			}
 			switch {
 			case v.skip != 0 || v.veil != 0 || v.full():
 			case t.Verbatim():
@@ -187,6 +194,7 @@ type visible struct {
 	veil   veil      // what keeps text out of sight here
 	frames []frame   // the elements that made it so, outermost first
 	open   counts    // open containers
+	shape  shape     // of the tags
 	quotes int       // open blockquotes
 
 	page   *Page            // to note links and mark-up in; nil to leave them
@@ -282,7 +290,7 @@ func (v *visible) paragraph() {
 func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	name := v.nameOf(t)
 	if v.skip != 0 { // within a template
-		if name.tag == v.skip && !selfClosing {
+		if name.tag == v.skip {
 			v.nested++
 		}
 		return
@@ -294,14 +302,26 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	if name.tag == atom.Noscript {
 		t.NotRaw() // mail programs run no scripts
 	}
+	n, ok := t.Written()
+	if !ok {
+		n = maxTreeAttributes + 1
+	}
+	v.shape.start(name, selfClosing, n)
+	v.shape.hides = v.shape.hides || attributes.veils.on != 0
 	if !selfClosing && is&(void|unseen) == 0 {
 		v.enter(name, attributes.veils)
 	}
+	if is&unseen != 0 {
+		v.skip, v.nested = name.tag, 0
+		return
+	}
+	v.opens(name)
+}
+
+// opens begins what an element shows: a line, a quotation, a cell.
+func (v *visible) opens(name *knownName) {
+	is := name.is
 	switch {
-	case is&unseen != 0:
-		if !selfClosing {
-			v.skip, v.nested = name.tag, 0
-		}
 	case v.veil&gone != 0:
 	case is&(block|cell) == 0:
 	case name.tag == atom.Blockquote:
@@ -332,6 +352,13 @@ func (v *visible) end(t *markup.Tokens) {
 	}
 	within := v.veil&gone != 0
 	v.exit(name)
+	v.shape.end(name)
+	v.closes(name, within)
+}
+
+// closes ends what an element has shown, unless it was not displayed.
+func (v *visible) closes(name *knownName, within bool) {
+	tag := name.tag
 	switch {
 	case within || name.is&block == 0:
 	case tag == atom.Blockquote:

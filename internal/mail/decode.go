@@ -1,6 +1,8 @@
 package mail
 
 import (
+	charsets "github.com/bulkhead-mail/bulkhead/internal/text/charset"
+
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -289,7 +291,7 @@ func isGuess(name string) bool {
 	case "", "us-ascii", "ascii", "utf-8", "utf8", "unknown-8bit", "x-unknown":
 		return true
 	}
-	return !legible(name)
+	return !charsets.Legible(name)
 }
 
 // decodeBase64 appends to dst what can be decoded of body: foreign bytes are
@@ -415,7 +417,7 @@ func (r *reader) text(data []byte, charset string, inRaw bool) string {
 // asUTF8 returns what decodeText describes, data itself if it is that already. A conversion
 // is cut to limit bytes or slightly less.
 func asUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
-	if name = sniffed(data, charsetName(name)); !stateful(name) {
+	if name = charsets.Sniffed(data, charsets.Name(name)); !charsets.Stateful(name) {
 		data = withoutNUL(data)
 	}
 	return toUTF8(data, name, limit, p)
@@ -423,8 +425,8 @@ func asUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
 
 // toUTF8 does the same with NUL bytes, but where a conversion has none.
 func toUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
-	name = charsetName(name)
-	if stateful(name) {
+	name = charsets.Name(name)
+	if charsets.Stateful(name) {
 		return convert(data, name, limit, p)
 	}
 	switch name {
@@ -502,10 +504,10 @@ func cutRune(text []byte, n int) []byte {
 }
 
 func convert(data []byte, name string, limit int, p *pace.Pace) []byte {
-	if isUTF7(name) {
-		return withoutNUL(fromUTF7(data, limit, p))
+	if charsets.IsUTF7(name) {
+		return withoutNUL(charsets.FromUTF7(data, limit, p.Over))
 	}
-	from := encodingNamed(name)
+	from := charsets.Named(name)
 	if from == nil {
 		return asUTF8(data, "", limit, p)
 	}

@@ -1,6 +1,8 @@
 package mail
 
 import (
+	charsets "github.com/bulkhead-mail/bulkhead/internal/text/charset"
+
 	"bytes"
 	"slices"
 	"strings"
@@ -122,7 +124,8 @@ func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte,
 		if how == inQuoted && !part.odd && same && len(part.Text) == len(data) {
 			part.lined = asString(append(data, '\n'))
 		}
-		part.odd = part.odd || bytes.IndexByte(data, 0) >= 0 || sniffed(data, charsetName(charset)) != charsetName(charset)
+		part.odd = part.odd || bytes.IndexByte(data, 0) >= 0 || charsets.Sniffed(data,
+			charsets.Name(charset)) != charsets.Name(charset)
 		if unmarked, ok := strings.CutPrefix(part.Text, "\ufeff"); ok {
 			part.Text, part.odd, part.lined = unmarked, true, "" // which is no letter
 		}

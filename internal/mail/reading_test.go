@@ -1,6 +1,8 @@
 package mail
 
 import (
+	charsets "github.com/bulkhead-mail/bulkhead/internal/text/charset"
+
 	"bytes"
 	"encoding/asn1"
 	"encoding/base64"
@@ -11,7 +13,7 @@ import (
 	"testing"
 	"unicode/utf16"
 
-	charsets "golang.org/x/text/encoding"
+	xencoding "golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/korean"
@@ -25,7 +27,7 @@ import (
 func TestCharsetNames(t *testing.T) {
 	for _, c := range []struct {
 		text  string
-		in    charsets.Encoding
+		in    xencoding.Encoding
 		names []string
 	}{
 		{"日本語のテキスト", japanese.ShiftJIS, []string{"cp932", "CP-932", "ms932", "windows-31j", "Windows-932", "x-sjis",
@@ -47,7 +49,7 @@ func TestCharsetNames(t *testing.T) {
 		{"Привет всем", charmap.CodePage866, []string{"cp866", "ibm866", "dos-866", "866"}},
 		{"Zażółć gęślą", charmap.ISO8859_2, []string{"iso-8859-2", "latin2", "latin-2", "iso8859_2", "l2", "cp28592"}},
 		{"สวัสดี", charmap.Windows874, []string{"tis-620", "windows-874", "cp874", "iso-8859-11", "dos-874"}},
-		{"Grüße aus Köln", charsets.Nop, []string{"utf-8", "utf8", "cp65001", "utf8mb4", "unicode-1-1-utf-8", "UTF_8"}},
+		{"Grüße aus Köln", xencoding.Nop, []string{"utf-8", "utf8", "cp65001", "utf8mb4", "unicode-1-1-utf-8", "UTF_8"}},
 	} {
 		data, err := c.in.NewEncoder().Bytes([]byte(c.text))
 		if err != nil {
@@ -337,12 +339,12 @@ func FuzzContainers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		unsigned(data, nil)
 		decodeUUE(data, nil)
-		if text := fromUTF7(data, 1<<20, nil); len(text) > 3*len(data)+4 {
+		if text := charsets.FromUTF7(data, 1<<20, func(int) bool { return false }); len(text) > 3*len(data)+4 {
 			t.Fatalf("%q becomes %d bytes", data, len(text))
 		}
 		decodeWords(string(data))
 		parameter(string(data), "filename")
-		sniffed(data, "utf-16")
+		charsets.Sniffed(data, "utf-16")
 	})
 }
 

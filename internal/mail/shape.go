@@ -6,7 +6,7 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// A shape follows the tags of a page, to tell whether a browser builds the tree that they seem to describe.
+// A shape follows the tags of a page and finds out whether a browser builds the tree that they describe.
 // In a regular page each end tag closes the element that was opened last, and no element stands where
 // the standard moves it, drops it, or ends others before it. Where nothing is hidden, it does not matter.
 type shape struct {
@@ -45,14 +45,16 @@ const (
 // endsParagraphs are the elements whose start tags end a paragraph.
 //
 // Source: WHATWG HTML, 13.2.6.4.7 The "in body" insertion mode.
-var endsParagraphs = atomSet(atom.Address, atom.Article, atom.Aside, atom.Blockquote, atom.Center, atom.Details, atom.Dialog,
+var endsParagraphs = atomSet(atom.Address, atom.Article, atom.Aside, atom.Blockquote, atom.Center, atom.Details,
+	atom.Dialog,
 	atom.Dir, atom.Div, atom.Dl, atom.Fieldset, atom.Figcaption, atom.Figure, atom.Footer, atom.Header, atom.Hgroup,
 	atom.Main, atom.Menu, atom.Nav, atom.Ol, atom.P, atom.Section, atom.Summary, atom.Ul, atom.H1, atom.H2, atom.H3,
 	atom.H4, atom.H5, atom.H6, atom.Pre, atom.Listing, atom.Form, atom.Table, atom.Hr, atom.Li, atom.Dd, atom.Dt,
 	atom.Plaintext, atom.Xmp)
 
 // rebuilt are the elements of which a tree follows rules of its own.
-var rebuilt = atomSet(atom.Svg, atom.Math, atom.Frameset, atom.Frame, atom.Plaintext, atom.Ruby, atom.Rb, atom.Rt, atom.Rtc,
+var rebuilt = atomSet(atom.Svg, atom.Math, atom.Frameset, atom.Frame, atom.Plaintext, atom.Ruby, atom.Rb, atom.Rt,
+	atom.Rtc,
 	atom.Rp, atom.Isindex)
 
 // tableParents are the elements of tables that have other elements of tables in them, and nothing else.

@@ -58,10 +58,13 @@ func readWords(source string) (words string, costly bool) {
 // hostilePieces are pieces of pages, of which generated ones consist: start and end tags of elements
 // with rules of their own, some of them hidden.
 var hostilePieces = func() (all []string) {
-	for _, tag := range strings.Fields("div p span a b i nobr font table tbody thead tr td th caption ul ol li dl dt dd h1 h2 " +
+	for _, tag := range strings.Fields("div p span a b i nobr font table tbody thead tr td th caption ul ol li " +
+		"dl dt dd h1 h2 " +
 		"form button select option optgroup noscript template blockquote center pre label section ruby rt body html head " +
-		"address fieldset details summary marquee object title script style iframe svg math textarea x-y br hr img input col") {
-		all = append(all, "<"+tag+">", "<"+tag+" hidden>", "<"+tag+" style=\"display:none\">", "</"+tag+">", "</"+tag+">", "</"+tag+">",
+		"address fieldset details summary marquee object title script style iframe svg math textarea x-y br hr " +
+		"img input col") {
+		all = append(all, "<"+tag+">", "<"+tag+" hidden>", "<"+tag+" style=\"display:none\">", "</"+tag+">",
+			"</"+tag+">", "</"+tag+">",
 			"<"+tag+"/>")
 	}
 	for range 60 {

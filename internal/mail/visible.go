@@ -184,18 +184,23 @@ func indexFold(s, mark string) int {
 	}
 }
 
+// An unseenElement is the open element whose content is never shown.
+type unseenElement struct {
+	skip   atom.Atom // 0 outside of one
+	nested int       // open elements of the same name within
+}
+
 // visible is the state of reading what a reader of a page sees.
 type visible struct {
-	dst    []byte
-	start  int
-	pace   *pace.Pace
-	skip   atom.Atom // element whose content is never shown, 0 outside of one
-	nested int       // open elements of the same name within skip
-	veil   veil      // what keeps text out of sight here
-	frames []frame   // the elements that made it so, outermost first
-	open   counts    // open containers
-	shape  shape     // of the tags
-	quotes int       // open blockquotes
+	dst   []byte
+	start int
+	pace  *pace.Pace
+	unseenElement
+	veil   veil    // what keeps text out of sight here
+	frames []frame // the elements that made it so, outermost first
+	open   counts  // open containers
+	shape  shape   // of the tags
+	quotes int     // open blockquotes
 
 	page   *Page            // to note links and mark-up in; nil to leave them
 	noted  Page             // its memory

@@ -1,6 +1,8 @@
 package mail
 
 import (
+	charsets "github.com/bulkhead-mail/bulkhead/internal/text/charset"
+
 	"maps"
 	"slices"
 	"strconv"
@@ -66,10 +68,10 @@ func encodedWord(text string) (charset string, data []byte, size int) {
 	if n <= 0 || len(rest) < n+3 || rest[n+2] != '?' || strings.ContainsAny(rest[:n], " \t") {
 		return "", nil, 0
 	}
-	charset = charsetName(rest[:n])
+	charset = charsets.Name(rest[:n])
 	how, rest := rest[n+1], rest[n+3:]
 	end := strings.Index(rest, "?=")
-	if end < 0 || !isASCIICharset(charset) && !legible(charset) {
+	if end < 0 || !isASCIICharset(charset) && !charsets.Legible(charset) {
 		return "", nil, 0
 	}
 	size = len(text) - len(rest) + end + len("?=")

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"unicode"
 
+	"io"
+
 	"golang.org/x/text/encoding/ianaindex"
 	"golang.org/x/text/transform"
-	"io"
 )
 
 // Envelope returns From and Subject of a message for people to read, on one line each:

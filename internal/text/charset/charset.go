@@ -1,4 +1,6 @@
-package mail
+// Package charset finds the charset that a message means by a name, and decodes what golang.org/x/text does
+// not. Its functions may be called concurrently.
+package charset
 
 import (
 	"bytes"
@@ -7,19 +9,17 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	charsets "golang.org/x/text/encoding"
+	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/htmlindex"
 	"golang.org/x/text/encoding/ianaindex"
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/encoding/unicode/utf32"
-
-	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
-// charsetName returns the form of a charset's name that the tables here have: in lower case, without
+// Name returns the form of a charset's name that the tables here have: in lower case, without
 // quotation marks, blanks and the language of RFC 2231.
-func charsetName(name string) string {
+func Name(name string) string {
 	name, _, _ = strings.Cut(strings.Trim(name, " \t\"'"), "*")
 	return strings.ToLower(name)
 }
@@ -54,7 +54,7 @@ var aliases = map[string]string{
 }
 
 // codePages are the charsets that IBM and Microsoft number, by these numbers.
-var codePages = map[string]charsets.Encoding{
+var codePages = map[string]encoding.Encoding{
 	"37": charmap.CodePage037, "1140": charmap.CodePage1140, "1047": charmap.CodePage1047, "500": charmap.CodePage037,
 	"437": charmap.CodePage437, "850": charmap.CodePage850, "852": charmap.CodePage852, "855": charmap.CodePage855,
 	"858": charmap.CodePage858, "860": charmap.CodePage860, "862": charmap.CodePage862, "863": charmap.CodePage863,
@@ -68,11 +68,11 @@ func plainAlias(name string) string { return separators.Replace(name) }
 
 var separators = strings.NewReplacer("-", "", "_", "", " ", "", ".", "", ":", "", "/", "")
 
-// encodingNamed returns the encoding of a charset, nil for an unknown one. Names are read as mail
+// Named returns the encoding of a charset, nil for an unknown one. Names are read as mail
 // programs read them: by the labels of the WHATWG, by the names of IANA, and by common aliases.
-// Without a byte order mark, UTF-16 is big-endian, as in ICU; [sniffed] knows better.
-func encodingNamed(name string) charsets.Encoding {
-	name = charsetName(name)
+// Without a byte order mark, UTF-16 is big-endian, as in ICU; [Sniffed] knows better.
+func Named(name string) encoding.Encoding {
+	name = Name(name)
 	plain := plainAlias(name)
 	if e := unicodeNamed(plain); e != nil {
 		return e
@@ -91,8 +91,8 @@ func encodingNamed(name string) charsets.Encoding {
 	} else if e := codePages[strings.TrimLeft(number, "0")]; e != nil {
 		return e
 	}
-	for _, known := range []func(string) (charsets.Encoding, error){
-		ianaindex.MIME.Encoding, func(n string) (charsets.Encoding, error) { return ianaindex.MIME.Encoding("cs" + n) },
+	for _, known := range []func(string) (encoding.Encoding, error){
+		ianaindex.MIME.Encoding, func(n string) (encoding.Encoding, error) { return ianaindex.MIME.Encoding("cs" + n) },
 		htmlindex.Get,
 	} {
 		if e, err := known(name); err == nil && e != nil {
@@ -110,7 +110,7 @@ func encodingNamed(name string) charsets.Encoding {
 }
 
 // unicodeNamed returns the encoding of Unicode with a plain name, nil for another.
-func unicodeNamed(plain string) charsets.Encoding {
+func unicodeNamed(plain string) encoding.Encoding {
 	switch plain {
 	case "utf16", "ucs2", "iso10646ucs2", "unicode", "csunicode", "utf16be", "unicodefffe", "unicodebig", "1201",
 		"cp1201", "ucs2be":
@@ -125,8 +125,8 @@ func unicodeNamed(plain string) charsets.Encoding {
 	return nil
 }
 
-// isUTF7 reports whether a name stands for UTF-7.
-func isUTF7(name string) bool {
+// IsUTF7 reports whether a name stands for UTF-7.
+func IsUTF7(name string) bool {
 	switch plainAlias(name) {
 	case "utf7", "unicode11utf7", "unicode20utf7", "csutf7", "csunicode11utf7", "xunicode20utf7", "cp65000", "65000":
 		return true
@@ -134,8 +134,8 @@ func isUTF7(name string) bool {
 	return false
 }
 
-// stateful reports whether bytes below 0x80 are not ASCII in the charset.
-func stateful(name string) bool {
+// Stateful reports whether bytes below 0x80 are not ASCII in the charset.
+func Stateful(name string) bool {
 	switch name {
 	case "", "utf-8", "us-ascii", "iso-8859-1", "windows-1252":
 		return false // as nearly always
@@ -156,19 +156,19 @@ func stateful(name string) bool {
 
 // encodingOfPage returns the encoding of an EBCDIC code page, nil for another charset. It costs
 // little for the names that are frequent.
-func encodingOfPage(name string) charsets.Encoding {
+func encodingOfPage(name string) encoding.Encoding {
 	if !strings.HasPrefix(name, "cp") && !strings.HasPrefix(name, "ibm") && !strings.HasPrefix(name, "ebcdic") {
 		return nil
 	}
-	return encodingNamed(name)
+	return Named(name)
 }
 
-// sniffed returns the charset of data that is named, as a browser determines it. A byte order mark
+// Sniffed returns the charset of data that is named, as a browser determines it. A byte order mark
 // outweighs the name. UTF-16 without a mark is little-endian, unless the positions of zero bytes prove
 // the contrary.
 //
 // Source: WHATWG Encoding, BOM sniff and the labels of UTF-16LE.
-func sniffed(data []byte, name string) string {
+func Sniffed(data []byte, name string) string {
 	switch {
 	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) && utf8.Valid(data):
 		return "utf-8"
@@ -177,7 +177,7 @@ func sniffed(data []byte, name string) string {
 	case bytes.HasPrefix(data, []byte("\xfe\xff")) && wideASCII(data):
 		return "utf-16be"
 	}
-	if !stateful(name) {
+	if !Stateful(name) {
 		return name
 	}
 	switch plainAlias(name) {
@@ -208,12 +208,13 @@ func wideASCII(data []byte) bool {
 	return len(data) >= shortest && len(data)%2 == 0 && 8*bytes.Count(head, []byte{0}) >= len(head)
 }
 
-// fromUTF7 decodes UTF-7, cut to limit bytes or slightly less. A "+" that begins nothing valid stays.
+// FromUTF7 decodes UTF-7, cut to limit bytes or slightly less. A "+" that begins nothing valid stays. It
+// ends early if over, which it calls with numbers of bytes, returns true.
 //
 // Source: RFC 2152.
-func fromUTF7(data []byte, limit int, p *pace.Pace) []byte {
+func FromUTF7(data []byte, limit int, over func(n int) bool) []byte {
 	out := make([]byte, 0, min(len(data), limit))
-	for len(data) > 0 && len(out) < limit-utf8.UTFMax && !p.Over(1) {
+	for len(data) > 0 && len(out) < limit-utf8.UTFMax && !over(1) {
 		i := bytes.IndexByte(data, '+')
 		if i < 0 {
 			i = len(data)
@@ -228,7 +229,7 @@ func fromUTF7(data []byte, limit int, p *pace.Pace) []byte {
 			n++
 		}
 		run := data[1:n]
-		if p.Over(n) {
+		if over(n) {
 			break
 		}
 		text, ok := shifted(run)
@@ -239,7 +240,7 @@ func fromUTF7(data []byte, limit int, p *pace.Pace) []byte {
 		case !ok:
 			out = append(out, data[:n]...)
 		default:
-			out = append(out, cutRune(text, limit-len(out))...)
+			out = append(out, cut(text, limit-len(out))...)
 			if ends {
 				n++
 			}
@@ -267,7 +268,18 @@ func shifted(run []byte) (text []byte, ok bool) {
 	return []byte(string(utf16.Decode(units))), true
 }
 
-// legible reports whether a charset of that name can be decoded.
-func legible(name string) bool {
-	return isUTF7(charsetName(name)) || encodingNamed(name) != nil
+// Legible reports whether a charset of that name can be decoded.
+func Legible(name string) bool {
+	return IsUTF7(Name(name)) || Named(name) != nil
+}
+
+// cut cuts text to at most n bytes, not within a character.
+func cut(text []byte, n int) []byte {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }

@@ -240,10 +240,59 @@ func first(field string) (address, name string) {
 	if field == "" {
 		return "", ""
 	}
-	if list, err := mail.ParseAddressList(field); err == nil && len(list) > 0 {
-		return list[0].Address, list[0].Name
+	for _, form := range addressForms(field) {
+		if list, err := mail.ParseAddressList(form); err == nil && len(list) > 0 {
+			return list[0].Address, list[0].Name
+		}
 	}
 	return brokenAddress(field), brokenName(field)
+}
+
+// addressForms returns a field of addresses as it is and, if it has comments or blanks within an address,
+// without them: the library accepts few of them.
+//
+// Source: RFC 5322 sections 3.2.2 and 4.4.
+func addressForms(field string) []string {
+	if !strings.ContainsAny(field, "(@") || len(field) > maxField {
+		return []string{field}
+	}
+	var out strings.Builder
+	depth, quoted, blank := 0, false, false
+	last := byte(0) // that was written
+	for i := 0; i < len(field); i++ {
+		switch c := field[i]; {
+		case c == '\\' && i+1 < len(field) && (quoted || depth > 0):
+			if i++; depth == 0 {
+				out.WriteString(field[i-1 : i+1])
+			}
+		case c == '"' && depth == 0:
+			quoted = !quoted
+			fallthrough
+		case quoted && depth == 0:
+			if blank && last != '@' && last != 0 {
+				out.WriteByte(' ')
+			}
+			blank, last = false, c
+			out.WriteByte(c)
+		case c == '(':
+			depth++
+		case c == ')' && depth > 0:
+			depth--
+		case depth > 0:
+		case isWhite(c):
+			blank = true
+		default:
+			if blank && c != '@' && last != '@' && last != 0 {
+				out.WriteByte(' ')
+			}
+			blank, last = false, c
+			out.WriteByte(c)
+		}
+	}
+	if plain := out.String(); plain != field {
+		return []string{field, plain}
+	}
+	return []string{field}
 }
 
 func brokenAddress(field string) string {
@@ -272,11 +321,13 @@ func brokenName(field string) string {
 // onlyAddress returns the address of a field that has exactly one, however it is read, and "" for
 // other fields. The field is as written: encoded words are names.
 func onlyAddress(field string) string {
-	if list, err := mail.ParseAddressList(field); err == nil {
-		if len(list) != 1 {
-			return ""
+	for _, form := range addressForms(field) {
+		if list, err := mail.ParseAddressList(form); err == nil {
+			if len(list) != 1 {
+				return ""
+			}
+			return list[0].Address
 		}
-		return list[0].Address
 	}
 	// Broken names are common, but two addresses in one pair of angle brackets are not seen in
 	// practice.

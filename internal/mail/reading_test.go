@@ -362,3 +362,23 @@ func TestFirstLines(t *testing.T) {
 		}
 	}
 }
+
+// TestAddressComments checks that comments and blanks within addresses are no part of them.
+func TestAddressComments(t *testing.T) {
+	for field, want := range map[string]string{
+		"(comment) a@b.example": "a@b.example", "a(c)@b.example": "a@b.example", "a@(c)b.example": "a@b.example",
+		"a @ b.example": "a@b.example", "a@b.example (comment (nested) x)": "a@b.example",
+		"Ann (the \"boss\") <a@b.example>": "a@b.example", "\"x (y)\" <a@b.example> (c@d.example)": "a@b.example",
+		"Ann <a@b.example> (via (the) List)": "a@b.example", "Ann (c) <(d)a@b.example(e)>": "a@b.example",
+		"a@b.example (\\) c@d.example)": "a@b.example", "Ann Lee <a@b.example>": "a@b.example",
+	} {
+		m := mailtest.Must(Read(t.Context(), []byte("From: "+field+"\nSubject: x\n\nx\n")))
+		if m.From != want || m.author != want {
+			t.Errorf("%s: from %q, author %q, want %q", field, m.From, m.author, want)
+		}
+	}
+	m := mailtest.Must(Read(t.Context(), []byte("From: a@b.example, (c) d@e.example\nSubject: x\n\nx\n")))
+	if m.From != "a@b.example" || m.author != "" {
+		t.Errorf("two addresses: from %q, author %q", m.From, m.author)
+	}
+}

@@ -47,7 +47,7 @@ func orders(events []event) (all [][]event) {
 
 // Orders lets the events happen to letters in each order, at each door, and asks the doors for digests after
 // each event. Evidence for spam never lowers an answer, evidence against it never raises one, and to see
-// the whole mail lowers none. What a door has reported, and nobody has unlearnt, it knows.
+// the whole mail lowers none. A door knows what it has just reported.
 func (m *Matrix) Orders(t *testing.T) {
 	all := make([]event, eventKinds)
 	for e := range eventKinds {

@@ -37,7 +37,7 @@ func newAbuseCommand() *cobra.Command {
 			"smtpd_sasl_authenticated_header. Other mail is refused. Mail that was handled goes\n" +
 			"into the folders Reported and Refused of the Maildir, so each is handled once.\n\n" +
 			"With --once it ends after a pass, with the exit code of the first error, or 65 if a mail\n" +
-			"was refused; else it ends by a signal, and waits while no node answers.",
+			"of a user could not be used; else it ends by a signal, and waits while no node answers.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, dir := range spam {
@@ -73,9 +73,9 @@ func newAbuseCommand() *cobra.Command {
 				return watch(ctx, &clerk, every)
 			}
 			total, err := clerk.Pass(cmd.Context())
-			if total.Refused > 0 {
-				err = errors.Join(err, cli.DataError{Err: fmt.Errorf("%s refused: see the log, and the folder %s of each Maildir",
-					units.Plural(total.Refused, "mail"), abuse.Refused)})
+			if total.Lost > 0 {
+				err = errors.Join(err, cli.DataError{Err: fmt.Errorf("%s of users could not be used: see the log and the folder %s",
+					units.Plural(total.Lost, "mail"), abuse.Refused)})
 			}
 			if r.JSON {
 				return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(total))

@@ -88,7 +88,7 @@ var mayImport = map[string][]string{
 	"internal/clock":              {},
 	"internal/deadline":           {},
 	"internal/ledger":             {"."},
-	"internal/mailbox":            {},
+	"internal/mailbox":            {"internal/mail"},
 	"internal/abuse":              {".", "internal/mail"},
 	"internal/verify":             {},
 	"internal/wholefile":          {},

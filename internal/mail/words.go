@@ -107,6 +107,10 @@ func isASCIICharset(name string) bool {
 	return false
 }
 
+// DecodeField returns the value of a header field as mail programs show it: its encoded words decoded, and
+// bytes that are not UTF-8 read as windows-1252.
+func DecodeField(value string) string { return decodeText([]byte(decodeWords(value)), "") }
+
 // parameter returns a parameter of a field of the form VALUE; NAME=VALUE as mail programs read it, "" if
 // there is none: with encoded words, which the standards do not allow there, and with the pieces,
 // charsets and languages of RFC 2231. An extended parameter counts before a plain one.

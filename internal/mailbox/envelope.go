@@ -2,14 +2,10 @@ package mailbox
 
 import (
 	"bytes"
-	"mime"
 	"strings"
 	"unicode"
 
-	"io"
-
-	"golang.org/x/text/encoding/ianaindex"
-	"golang.org/x/text/transform"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 )
 
 // Envelope returns From and Subject of a message for people to read, on one line each:
@@ -35,19 +31,7 @@ func Envelope(raw []byte, limit int) (from, subject string) {
 
 // readable decodes encoded words and removes unprintable characters.
 func readable(value string, limit int) string {
-	words := mime.WordDecoder{CharsetReader: func(charset string, in io.Reader) (io.Reader, error) {
-		e, err := ianaindex.MIME.Encoding(charset)
-		if err != nil {
-			return nil, err
-		}
-		if e == nil {
-			return in, nil
-		}
-		return transform.NewReader(in, e.NewDecoder()), nil
-	}}
-	if text, err := words.DecodeHeader(value); err == nil {
-		value = text
-	}
+	value = mail.DecodeField(value)
 	var b strings.Builder
 	n, space := 0, false
 	for _, c := range strings.ToValidUTF8(value, "\ufffd") {

@@ -505,7 +505,7 @@ func cutRune(text []byte, n int) []byte {
 
 func convert(data []byte, name string, limit int, p *pace.Pace) []byte {
 	if charsets.IsUTF7(name) {
-		return withoutNUL(charsets.FromUTF7(data, limit, p.Over))
+		return withoutNUL(validUTF8(charsets.FromUTF7(data, limit, p.Over), limit))
 	}
 	from := charsets.Named(name)
 	if from == nil {

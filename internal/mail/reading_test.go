@@ -95,7 +95,8 @@ func TestWideText(t *testing.T) {
 			t.Errorf("%s %.8x: %q", c.name, c.data, got)
 		}
 	}
-	for written, want := range map[string]string{"1 +- 1": "1 + 1", "a+b": "a+b", "+": "+", "+AO": "+AO", "x+!": "x+!"} {
+	for written, want := range map[string]string{"1 +- 1": "1 + 1", "a+b": "a+b", "+": "+", "+AO": "+AO", "x+!": "x+!",
+		"a\xa0": "a\ufffd"} {
 		if got := decodeText([]byte(written), "utf-7"); got != want {
 			t.Errorf("UTF-7 %q: %q, want %q", written, got, want)
 		}

@@ -38,12 +38,13 @@ type Options struct {
 	// Workers is the number of goroutines that share the work on one message. Below 2, only the
 	// caller's goroutine does the work.
 	Workers int
-	// AboveFloor leaves out the signatures of the text if the message has too little text for a
-	// bulkhead/exact or bulkhead/near signature. The schemes of other clearinghouses have a sum even
-	// for next to nothing, such as the line "Version: 1" of encrypted mail, and one report of such a
-	// sum would list every message like it. Set AboveFloor wherever whole messages are judged;
-	// clients of those schemes send their own sums. rspamd/text stays if a part has a
-	// bulkhead/attachment signature: rspamd computes no sum of a text as short as that.
+	// AboveFloor leaves out the signatures of the text by other schemes if the message has too little
+	// text for a bulkhead/near signature. The schemes of other clearinghouses have a sum even for next to
+	// nothing, such as the line "Version: 1" of encrypted mail. One report of such a sum would list every
+	// message like it. A message that a program wrote, according to its header, needs a longer text for all
+	// schemes except bulkhead/exact: mail of such a program has its words in common. Set AboveFloor
+	// wherever whole messages are judged; clients of those schemes send their own sums. rspamd/text stays
+	// if a part has a bulkhead/attachment signature: rspamd computes no sum of a text as short as that.
 	AboveFloor bool
 	// Skip lists schemes to leave out; nil computes all schemes.
 	Skip []bulkhead.Scheme
@@ -74,9 +75,9 @@ func signaturesOf(ctx context.Context, m *mail.Message, opts Options) ([]bulkhea
 		opts.Key = opts.KeyNow()
 	}
 	c := collector{skip: opts.Skip}
-	texts := &attachedTexts{}
+	texts, wordy := &attachedTexts{}, false
 	families := []family{
-		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts, texts) }, bulkhead.Exact,
+		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts, texts, &wordy) }, bulkhead.Exact,
 			bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
 		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
 		c.family(func() ([]bulkhead.Signature, error) { return contactSignatures(ctx, m, opts.Key) }, bulkhead.Contact),
@@ -100,14 +101,15 @@ func signaturesOf(ctx context.Context, m *mail.Message, opts Options) ([]bulkhea
 	}
 	sigs := c.gather(results)
 	if opts.AboveFloor {
-		sigs = aboveFloor(m, sigs)
+		sigs = aboveFloor(m, sigs, wordy)
 	}
 	return sigs, nil
 }
 
-// ownSchemes returns the signatures of the text by bulkhead's own schemes.
-func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts) ([]bulkhead.Signature,
-	error) {
+// ownSchemes returns the signatures of the text by bulkhead's own schemes. It sets wordy if the message
+// has as many words of its own as its kind needs, see [wordsOf].
+func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts,
+	wordy *bool) ([]bulkhead.Signature, error) {
 	p := pace.New(ctx)
 	b := builders.Get().(*skeletonBuilder)
 	defer b.back()
@@ -115,6 +117,7 @@ func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attac
 	if err != nil {
 		return nil, err
 	}
+	*wordy = enough(wordsOf(m), exactMinLetters, &s.words)
 	sigs, err := exact(ctx, m, s, p)
 	if err != nil {
 		return nil, err

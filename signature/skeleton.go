@@ -19,6 +19,7 @@ const (
 	maxWordASCII = 24    // letters of a Latin word; longer ones are tokens made by machines
 	maxWord      = 72    // letters of a word in another script (Hangul counts its jamo)
 	maxChunk     = 1024  // bytes without white space that are looked at together
+	minArmoured  = 20    // bytes of a line within what OpenPGP made that is left out
 	maxParagraph = 16384 // words of one paragraph; what follows in it is not looked at
 	footerLines  = 12    // lines that a signature block or a list footer may have
 )
@@ -86,6 +87,7 @@ type folder struct {
 	recipient *wordSet // folded words that name the recipient
 	pace      *pace.Pace
 
+	armoured    bool     // within what OpenPGP encrypted or signed: lines without blanks are no words
 	below       bool     // below the line at which a footer begins
 	quotedRest  bool     // below a reply's or forward's header: the rest is quoted
 	paragraph   wordList // words of the present paragraph
@@ -157,6 +159,11 @@ func (f *folder) line(line, rest []byte) {
 		return
 	}
 	if !quoted && (isAttribution(line, rest) || isArmour(line)) {
+		f.armoured = f.armoured || bytes.HasPrefix(line, []byte("-----BEGIN PGP "))
+		return
+	}
+	// A line that people can read has blanks, or is short.
+	if f.armoured && len(line) >= minArmoured && bytes.IndexByte(line, ' ') < 0 {
 		return
 	}
 	if scan.ASCIIPrefix(line) == len(line) {

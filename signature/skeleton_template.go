@@ -136,6 +136,7 @@ var templateWords = foldedSet(`
 	viruses legally liability monitored strictly delete
 	unsubscribe unsubscribed subscribed subscription preferences copyright reserved rights privacy policy terms
 	newsletter browser mailing list listinfo mailman digest subscriber opt remove removed
+	caution originated organization organisation external outside recognize recognise
 	iphone ipad android outlook blackberry samsung
 	vertraulich empfänger absender unbefugte confidentiel destinataire abmelden désabonner confidencial destinatario`)
 

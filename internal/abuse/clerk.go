@@ -67,6 +67,7 @@ type Totals struct {
 	Mails    int `json:"mails"`    // mails whose messages were voted on
 	Messages int `json:"messages"` // in them
 	Refused  int `json:"refused"`  // mails
+	Lost     int `json:"-"`        // of these, mails of users, whose vote is lost
 	Removed  int `json:"removed"`  // mails handled longer than Keep ago
 }
 
@@ -154,6 +155,9 @@ func (c *Clerk) mail(ctx context.Context, root *os.Root, vote bulkhead.Vote, fil
 		return move(root, file, Reported)
 	case errors.Is(err, ErrStranger), errors.Is(err, ErrNothing), errors.Is(err, ErrMalformed), errors.Is(err, ErrRefused):
 		t.Refused++
+		if !errors.Is(err, ErrStranger) {
+			t.Lost++
+		}
 		c.Log.Warn("refused", "file", file, "err", err)
 		return move(root, file, Refused)
 	}

@@ -1,26 +1,23 @@
 package abuse
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/mail"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/emersion/go-message"
 	"github.com/emersion/go-msgauth/authres"
+
+	read "github.com/bulkhead-mail/bulkhead/internal/mail"
 )
 
 // The limits of a mail.
 const (
 	MaxMessages = 16  // messages that one mail may report
-	maxParts    = 256 // parts on all levels
-	maxDepth    = 8   // levels of parts
 	maxUser     = 128 // bytes of a user's name
 )
 
@@ -74,15 +71,31 @@ func (o *Options) Read(raw []byte) (*Report, error) {
 // [MaxMessages], or else the message that is forwarded in its text (inline). Its error wraps
 // [ErrNothing] or [ErrMalformed].
 func Messages(raw []byte) (messages [][]byte, inline bool, err error) {
-	w := walker{}
-	if err := w.walk(raw, 0); err != nil {
-		return nil, false, err
+	ctx := context.Background()
+	m, attached, err := read.ReadAttached(ctx, raw)
+	switch {
+	case err != nil:
+		return nil, false, fmt.Errorf("%w: %v", ErrMalformed, err)
+	case m.Cut:
+		return nil, false, fmt.Errorf("%w: too many parts, or too deeply nested", ErrMalformed)
+	case len(attached) > MaxMessages:
+		return nil, false, fmt.Errorf("%w: more than %d messages attached", ErrMalformed, MaxMessages)
+	case len(attached) > 0:
+		return attached, false, nil
 	}
-	if len(w.found) > 0 {
-		return w.found, false, nil
-	}
-	if m := forwarded(w.text); m != nil {
-		return [][]byte{m}, true, nil
+	for _, page := range []bool{false, true} {
+		for i := range m.Parts {
+			if p := &m.Parts[i]; !p.IsText() || p.HTML != page || p.Attachment {
+				continue
+			}
+			text, err := m.Visible(ctx, i)
+			if err != nil {
+				return nil, false, err
+			}
+			if m := forwarded(string(text)); m != nil {
+				return [][]byte{m}, true, nil
+			}
+		}
 	}
 	return nil, false, ErrNothing
 }
@@ -198,124 +211,4 @@ func (o *Options) login(received []string) string {
 		return ""
 	}
 	return ""
-}
-
-// A walker collects the messages in a mail, and its first text.
-type walker struct {
-	found [][]byte
-	text  []byte
-	parts int
-}
-
-func (w *walker) walk(raw []byte, depth int) error {
-	e, err := message.Read(bytes.NewReader(raw))
-	if e == nil || err != nil && !message.IsUnknownCharset(err) && !message.IsUnknownEncoding(err) {
-		return fmt.Errorf("%w: %v", ErrMalformed, err)
-	}
-	return w.entity(e, depth)
-}
-
-func (w *walker) entity(e *message.Entity, depth int) error {
-	if w.parts++; w.parts > maxParts || depth > maxDepth {
-		return fmt.Errorf("%w: more than %d parts, or %d levels", ErrMalformed, maxParts, maxDepth)
-	}
-	if parts := e.MultipartReader(); parts != nil {
-		for {
-			part, err := parts.NextPart()
-			if err == io.EOF {
-				return nil
-			}
-			if part == nil || err != nil && !message.IsUnknownCharset(err) && !message.IsUnknownEncoding(err) {
-				return fmt.Errorf("%w: %v", ErrMalformed, err)
-			}
-			if err := w.entity(part, depth+1); err != nil {
-				return err
-			}
-		}
-	}
-	kind, params, _ := e.Header.ContentType()
-	_, disposition, _ := e.Header.ContentDisposition()
-	file := strings.ToLower(path.Ext(disposition["filename"] + params["name"]))
-	switch {
-	case kind == "message/rfc822", kind == "message/global", file == ".eml":
-		inner, err := io.ReadAll(e.Body)
-		if err != nil {
-			return fmt.Errorf("%w: %v", ErrMalformed, err)
-		}
-		if inner = bytes.TrimLeft(inner, "\r\n"); len(inner) == 0 {
-			return nil
-		}
-		if len(w.found) == MaxMessages {
-			return fmt.Errorf("%w: more than %d messages attached", ErrMalformed, MaxMessages)
-		}
-		w.found = append(w.found, inner)
-	case kind == "text/plain" && w.text == nil:
-		text, err := io.ReadAll(e.Body)
-		if err != nil {
-			return fmt.Errorf("%w: %v", ErrMalformed, err)
-		}
-		w.text = text
-	}
-	return nil
-}
-
-// mark matches the line that begins a forwarded message in the text.
-var mark = regexp.MustCompile(
-	`(?mi)^[ \t>]*(?:-{5,}[ \t]*(?:forwarded message|original message|original-nachricht|weitergeleitete ` +
-		`nachricht|message transféré|mensaje reenviado)[ \t]*-{5,}|begin forwarded message:|anfang der ` +
-		`weitergeleiteten nachricht:)[ \t]*\r?$`)
-
-// forwardedField matches a line of the forwarded header in the text.
-var forwardedField = regexp.MustCompile(
-	`^[ \t>*]*(?i:(from|von|de|subject|betreff|objet|asunto|date|datum|sent|gesendet|to|an|cc|reply-to|antwort ` +
-		`an))[ \t]*:\*?[ \t]*(.*)$`)
-
-// forwarded returns the message that is forwarded in a text, with the From and the Subject in that
-// text; nil for none.
-func forwarded(text []byte) []byte {
-	at := mark.FindIndex(text)
-	if at == nil {
-		return nil
-	}
-	var head, body bytes.Buffer
-	inside, fields := false, 0
-	lines := bufio.NewScanner(bytes.NewReader(text[at[1]:]))
-	lines.Buffer(nil, len(text)+1)
-	for lines.Scan() {
-		line := lines.Text()
-		if !inside {
-			m := forwardedField.FindStringSubmatch(line)
-			switch {
-			case m != nil:
-				fields++
-				value := strings.Map(func(r rune) rune {
-					if r < ' ' || r == 0x7f {
-						return ' '
-					}
-					return r
-				}, m[2])
-				switch strings.ToLower(m[1]) {
-				case "from", "von", "de":
-					fmt.Fprintf(&head, "From: %s\r\n", value)
-				case "subject", "betreff", "objet", "asunto":
-					fmt.Fprintf(&head, "Subject: %s\r\n", value)
-				}
-				continue
-			case strings.Trim(line, " \t>") == "" && fields == 0:
-				continue
-			case strings.Trim(line, " \t>") == "":
-				inside = true
-				continue
-			case fields == 0:
-				return nil
-			default: // a continued field, or a field in another language
-				continue
-			}
-		}
-		body.WriteString(strings.TrimPrefix(strings.TrimPrefix(line, ">"), " ") + "\r\n")
-	}
-	if fields == 0 || len(bytes.TrimSpace(body.Bytes())) == 0 {
-		return nil
-	}
-	return append(append(head.Bytes(), "Content-Type: text/plain; charset=utf-8\r\n\r\n"...), body.Bytes()...)
 }

@@ -186,7 +186,7 @@ func TestRead(t *testing.T) {
 // TestDepth: mail that is nested too deeply, or has too many parts, is refused.
 func TestDepth(t *testing.T) {
 	deep := "Content-Type: text/plain\r\n\r\nx\r\n"
-	for i := range 12 {
+	for i := range 20 {
 		deep = fmt.Sprintf("Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n%s\r\n--b%d--\r\n", i, i, deep, i)
 	}
 	wide := byAnn + "Content-Type: multipart/mixed; boundary=b\r\n\r\n" + strings.Repeat("--b\r\n\r\nx\r\n", 1000) +

@@ -1,6 +1,8 @@
 package mail
 
 import (
+	charsets "github.com/bulkhead-mail/bulkhead/internal/text/charset"
+
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -10,7 +12,6 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"github.com/emersion/go-message/charset"
 	"golang.org/x/text/encoding/charmap"
 
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
@@ -52,8 +53,57 @@ func (r *reader) decodeTransfer(how encoding, body []byte) (data []byte, odd boo
 		return data, bad > 0 || continued
 	case inQuoted:
 		return decodeQuotedPrintable(body, r.pace)
+	case inUUE:
+		if data, ok := decodeUUE(body, r.pace); ok {
+			return data, true
+		}
+		r.m.damage("uuencode that does not begin")
+		return body, true
+	case inYEnc:
+		r.m.damage("transfer encoding yEnc, which is not read")
 	}
 	return body, false
+}
+
+// decodeUUE decodes the first file in body that uuencode has encoded; what is around it is left out. A
+// line that is damaged gives the bytes that it has. It reports false if no file begins.
+func decodeUUE(body []byte, p *pace.Pace) (data []byte, ok bool) {
+	rest := body
+	for {
+		line, after, found := cutLine(rest)
+		if !found || p.Over(len(line)+1) {
+			return nil, false
+		}
+		if rest = after; bytes.HasPrefix(line, []byte("begin-base64 ")) {
+			data, _, _ := decodeBase64(nil, rest, p)
+			return data, true
+		} else if bytes.HasPrefix(line, []byte("begin ")) {
+			break
+		}
+	}
+	data = make([]byte, 0, len(rest)/4*3)
+	for len(rest) > 0 {
+		var line []byte
+		if line, rest, _ = cutLine(rest); p.Over(len(line)+1) || string(line) == "end" {
+			break
+		}
+		if len(line) == 0 {
+			continue
+		}
+		size, bits := int(line[0]-' ')&0x3F, uint32(0)
+		// Mail systems cut off spaces, which are zeros, at the end of a line.
+		for i := range (size + 2) / 3 * 4 {
+			c := byte(' ')
+			if i+1 < len(line) {
+				c = line[i+1]
+			}
+			if bits = bits<<6 | uint32(c-' ')&0x3F; i%4 > 0 && size > 0 {
+				data = append(data, byte(bits>>(2*(3-i%4))))
+				size--
+			}
+		}
+	}
+	return data, true
 }
 
 // Unquoted returns the decoded form of a text in quoted-printable and the size of its encoded
@@ -183,12 +233,16 @@ func isTurkish(text []byte) bool {
 // transferEncoding returns the Content-Transfer-Encoding that a field names, or unknown for one
 // that changes nothing.
 func transferEncoding(field string) encoding {
-	name, _, _ := strings.Cut(field, ";")
-	switch strings.Trim(name, " \t\"'") {
-	case "base64":
+	field = field[:max(0, strings.IndexAny(field+";", ";("))]
+	switch strings.Trim(field, " \t\"',.") {
+	case "base64", "base-64":
 		return inBase64
-	case "quoted-printable":
+	case "quoted-printable", "quoted_printable", "quotedprintable":
 		return inQuoted
+	case "uuencode", "x-uuencode", "x-uue", "uue":
+		return inUUE
+	case "yenc", "x-yenc", "x-yencode", "yencode":
+		return inYEnc
 	}
 	return unknown
 }
@@ -237,8 +291,7 @@ func isGuess(name string) bool {
 	case "", "us-ascii", "ascii", "utf-8", "utf8", "unknown-8bit", "x-unknown":
 		return true
 	}
-	_, err := charset.Reader(name, strings.NewReader(""))
-	return err != nil
+	return !charsets.Legible(name)
 }
 
 // decodeBase64 appends to dst what can be decoded of body: foreign bytes are
@@ -364,16 +417,16 @@ func (r *reader) text(data []byte, charset string, inRaw bool) string {
 // asUTF8 returns what decodeText describes, data itself if it is that already. A conversion
 // is cut to limit bytes or slightly less.
 func asUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
-	if name = strings.ToLower(strings.Trim(name, " \t\"'")); !stateful(name) && bytes.IndexByte(data, 0) >= 0 {
-		data = bytes.ReplaceAll(data, []byte{0}, nil)
+	if name = charsets.Sniffed(data, charsets.Name(name)); !charsets.Stateful(name) {
+		data = withoutNUL(data)
 	}
 	return toUTF8(data, name, limit, p)
 }
 
 // toUTF8 does the same with NUL bytes, but where a conversion has none.
 func toUTF8(data []byte, name string, limit int, p *pace.Pace) []byte {
-	name = strings.ToLower(strings.Trim(name, " \t\"'"))
-	if stateful(name) {
+	name = charsets.Name(name)
+	if charsets.Stateful(name) {
 		return convert(data, name, limit, p)
 	}
 	switch name {
@@ -450,36 +503,23 @@ func cutRune(text []byte, n int) []byte {
 	return text[:n]
 }
 
-// stateful reports whether bytes below 0x80 are not ASCII in the charset.
-func stateful(name string) bool {
-	for _, prefix := range []string{"iso-2022", "csiso2022", "hz", "utf-16", "utf16", "ucs-2", "utf-32", "utf-7"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
 func convert(data []byte, name string, limit int, p *pace.Pace) []byte {
-	switch name {
-	case "gb2312", "gbk", "x-gbk", "cn-gb", "gb_2312-80":
-		name = "gb18030" // the superset that senders mean
-	case "ks_c_5601-1987", "ks_c_5601", "euc_kr":
-		name = "euc-kr"
+	if charsets.IsUTF7(name) {
+		return withoutNUL(validUTF8(charsets.FromUTF7(data, limit, p.Over), limit))
+	}
+	from := charsets.Named(name)
+	if from == nil {
+		return asUTF8(data, "", limit, p)
 	}
 	size := len(data)
 	if size > pace.Step {
 		// Text of some charsets triples in UTF-8, so find out the size first.
 		var counter countingWriter
-		if r, err := charset.Reader(name, pace.Reader(bytes.NewReader(data), p)); err == nil {
-			_, _ = io.Copy(&counter, r) // an error comes again below
-		}
+		// An error comes again below.
+		_, _ = io.Copy(&counter, from.NewDecoder().Reader(pace.Reader(bytes.NewReader(data), p)))
 		size = counter.n
 	}
-	r, err := charset.Reader(name, pace.Reader(bytes.NewReader(data), p))
-	if err != nil {
-		return asUTF8(data, "", limit, p)
-	}
+	r := from.NewDecoder().Reader(pace.Reader(bytes.NewReader(data), p))
 	var text bytes.Buffer
 	text.Grow(min(size, limit) + bytes.MinRead)
 	if _, err := io.Copy(&text, io.LimitReader(r, int64(limit))); err != nil {
@@ -489,11 +529,14 @@ func convert(data []byte, name string, limit int, p *pace.Pace) []byte {
 	if len(out) == limit {
 		out = cutRune(out, max(0, limit-utf8.UTFMax)) // the last character may be cut
 	}
-	out = validUTF8(out, limit)
-	if bytes.IndexByte(out, 0) >= 0 {
-		out = bytes.ReplaceAll(out, []byte{0}, nil)
+	return withoutNUL(validUTF8(out, limit))
+}
+
+func withoutNUL(text []byte) []byte {
+	if bytes.IndexByte(text, 0) >= 0 {
+		text = bytes.ReplaceAll(text, []byte{0}, nil)
 	}
-	return out
+	return text
 }
 
 // A countingWriter counts bytes.

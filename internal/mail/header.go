@@ -9,6 +9,8 @@ import (
 
 	gomessage "github.com/emersion/go-message"
 	"github.com/emersion/go-message/textproto"
+
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // A header holds the fields of one entity that the reader has a use for.
@@ -20,11 +22,11 @@ type header struct {
 var wanted = [...]string{
 	"From", "Sender", "Return-Path", "To", "Cc", "Delivered-To", "List-Id", "Message-Id", "Subject", "Date",
 	"Authentication-Results", "Dkim-Signature", "Content-Type", "Content-Transfer-Encoding", "Content-Disposition",
-	"Content-Id",
+	"Content-Id", "Auto-Submitted", "X-Auto-Response-Suppress", "X-Autoreply", "X-Failed-Recipients", "Precedence",
 }
 
 // A fieldCount holds how many fields of each wanted name there were.
-type fieldCount [16]uint8
+type fieldCount [len(wanted)]uint8
 
 // take reports whether a field of that name is read: the first of each name, a second From,
 // which makes the first doubtful, and as many Authentication-Results and DKIM signatures as
@@ -95,6 +97,31 @@ func (r *reader) header(raw []byte) (header, []byte) {
 		rest = after
 	}
 	return readFields(clean), body
+}
+
+// automatic reports whether the header says that no person has written the message: it answers or reports
+// on another one, or a program made it and wants no answer.
+//
+// Sources: RFC 3834 section 5, RFC 5321 section 4.5.5 on the null reverse-path, RFC 6522, and the fields of
+// Exchange and Exim.
+func (h *header) automatic() bool {
+	if h.fields.Len() == 0 {
+		return false
+	}
+	switch kind, _, _ := strings.Cut(strings.ToLower(h.get("Auto-Submitted")), ";"); strings.TrimSpace(kind) {
+	case "", "no":
+	default:
+		return true
+	}
+	return h.get("X-Auto-Response-Suppress") != "" || h.get("X-Autoreply") != "" ||
+		strings.EqualFold(h.get("Precedence"), "auto_reply")
+}
+
+// returned reports whether the header is the header of a report on another message, such as a bounce.
+func (h *header) returned() bool {
+	return h.fields.Len() > 0 && (h.get("Return-Path") == "<>" ||
+		strings.Contains(strings.ToLower(h.get("From")), "mailer-daemon@") || h.get("X-Failed-Recipients") != "" ||
+		scan.HasPrefixFold([]byte(h.get("Content-Type")), "multipart/report"))
 }
 
 func readFields(clean []byte) header {
@@ -217,11 +244,7 @@ func (h *header) text(name string) string {
 
 // undecoded returns a field with its encoded words decoded, and what else is not ASCII as it is.
 func (h *header) undecoded(name string) string {
-	text, err := h.fields.Text(name)
-	if err != nil {
-		text = h.fields.Get(name)
-	}
-	return text
+	return decodeWords(h.fields.Get(name))
 }
 
 // params reads a field of the form VALUE; NAME=VALUE, where the standard

@@ -319,7 +319,7 @@ func (d *divider) append(children *int) *Part {
 }
 
 // known makes p the part of the message that has that body and is read in the same way. It reports
-// false if there is none; it looks at the next few.
+// false if there is none; it looks at the next few. Read decodes uuencode in another way.
 func (d *divider) known(p *Part, fields *content, body []byte, how encoding) bool {
 	const few = 8
 	inner := trimLineEnd(body)
@@ -329,7 +329,7 @@ func (d *divider) known(p *Part, fields *content, body []byte, how encoding) boo
 			continue
 		}
 		d.next = i + 1
-		if of.Type != fields.kind || !strings.EqualFold(of.charset, fields.charset) ||
+		if of.Type != fields.kind || how == inUUE || !strings.EqualFold(of.charset, fields.charset) ||
 			of.how != how && (decodes(of.how) || decodes(how)) {
 			return false
 		}
@@ -598,10 +598,11 @@ const (
 	inQuoted
 	inBase64
 	inUUE
+	inYEnc // which only [Read] distinguishes, to note that it does not decode it
 )
 
 // decodes reports whether there is something to decode.
-func decodes(how encoding) bool { return how >= inQuoted }
+func decodes(how encoding) bool { return how >= inQuoted && how != inYEnc }
 
 // encodingOf returns the encoding that a field names.
 func encodingOf(field []byte) encoding {

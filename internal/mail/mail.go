@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/mail"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -32,7 +33,8 @@ const (
 // without NUL; they and its slices may share memory with the raw message. It may
 // be read concurrently.
 type Message struct {
-	// Raw is the message without a leading mbox "From " line.
+	// Raw is the message without a leading mbox "From " line, and without what surrounds it in a file of
+	// Apple Mail (.emlx).
 	Raw []byte
 	// Envelope is the address of the mbox "From " line, "" if there is none.
 	Envelope string
@@ -46,6 +48,8 @@ type Message struct {
 	MessageID  string   // value of Message-ID without the angle brackets
 	Subject    string   // decoded
 	Date       string   // as written
+	Automatic  bool     // the header says that a program wrote it, not a person; see RFC 3834
+	Returned   bool     // it is a mail server's report on another message, such as a bounce
 
 	authResults []string // see SourceBy
 	author      string   // the address of From, if there is one field with one address
@@ -62,6 +66,8 @@ type Message struct {
 	Parts []Part
 	// Damage says what was wrong with the message, in words; nil if nothing.
 	Damage []string
+	// Cut is set if the message has more parts than are read, or parts that are nested too deeply.
+	Cut bool
 }
 
 // A Part is one leaf of a message's MIME tree.
@@ -117,28 +123,34 @@ func Read(ctx context.Context, raw []byte) (*Message, error) {
 	if m := known(ctx, raw); m != nil {
 		return m, nil
 	}
+	m, _, err := ReadAttached(ctx, raw)
+	return m, err
+}
+
+// ReadAttached does the same, but always reads the message, and returns the messages that are attached to
+// it, without those attached to them in turn.
+func ReadAttached(ctx context.Context, raw []byte) (m *Message, attached [][]byte, err error) {
 	if len(raw) == 0 {
-		return nil, fmt.Errorf("mail: %w: empty message", bulkhead.ErrMalformed)
+		return nil, nil, fmt.Errorf("mail: %w: empty message", bulkhead.ErrMalformed)
 	}
 	if len(raw) > MaxMessage {
-		return nil, fmt.Errorf("mail: %w: message of %d bytes, limit %d", bulkhead.ErrOverLimit, len(raw), MaxMessage)
+		return nil, nil, fmt.Errorf("mail: %w: message of %d bytes, limit %d", bulkhead.ErrOverLimit, len(raw), MaxMessage)
 	}
-	m := &Message{}
-	m.Raw = m.cutFromLine(raw)
+	m = &Message{}
+	m.Raw = m.cutFromLine(cutEmlx(raw))
 	r := reader{m: m, pace: pace.New(ctx), room: max(minDecoded, len(raw))}
 	text := m.Raw
 	if head := text[:min(len(text), 8<<10)]; bytes.IndexByte(head, '\n') < 0 && bytes.IndexByte(head, '\r') >= 0 {
 		m.damage("lines end in lone carriage returns")
 		text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
 	}
-	text = bytes.TrimLeft(text, "\r\n")
-	header, body := r.header(text)
+	header, body := r.header(trimStart(text))
 	m.fields(header)
 	r.entity(header, body, place{})
 	if err := pace.Ended(r.pace); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return m, nil
+	return m, r.attached, nil
 }
 
 // SenderAddress returns the best known sender: Envelope or Return-Path, else
@@ -161,7 +173,7 @@ func (m *Message) Source() bulkhead.Source {
 
 // cutFromLine takes off a mbox "From " line, also one that a mailbox escaped.
 func (m *Message) cutFromLine(raw []byte) []byte {
-	line, rest, ok := cutLine(raw)
+	line, rest, ok := cutLine(trimStart(raw))
 	if !ok || len(line) > maxField {
 		return raw
 	}
@@ -174,6 +186,17 @@ func (m *Message) cutFromLine(raw []byte) []byte {
 		m.Envelope = ""
 	}
 	return rest
+}
+
+// cutEmlx takes off what surrounds a message in a file .emlx: a line with its size, and a property list.
+func cutEmlx(raw []byte) []byte {
+	const longest = 20 // bytes of the line
+	line, _, ok := bytes.Cut(raw[:min(len(raw), longest)], []byte("\n"))
+	size, err := strconv.Atoi(string(bytes.TrimSpace(line)))
+	if rest := raw[min(len(line)+1, len(raw)):]; ok && err == nil && size > 0 && len(rest) > 0 {
+		return rest[:min(size, len(rest))]
+	}
+	return raw
 }
 
 func (m *Message) fields(h header) {
@@ -190,6 +213,7 @@ func (m *Message) fields(h header) {
 		m.undecoded = text
 	}
 	m.Date = h.written("Date")
+	m.Automatic, m.Returned = h.automatic(), h.returned()
 	for f := h.fields.FieldsByKey("Authentication-Results"); len(m.authResults) < maxAuthResults && f.Next(); {
 		m.authResults = append(m.authResults, decodeText([]byte(f.Value()), ""))
 	}
@@ -217,10 +241,59 @@ func first(field string) (address, name string) {
 	if field == "" {
 		return "", ""
 	}
-	if list, err := mail.ParseAddressList(field); err == nil && len(list) > 0 {
-		return list[0].Address, list[0].Name
+	for _, form := range addressForms(field) {
+		if list, err := mail.ParseAddressList(form); err == nil && len(list) > 0 {
+			return list[0].Address, list[0].Name
+		}
 	}
 	return brokenAddress(field), brokenName(field)
+}
+
+// addressForms returns a field of addresses as it is and, if it has comments or blanks within an address,
+// without them: the library accepts few of them.
+//
+// Source: RFC 5322 sections 3.2.2 and 4.4.
+func addressForms(field string) []string {
+	if !strings.ContainsAny(field, "(@") || len(field) > maxField {
+		return []string{field}
+	}
+	var out strings.Builder
+	depth, quoted, blank := 0, false, false
+	last := byte(0) // that was written
+	for i := 0; i < len(field); i++ {
+		switch c := field[i]; {
+		case c == '\\' && i+1 < len(field) && (quoted || depth > 0):
+			if i++; depth == 0 {
+				out.WriteString(field[i-1 : i+1])
+			}
+		case c == '"' && depth == 0:
+			quoted = !quoted
+			fallthrough
+		case quoted && depth == 0:
+			if blank && last != '@' && last != 0 {
+				out.WriteByte(' ')
+			}
+			blank, last = false, c
+			out.WriteByte(c)
+		case c == '(':
+			depth++
+		case c == ')' && depth > 0:
+			depth--
+		case depth > 0:
+		case isWhite(c):
+			blank = true
+		default:
+			if blank && c != '@' && last != '@' && last != 0 {
+				out.WriteByte(' ')
+			}
+			blank, last = false, c
+			out.WriteByte(c)
+		}
+	}
+	if plain := out.String(); plain != field {
+		return []string{field, plain}
+	}
+	return []string{field}
 }
 
 func brokenAddress(field string) string {
@@ -249,11 +322,13 @@ func brokenName(field string) string {
 // onlyAddress returns the address of a field that has exactly one, however it is read, and "" for
 // other fields. The field is as written: encoded words are names.
 func onlyAddress(field string) string {
-	if list, err := mail.ParseAddressList(field); err == nil {
-		if len(list) != 1 {
-			return ""
+	for _, form := range addressForms(field) {
+		if list, err := mail.ParseAddressList(form); err == nil {
+			if len(list) != 1 {
+				return ""
+			}
+			return list[0].Address
 		}
-		return list[0].Address
 	}
 	// Broken names are common, but two addresses in one pair of angle brackets are not seen in
 	// practice.

@@ -1,6 +1,8 @@
 package mail
 
 import (
+	charsets "github.com/bulkhead-mail/bulkhead/internal/text/charset"
+
 	"bytes"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ type reader struct {
 	room         int // bytes that what is decoded may still take
 	entities     int
 	alternatives int
+	attached     [][]byte // the messages that are not in another one
 }
 
 // A place says where in the tree an entity stands.
@@ -35,6 +38,7 @@ func (r *reader) entity(h header, body []byte, at place) {
 	if r.entities++; r.entities > maxParts {
 		if r.entities == maxParts+1 {
 			r.m.damage("more than %d parts", maxParts)
+			r.m.Cut = true
 		}
 		return
 	}
@@ -45,12 +49,17 @@ func (r *reader) entity(h header, body []byte, at place) {
 			kind = "message/rfc822"
 		}
 	}
+	how := transferEncoding(strings.ToLower(h.get("Content-Transfer-Encoding")))
+	name := fileName(h)
+	if what := holdingOf(kind, name); what != holdsFile && r.held(what, name != "", how, body, at) {
+		return
+	}
 	composite := strings.HasPrefix(kind, "multipart/") || kind == "message/rfc822" || kind == "message/global"
 	if composite && at.depth >= maxDepth {
 		r.m.damage("parts nested deeper than %d", maxDepth)
+		r.m.Cut = true
 		composite, kind = false, "text/plain"
 	}
-	how := transferEncoding(strings.ToLower(h.get("Content-Transfer-Encoding")))
 	switch {
 	case composite && strings.HasPrefix(kind, "multipart/"):
 		if r.multipart(kind, params["boundary"], how, body, at) {
@@ -58,16 +67,48 @@ func (r *reader) entity(h header, body []byte, at place) {
 		}
 		kind = "text/plain"
 	case composite:
-		at.depth++
-		at.embedded = true
-		at.digest = false
-		at.siblings = 0
 		data, _ := r.decodeTransfer(how, body)
-		h, body := r.header(r.keep(data, body))
-		r.entity(h, body, at)
+		r.message(r.keep(data, body), at)
 		return
 	}
 	r.leaf(h, kind, params["charset"], how, body, at)
+}
+
+// message reads a message within another one.
+func (r *reader) message(raw []byte, at place) {
+	if raw = trimStart(raw); !at.embedded && len(raw) > 0 {
+		r.attached = append(r.attached, raw)
+	}
+	at.depth++
+	at.embedded = true
+	at.digest = false
+	at.siblings = 0
+	h, body := r.header(raw)
+	r.entity(h, body, at)
+}
+
+// held reads what an entity, which may have a name as a file, holds. It reports whether it holds what it
+// seems to.
+func (r *reader) held(what holding, named bool, how encoding, body []byte, at place) bool {
+	if at.depth >= maxDepth {
+		return false
+	}
+	data, _ := r.decodeTransfer(how, body)
+	if what == holdsMessage {
+		if !beginsMessage(data, named) {
+			return false
+		}
+		r.message(r.keep(data, body), at)
+		return true
+	}
+	inner := unsigned(data, r.pace)
+	if len(inner) == 0 {
+		return false
+	}
+	at.depth++
+	h, content := r.header(r.keep(inner, body))
+	r.entity(h, content, at)
+	return true
 }
 
 func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte, at place) {
@@ -83,7 +124,11 @@ func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte,
 		if how == inQuoted && !part.odd && same && len(part.Text) == len(data) {
 			part.lined = asString(append(data, '\n'))
 		}
-		part.odd = part.odd || bytes.IndexByte(data, 0) >= 0
+		part.odd = part.odd || bytes.IndexByte(data, 0) >= 0 || charsets.Sniffed(data,
+			charsets.Name(charset)) != charsets.Name(charset)
+		if unmarked, ok := strings.CutPrefix(part.Text, "\ufeff"); ok {
+			part.Text, part.odd, part.lined = unmarked, true, "" // which is no letter
+		}
 	} else {
 		part.Data = r.keep(data, body)
 	}
@@ -92,14 +137,23 @@ func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte,
 
 // describe takes what the fields of a part say of it as a file.
 func (p *Part) describe(h header) {
-	disposition, params := h.params("Content-Disposition")
-	p.Attachment, p.Name, p.Referenced = disposition == "attachment", params["filename"], h.get("Content-Id") != ""
+	if field := h.get("Content-Disposition"); field != "" {
+		disposition, _, _ := strings.Cut(field, ";")
+		p.Attachment = strings.EqualFold(strings.TrimSpace(disposition), "attachment")
+		p.Name = parameter(field, "filename")
+	}
+	p.Referenced = h.get("Content-Id") != ""
 	if p.Name == "" {
-		_, params := h.params("Content-Type")
-		p.Name = params["name"]
+		p.Name = parameter(h.get("Content-Type"), "name")
 		p.named = p.Name != ""
 	}
-	p.Name = decodeText([]byte(p.Name), "")
+}
+
+// fileName returns the name of a part as a file, "" for none.
+func fileName(h header) string {
+	var p Part
+	p.describe(h)
+	return p.Name
 }
 
 // multipart reads the parts of body and reports whether there were any.

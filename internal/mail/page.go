@@ -120,7 +120,7 @@ func (v *visible) back() {
 	clear(v.noted.Links)
 	noted := Page{Links: v.noted.Links[:0], Anchors: v.noted.Anchors[:0], Markup: v.noted.Markup[:0]}
 	*v = visible{dst: v.dst[:0], frames: v.frames[:0], name: v.name[:0], names: v.names, known: v.known,
-		unescaped: v.unescaped[:0], noted: noted}
+		shape: shape{open: v.shape.open}, unescaped: v.unescaped[:0], noted: noted}
 	visibles.Put(v)
 }
 

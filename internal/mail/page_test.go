@@ -222,7 +222,7 @@ func TestVisibleEnds(t *testing.T) {
 		`<head hidden><meta` + off + `><link hidden><base` + off + `></head>` + a,
 		`<br` + off + `><hr hidden><img` + off + `><input hidden><wbr` + off + `><area` + off + `>` + a,
 		`<basefont` + off + `><bgsound` + off + `><keygen` + off + `><image` + off + `><frame` + off + `><col hidden>` + a,
-		`<br` + off + `/><div` + off + `/>` + a,
+		`<br` + off + `/>` + a + `<div` + off + `/>` + b, // the slash closes nothing
 		`<p` + off + `>` + b + `<p>` + a,
 		`<p` + off + `><span style="visibility:hidden">` + b + `<div>` + a,
 		`<p><span` + off + `>` + b + `<p>` + a,

@@ -44,9 +44,13 @@ func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
 func (v *visible) read(source string) {
 	v.dst = slices.Grow(v.dst, min(len(source)/4, MaxVisible)) // as much as many pages show
 	v.start = len(v.dst)
-	for len(source) > 0 && !v.done() {
-		source = source[v.tokens(source):]
-		source = source[v.long(source):]
+	v.shape.renew()
+	for rest := source; len(rest) > 0 && !v.done(); {
+		rest = rest[v.tokens(rest):]
+		rest = rest[v.long(rest):]
+	}
+	if s := &v.shape; s.hides && s.irregular && !s.costly && len(source) <= maxTreeSource && v.pace.Err() == nil {
+		v.tree(source)
 	}
 	if v.page != nil {
 		v.endAnchor()
@@ -76,6 +80,9 @@ func (v *visible) tokens(source string) (taken int) {
 		}
 		switch t.Kind() {
 		case markup.Text:
+			if v.skip == 0 && !(v.shape.irregular && v.shape.begun) && strings.Trim(t.Raw(), " \t\r\n\f") != "" {
+				v.shape.text()
+			}
 			switch {
 			case v.skip != 0 || v.veil != 0 || v.full():
 			case t.Verbatim():
@@ -177,17 +184,23 @@ func indexFold(s, mark string) int {
 	}
 }
 
+// An unseenElement is the open element whose content is never shown.
+type unseenElement struct {
+	skip   atom.Atom // 0 outside of one
+	nested int       // open elements of the same name within
+}
+
 // visible is the state of reading what a reader of a page sees.
 type visible struct {
-	dst    []byte
-	start  int
-	pace   *pace.Pace
-	skip   atom.Atom // element whose content is never shown, 0 outside of one
-	nested int       // open elements of the same name within skip
-	veil   veil      // what keeps text out of sight here
-	frames []frame   // the elements that made it so, outermost first
-	open   counts    // open containers
-	quotes int       // open blockquotes
+	dst   []byte
+	start int
+	pace  *pace.Pace
+	unseenElement
+	veil   veil    // what keeps text out of sight here
+	frames []frame // the elements that made it so, outermost first
+	open   counts  // open containers
+	shape  shape   // of the tags
+	quotes int     // open blockquotes
 
 	page   *Page            // to note links and mark-up in; nil to leave them
 	noted  Page             // its memory
@@ -282,7 +295,7 @@ func (v *visible) paragraph() {
 func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	name := v.nameOf(t)
 	if v.skip != 0 { // within a template
-		if name.tag == v.skip && !selfClosing {
+		if name.tag == v.skip {
 			v.nested++
 		}
 		return
@@ -291,14 +304,29 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	v.attributes(&attributes, name.tag, t)
 	v.element(name, &attributes)
 	is := name.is
+	if name.tag == atom.Noscript {
+		t.NotRaw() // mail programs run no scripts
+	}
+	n, ok := t.Written()
+	if !ok {
+		n = maxTreeAttributes + 1
+	}
+	v.shape.start(name, selfClosing, n)
+	v.shape.hides = v.shape.hides || attributes.veils.on != 0
 	if !selfClosing && is&(void|unseen) == 0 {
 		v.enter(name, attributes.veils)
 	}
+	if is&unseen != 0 {
+		v.skip, v.nested = name.tag, 0
+		return
+	}
+	v.opens(name)
+}
+
+// opens begins what an element shows: a line, a quotation, a cell.
+func (v *visible) opens(name *knownName) {
+	is := name.is
 	switch {
-	case is&unseen != 0:
-		if !selfClosing {
-			v.skip, v.nested = name.tag, 0
-		}
 	case v.veil&gone != 0:
 	case is&(block|cell) == 0:
 	case name.tag == atom.Blockquote:
@@ -329,6 +357,13 @@ func (v *visible) end(t *markup.Tokens) {
 	}
 	within := v.veil&gone != 0
 	v.exit(name)
+	v.shape.end(name)
+	v.closes(name, within)
+}
+
+// closes ends what an element has shown, unless it was not displayed.
+func (v *visible) closes(name *knownName, within bool) {
+	tag := name.tag
 	switch {
 	case within || name.is&block == 0:
 	case tag == atom.Blockquote:
@@ -405,8 +440,9 @@ var natures = [...]struct {
 	{atom.H1, block | apart}, {atom.H2, block | apart},
 	{atom.H3, block | apart}, {atom.H4, block | apart}, {atom.H5, block}, {atom.H6, block}, {atom.Head, void},
 	{atom.Header, block}, {atom.Hr, void | block | apart},
-	{atom.Iframe, leader}, {atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader},
+	{atom.Iframe, leader | unseen}, {atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader},
 	{atom.Keygen, void}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Meta, void | leader},
+	{atom.Noembed, unseen}, {atom.Noframes, unseen},
 	{atom.Ol, block | apart}, {atom.Option, block}, {atom.P, block | apart}, {atom.Param, void}, {atom.Pre, block},
 	{atom.Script, unseen}, {atom.Section, block},
 	{atom.Source, void}, {atom.Style, unseen}, {atom.Table, block | apart}, {atom.Tbody, block}, {atom.Td, cell},

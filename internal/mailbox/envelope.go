@@ -2,23 +2,17 @@ package mailbox
 
 import (
 	"bytes"
-	"mime"
 	"strings"
 	"unicode"
 
-	"golang.org/x/text/encoding/ianaindex"
-	"golang.org/x/text/transform"
-	"io"
+	"github.com/bulkhead-mail/bulkhead/internal/mail"
 )
 
 // Envelope returns From and Subject of a message for people to read, on one line each:
 // decoded, without control characters, which could confuse a terminal, and cut after limit
 // characters. A missing field is "".
 func Envelope(raw []byte, limit int) (from, subject string) {
-	rest := raw[:min(len(raw), maxHeader)]
-	if startsFrom(rest) {
-		_, rest, _ = bytes.Cut(rest, []byte("\n"))
-	}
+	rest := begin(raw[:min(len(raw), maxHeader)])
 	for len(rest) > 0 {
 		var field string
 		if field, rest = nextField(rest); field == "" {
@@ -37,19 +31,7 @@ func Envelope(raw []byte, limit int) (from, subject string) {
 
 // readable decodes encoded words and removes unprintable characters.
 func readable(value string, limit int) string {
-	words := mime.WordDecoder{CharsetReader: func(charset string, in io.Reader) (io.Reader, error) {
-		e, err := ianaindex.MIME.Encoding(charset)
-		if err != nil {
-			return nil, err
-		}
-		if e == nil {
-			return in, nil
-		}
-		return transform.NewReader(in, e.NewDecoder()), nil
-	}}
-	if text, err := words.DecodeHeader(value); err == nil {
-		value = text
-	}
+	value = mail.DecodeField(value)
 	var b strings.Builder
 	n, space := 0, false
 	for _, c := range strings.ToValidUTF8(value, "\ufffd") {
@@ -75,12 +57,10 @@ func readable(value string, limit int) string {
 	return b.String()
 }
 
-// HasHeader reports whether raw begins like a message: with a header field, after the "From "
-// line of an mbox if there is one.
+// HasHeader reports whether raw begins like a message: with a header field, after a byte order mark,
+// empty lines and the "From " line of an mbox, if there are any.
 func HasHeader(raw []byte) bool {
-	if startsFrom(raw) {
-		_, raw, _ = bytes.Cut(raw, []byte("\n"))
-	}
+	raw = begin(raw)
 	for i, c := range raw[:min(len(raw), 1000)] {
 		switch {
 		case c == ':':

@@ -95,8 +95,8 @@ func isMaildir(path string) bool {
 //   - "-": standard input, one message or an mbox;
 //   - a folder with index.tsv: the files that the index lists, in its order;
 //   - a folder with cur or new: a Maildir, in the order of delivery;
-//   - another folder: its *.eml files, in the order of their names;
-//   - a file *.eml: one message;
+//   - another folder: its *.eml and *.emlx files, in the order of their names;
+//   - a file *.eml, or *.emlx of Apple Mail: one message;
 //   - another file: an mbox if it begins with "From ", else one message.
 //
 // An error names the file and the place, and the next message follows if there is one. Read
@@ -147,7 +147,7 @@ func (r *reader) path(path string) bool {
 	case err != nil:
 		return r.fail("%w", err)
 	case !info.IsDir():
-		return r.file(path, time.Time{}, r.opts.Label, strings.EqualFold(filepath.Ext(path), ".eml"))
+		return r.file(path, time.Time{}, r.opts.Label, isMessageFile(path))
 	case exists(filepath.Join(path, IndexName)):
 		return r.index(path)
 	case isMaildir(path):
@@ -200,7 +200,7 @@ func (r *reader) stream(name string, in io.Reader, single bool, at time.Time, la
 		return r.fail("%s: empty file, want a message", name)
 	}
 	if at.IsZero() {
-		at = messageTime(raw)
+		at = messageTime(begin(raw))
 	}
 	return r.yield(&Message{Raw: raw, File: name, Label: label, Time: at, Columns: r.row}, nil)
 }
@@ -238,7 +238,7 @@ func (r *reader) folder(path string) bool {
 	}
 	found := false
 	for _, entry := range entries {
-		if entry.IsDir() || !strings.EqualFold(filepath.Ext(entry.Name()), ".eml") {
+		if entry.IsDir() || !isMessageFile(entry.Name()) {
 			continue
 		}
 		found = true

@@ -118,9 +118,10 @@ func TestRead(t *testing.T) {
 		{"empty file", map[string]string{"a.eml": ""}, "a.eml", "! mailbox: $: empty file, want a message"},
 		{"long message", map[string]string{"a.eml": strings.Repeat("x", 301)}, "a.eml",
 			"! mailbox: $: message longer than 300 bytes"},
-		{"long message in mbox", map[string]string{"box": "From a\nA: 1\n" + strings.Repeat("x", 301) + "\n\nFrom b\nB: 2\n"},
+		{"long message in mbox", map[string]string{"box": "From a\nA: 1\n" + strings.Repeat("x", 301) +
+			"\n\nFrom b Thu Feb  1 11:00:00 2024\nB: 2\n"},
 			"box",
-			"! mailbox: $: offset 0: message longer than 300 bytes\n$:315 ham - \"B: 2\\n\""},
+			"! mailbox: $: offset 0: message longer than 300 bytes\n$:315 ham 2024-02-01T11:00:00Z \"B: 2\\n\""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := collect(t, filepath.Join(tree(t, tt.files), tt.path), Options{Label: Ham, MaxBytes: 300})
@@ -254,6 +255,7 @@ func FuzzMbox(f *testing.F) {
 	f.Add([]byte(box))
 	f.Add([]byte(strings.ReplaceAll(box, "\n", "\r\n")))
 	f.Add([]byte("From \n\nFrom \n\n\nFrom x"))
+	f.Add([]byte("\xef\xbb\xbf\r\nFrom a\n\nFrom b Thu Feb  1 11:00:00 2024\n\n"))
 	f.Add([]byte("From a\n>From b\n\n>>From c\n\nFromage\n\nFrom d"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := newMbox(bytes.NewReader(data), 1<<10)

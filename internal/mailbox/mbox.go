@@ -11,8 +11,8 @@ import (
 // maxLine is the number of bytes of a line that are read at once; longer lines come in pieces.
 const maxLine = 64 << 10
 
-// An mbox splits a stream into messages at lines that begin with "From ", at the start or
-// after an empty line. Escaped lines, ">From " and ">>From ", lose one ">" (mboxrd). The empty
+// An mbox splits a stream into messages at lines that begin with "From " and have a date, after an
+// empty line. Escaped lines, ">From " and ">>From ", lose one ">" (mboxrd). The empty
 // line that ends each message is left out.
 type mbox struct {
 	r   *bufio.Reader
@@ -34,10 +34,16 @@ func newMbox(r io.Reader, maxBytes int) *mbox {
 	return &mbox{r: bufio.NewReaderSize(r, maxLine), max: maxBytes}
 }
 
-// begins reports whether the stream is an mbox, without consuming any of it.
+// begins reports whether the stream is an mbox. It consumes only what precedes the first message: a byte
+// order mark and empty lines.
 func (b *mbox) begins() bool {
-	head, _ := b.r.Peek(5)
-	return startsFrom(head)
+	head, _ := b.r.Peek(64)
+	if text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")), "\r\n"); startsFrom(text) {
+		n, _ := b.r.Discard(len(head) - len(text))
+		b.offset, b.fromAt = int64(n), int64(n)
+		return true
+	}
+	return false
 }
 
 // line returns the next line, or the next piece of a line longer than maxLine. It is valid
@@ -80,7 +86,7 @@ func (b *mbox) next() (raw, fromLine []byte, offset int64, err error) {
 			b.err = err
 			break
 		}
-		if begins && empty && startsFrom(line) {
+		if begins && empty && separates(line) {
 			b.from, b.fromAt = bytes.Clone(line), at
 			break
 		}

@@ -278,6 +278,8 @@ func newMatrix(t *testing.T) *matrix.Matrix {
 
 func TestMatrix(t *testing.T) { newMatrix(t).Copies(t) }
 
+func TestMatrixOrders(t *testing.T) { newMatrix(t).Orders(t) }
+
 func TestMatrixSeenAfter(t *testing.T) { newMatrix(t).SeenAfter(t) }
 
 func TestMatrixUnlearns(t *testing.T) { newMatrix(t).Unlearns(t) }

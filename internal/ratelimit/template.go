@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 )
 
 // Attributes looks up an attribute of a request by its name in the Postfix policy protocol
@@ -134,7 +136,7 @@ func (t Template) append(dst []byte, attr Attributes, null bool) ([]byte, bool) 
 		}
 		value := p.value(attr)
 		if len(value) > 0 {
-			dst = appendLower(dst, value)
+			dst = p.cut.appendFolded(dst, value)
 			continue
 		}
 		if !null || p.names[0] != "sender" {
@@ -195,6 +197,23 @@ func networkOf(v []byte) []byte {
 		return nil
 	}
 	return p.AppendTo(nil)
+}
+
+// appendFolded appends a value, to which m was applied, in lower case. The domain of an address is in
+// ASCII: its two spellings are one key.
+//
+// Source: RFC 5890 section 2.3.2.1 on U-labels and A-labels.
+func (m modifier) appendFolded(dst, v []byte) []byte {
+	at := lastIndex(v, '@')
+	if !slices.ContainsFunc(v, func(c byte) bool { return c >= utf8.RuneSelf }) || !utf8.Valid(v) || m != domain &&
+		(m != whole || at < 0) {
+		return appendLower(dst, v)
+	}
+	name, err := idna.Lookup.ToASCII(string(v[at+1:]))
+	if err != nil {
+		return appendLower(dst, v)
+	}
+	return append(appendLower(dst, v[:at+1]), name...)
 }
 
 func appendLower(dst, v []byte) []byte {

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/abuse"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newAbuseCommand() *cobra.Command {
@@ -35,8 +36,8 @@ func newAbuseCommand() *cobra.Command {
 			"--host (auth=pass, or dkim=pass of a domain of --domain), or by Postfix's\n" +
 			"smtpd_sasl_authenticated_header. Other mail is refused. Mail that was handled goes\n" +
 			"into the folders Reported and Refused of the Maildir, so each is handled once.\n\n" +
-			"With --once it ends after a pass, with the exit code of the first error; else it ends\n" +
-			"by a signal, and waits while no node answers.",
+			"With --once it ends after a pass, with the exit code of the first error, or 65 if a mail\n" +
+			"of a user could not be used; else it ends by a signal, and waits while no node answers.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, dir := range spam {
@@ -72,6 +73,10 @@ func newAbuseCommand() *cobra.Command {
 				return watch(ctx, &clerk, every)
 			}
 			total, err := clerk.Pass(cmd.Context())
+			if total.Lost > 0 {
+				err = errors.Join(err, cli.DataError{Err: fmt.Errorf("%s of users could not be used: see the log and the folder %s",
+					units.Plural(total.Lost, "mail"), abuse.Refused)})
+			}
 			if r.JSON {
 				return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(total))
 			}

@@ -109,6 +109,11 @@ func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) err
 			if name == "-" {
 				name = "standard input"
 			}
+			if mailbox.IsOutlook(m.Raw) {
+				fail(cli.DataError{Err: fmt.Errorf("%s: a message in Outlook's own form, which is not read: "+
+					"save it as .eml", name)})
+				continue
+			}
 			if !mailbox.HasHeader(m.Raw) {
 				fail(cli.DataError{Err: fmt.Errorf("%s: no message: it does not begin with a header field", name)})
 				continue

@@ -125,7 +125,7 @@ func (t *text) whole(f *bulkhead.Finding, w weight) {
 		t.error = min(t.error, f.Error)
 	}
 	t.judge(f.Signature.Scheme(), f.Judged, f.Confidence, 0, w)
-	// Deliveries of an unlisted digest are deliveries of the text, too.
+	// Deliveries of an unlisted digest are also deliveries of the text.
 	t.old, t.new = max(t.old, w.old), max(t.new, w.new)
 	t.contested = t.contested || f.Contested
 }

@@ -3,6 +3,7 @@ package document
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"io"
 	"path"
 	"strings"
@@ -54,6 +55,16 @@ func IsPage(name string) bool {
 	return false
 }
 
+// IsCalendar reports whether a file is an entry of a calendar, by its name and its content.
+func IsCalendar(name string, data []byte) bool {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".ics", ".vcs", ".ifb", ".ical", ".icalendar", "":
+		return bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n"),
+			[]byte("BEGIN:VCALENDAR"))
+	}
+	return false
+}
+
 // An opener opens one attachment.
 type opener struct {
 	budget *Budget
@@ -80,6 +91,11 @@ func (o *opener) open(name string, data []byte, depth int) bool {
 		return o.zip(data, depth)
 	case bytes.HasPrefix(data, []byte("\x1f\x8b")):
 		return o.gzip(name, data, depth)
+	case len(data) > 6 && binary.LittleEndian.Uint32(data) == tnefMagic:
+		return o.tnef(data, depth)
+	case IsCalendar(name, data):
+		o.add(Item{name, Text, Calendar(string(data))})
+		return true
 	case len(data) > 262 && string(data[257:262]) == "ustar":
 		return o.tar(data, depth)
 	case bytes.Contains(data[:min(len(data), 1024)], []byte("%PDF-")):

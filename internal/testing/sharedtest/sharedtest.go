@@ -49,6 +49,17 @@ func Corpus(t testing.TB, elem ...string) string {
 	return path
 }
 
+// Case returns the content of a file of the cases that stand beside the mail corpus: messages that were
+// once misread. It skips the test as [Corpus] does.
+func Case(t testing.TB, name string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(Corpus(t, "..", "cases", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
 // corpus returns a path in the corpus, whether a test without it has failed, and
 // an error if it is missing. setting is the value of $BULKHEAD_CORPUS: empty for
 // the default place, which may be missing; "required" for the default place,

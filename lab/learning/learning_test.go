@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
 )
 
 // made returns n messages of which a third is spam, with words of their kind and words that all have.
@@ -90,12 +92,10 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestBounds holds the bounds of docs/learning.md on real mail. BULKHEAD_CORPUS names the folder of its
-// collections.
+// TestBounds holds the bounds of docs/learning.md on the mail corpus.
 func TestBounds(t *testing.T) {
-	corpus := os.Getenv("BULKHEAD_CORPUS")
-	if corpus == "" {
-		t.Skip("BULKHEAD_CORPUS is not set")
+	if testing.Short() {
+		t.Skip("scores 20,000 messages many times")
 	}
 	for _, set := range []struct {
 		dirs   []string
@@ -106,7 +106,7 @@ func TestBounds(t *testing.T) {
 		{[]string{"phishing-pot-2023-2024", "lists-2019-2020"}, 0.45, 0},
 	} {
 		for i := range set.dirs {
-			set.dirs[i] = filepath.Join(corpus, set.dirs[i])
+			set.dirs[i] = sharedtest.Unpack(t, set.dirs[i])
 		}
 		letters, err := Read(t.Context(), set.dirs...)
 		if err != nil {

@@ -238,7 +238,7 @@ func FromUTF7(data []byte, limit int, over func(n int) bool) []byte {
 			out = append(out, '+')
 			n++
 		case !ok:
-			out = append(out, data[:n]...)
+			out = append(out, cut(data[:n], limit-len(out))...)
 		default:
 			out = append(out, cut(text, limit-len(out))...)
 			if ends {

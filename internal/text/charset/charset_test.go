@@ -32,6 +32,7 @@ func FuzzNamed(f *testing.F) {
 	f.Add("cp932", []byte("a"))
 	f.Add("utf-16*en", []byte("\xff\xfea\x00"))
 	f.Add("\"utf-7\"", []byte("+AOQ-+"))
+	f.Add("utf-7", []byte("+0"+strings.Repeat("w", 100)))
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		if e := Named(name); e != nil {
 			if _, err := e.NewDecoder().Bytes(data); err != nil && !strings.Contains(err.Error(), "encoding") &&

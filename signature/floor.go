@@ -21,7 +21,9 @@ const (
 // aboveFloor removes the signatures that [Options.AboveFloor] leaves out of those of m. It may change
 // sigs. wordy is set if the text has as many words as [wordsOf] wants.
 func aboveFloor(m *mail.Message, sigs []bulkhead.Signature, wordy bool) []bulkhead.Signature {
-	if wordsOf(m) > 0 && !wordy {
+	// A mail server's report needs no link. Phishing that claims to be one has a link.
+	phish := m.Daemon && !m.Returned && has(sigs, bulkhead.Link)
+	if wordsOf(m) > 0 && !wordy && !phish {
 		return slices.DeleteFunc(sigs, func(s bulkhead.Signature) bool {
 			facet := s.Scheme().Facet()
 			return facet == bulkhead.TextFacet && s.Scheme() != bulkhead.Exact || facet == bulkhead.ClaimFacet
@@ -51,7 +53,7 @@ func has(sigs []bulkhead.Signature, scheme bulkhead.Scheme) bool {
 // wordsOf returns the number of different words that the text of m needs, 0 for the mail of a person.
 func wordsOf(m *mail.Message) int {
 	switch {
-	case m.Returned || slices.ContainsFunc(m.Parts, func(p mail.Part) bool {
+	case m.Returned || m.Daemon || slices.ContainsFunc(m.Parts, func(p mail.Part) bool {
 		return p.Type == "text/calendar" && p.Alternative > 0
 	}):
 		return minReturned

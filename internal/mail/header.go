@@ -119,9 +119,13 @@ func (h *header) automatic() bool {
 
 // returned reports whether the header is the header of a report on another message, such as a bounce.
 func (h *header) returned() bool {
-	return h.fields.Len() > 0 && (h.get("Return-Path") == "<>" ||
-		strings.Contains(strings.ToLower(h.get("From")), "mailer-daemon@") || h.get("X-Failed-Recipients") != "" ||
+	return h.fields.Len() > 0 && (h.get("Return-Path") == "<>" || h.get("X-Failed-Recipients") != "" ||
 		scan.HasPrefixFold([]byte(h.get("Content-Type")), "multipart/report"))
+}
+
+// daemon reports whether the message claims to be from a mail server.
+func (h *header) daemon() bool {
+	return h.fields.Len() > 0 && strings.Contains(strings.ToLower(h.get("From")), "mailer-daemon@")
 }
 
 func readFields(clean []byte) header {

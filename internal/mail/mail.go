@@ -49,6 +49,7 @@ type Message struct {
 	Subject    string   // decoded
 	Date       string   // as written
 	Automatic  bool     // the header says that a program wrote it, not a person; see RFC 3834
+	Daemon     bool     // it claims to be from a mail server
 	Returned   bool     // it is a mail server's report on another message, such as a bounce
 
 	authResults []string // see SourceBy
@@ -213,7 +214,7 @@ func (m *Message) fields(h header) {
 		m.undecoded = text
 	}
 	m.Date = h.written("Date")
-	m.Automatic, m.Returned = h.automatic(), h.returned()
+	m.Automatic, m.Returned, m.Daemon = h.automatic(), h.returned(), h.daemon()
 	for f := h.fields.FieldsByKey("Authentication-Results"); len(m.authResults) < maxAuthResults && f.Next(); {
 		m.authResults = append(m.authResults, decodeText([]byte(f.Value()), ""))
 	}

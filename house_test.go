@@ -173,8 +173,8 @@ var mayImport = map[string][]string{
 		"internal/node"},
 }
 
-// TestPackages checks that every package has a package comment, and checks the package table of
-// ARCHITECTURE.md against the imports. Tests are excepted: they may import more.
+// TestPackages checks that every package has a package comment, and checks the imports against
+// the table above, whose readable form is docs/packages.md. Tests are excepted: they may import more.
 func TestPackages(t *testing.T) {
 	var out []byte
 	for _, dir := range []string{".", "lab"} {

@@ -25,11 +25,16 @@ type decision struct {
 	by      Rule // that decided
 	excuse  Rule // that excused the text last
 	finding int  // index of the finding that decided, -1 for the text
+
+	// spared is the first rule whose votes are not enough for spam at the operator's step, and its
+	// finding.
+	spared        Rule
+	sparedFinding int
 }
 
 // decide applies the rules. The caller applies whitelists first.
 func (d *decision) decide(isBulk bool) {
-	d.by, d.excuse = noRule, noRule
+	d.by, d.excuse, d.spared = noRule, noRule, noRule
 	d.isBulk = isBulk
 	d.sender = d.parts.Sender(d.Evidence)
 	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress()
@@ -48,6 +53,9 @@ func (d *decision) decide(isBulk bool) {
 	} else {
 		d.apply(mailRules)
 	}
+	if d.class < bulkhead.ClassSuspected && d.spared != noRule {
+		d.class, d.by, d.finding = bulkhead.ClassSuspected, d.spared, d.sparedFinding
+	}
 	if d.class == bulkhead.ClassUnknown {
 		d.apply(lastRules)
 	}
@@ -64,8 +72,14 @@ func (d *decision) apply(rules []rule) {
 				d.listed, d.excuse = false, r.name
 			}
 		case r.when(d):
-			d.class, d.by = r.class, r.name
-			return
+			if d.enough(r) {
+				d.class, d.by = r.class, r.name
+				return
+			}
+			if d.spared == noRule {
+				d.spared, d.sparedFinding = r.name, d.finding
+			}
+			d.finding = -1
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -98,9 +100,21 @@ func (p part) signature() bulkhead.Signature {
 	return bulkhead.MustSignature(p.scheme, []byte(p.name))
 }
 
-// judge judges a message.
+// judge judges a message at the default step.
 func judge(parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {
 	return judgeBy(Policy{Promotion: 1, NearMatch: 2, Mature: true}, parts, pairs, white)
+}
+
+// A stepped judges messages at a step that is drawn: what always holds, holds at every step.
+type stepped struct{ policy Policy }
+
+func drawStep(t *rapid.T) stepped {
+	return stepped{Policy{Promotion: 1, NearMatch: 2, Mature: true,
+		Step: Step(rapid.IntRange(int(LeastStep), int(MostStep)).Draw(t, "step"))}}
+}
+
+func (s stepped) judge(parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {
+	return judgeBy(s.policy, parts, pairs, white)
 }
 
 func judgeBy(policy Policy, parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {

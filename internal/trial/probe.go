@@ -226,7 +226,8 @@ func careful(j *admin.Judgement) *Row {
 		return nil
 	}
 	return &Row{Name: "judgement", OK: true,
-		Found: fmt.Sprintf("wanted_lost is %g: step %d of %d, of which the first asks for the most votes", j.WantedLost, j.Step, j.Steps)}
+		Found: fmt.Sprintf("wanted_lost is %g: step %d of %d, and the first asks for the most votes", j.WantedLost, j.Step,
+			j.Steps)}
 }
 
 // words reports what the node has learnt of words and style; nil if it does not learn. A node that has

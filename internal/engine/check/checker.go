@@ -137,6 +137,9 @@ type scratch struct {
 	pairRecords []evidence.Record
 
 	contents contents
+
+	peers  bool // there are any
+	places places
 }
 
 func (c *Checker) newScratch() any {
@@ -149,6 +152,7 @@ func (s *scratch) begin(from *Sources) {
 		s.secrets, s.keys = secrets, secrets.Maker()
 		s.reader.Keys = s.keys
 	}
+	s.peers = len(from.View.Remote.Origins)+len(from.View.Remote.Counts) > 0
 	s.keys.Forget()
 	s.reader.Begin(from.Sources)
 }

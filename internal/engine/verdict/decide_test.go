@@ -80,7 +80,11 @@ type pairVotes struct {
 	sigs  []bulkhead.Signature
 	votes map[string]Evidence
 	asked int
+	// senders are those that peers know, by name of the link or claimed name.
+	senders map[string]uint32
 }
+
+func (p *pairVotes) Senders(i int) uint32 { return p.senders[p.sigs[i].Name()] }
 
 func (p *pairVotes) Pairs(pairs []Pair, out []Evidence) {
 	p.asked++
@@ -118,6 +122,10 @@ func (s stepped) judge(parts []part, pairs map[string]Evidence, white string) (b
 }
 
 func judgeBy(policy Policy, parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {
+	return judgeWith(policy, parts, &pairVotes{votes: pairs}, white)
+}
+
+func judgeWith(policy Policy, parts []part, asked *pairVotes, white string) (bulkhead.Verdict, Outcome, int) {
 	d := Decider{Policy: policy}
 	var c Case
 	for _, p := range parts {
@@ -132,7 +140,7 @@ func judgeBy(policy Policy, parts []part, pairs map[string]Evidence, white strin
 		c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f),
 			append(c.Evidence, p.Evidence)
 	}
-	asked := &pairVotes{sigs: c.Signatures, votes: pairs}
+	asked.sigs = c.Signatures
 	c.Pairs = asked
 	v := bulkhead.Verdict{Findings: c.Findings, Threshold: 20, Whitelisted: white}
 	out := d.Message(&v, &c)

@@ -204,6 +204,27 @@ func TestCommonLinkNeverCondemns(t *testing.T) {
 	})
 }
 
+// TestCommonAtPeers: a link that is common only together with the senders that peers know is judged as
+// one that is common here.
+func TestCommonAtPeers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		at := drawStep(t)
+		parts = slices.DeleteFunc(parts, func(p part) bool { return p.name == "docs.example" })
+		e := drawEvidence(t, bulkhead.LinkFacet)
+		e.Addresses = rapid.Uint32Range(0, 4).Draw(t, "senders here")
+		n := rapid.Uint32Range(0, 9).Draw(t, "senders in all")
+		far, _, _ := judgeWith(at.policy, append(parts, link("docs.example", e)), &pairVotes{votes: pairs,
+			senders: map[string]uint32{"docs.example": n}}, "")
+		e.Addresses = max(e.Addresses, n)
+		here, _, _ := at.judge(append(parts, link("docs.example", e)), pairs, "")
+		if far.Class != here.Class || far.Rule != here.Rule || !slices.Equal(far.Reasons, here.Reasons) {
+			t.Fatalf("%v by %s: %q; with the senders here %v by %s: %q", far.Class, far.Rule, far.Reasons, here.Class,
+				here.Rule, here.Reasons)
+		}
+	})
+}
+
 // condemnsNever checks that votes and lists that are about one part alone make no message spam.
 func condemnsNever(t *testing.T, draw func(*rapid.T) part) {
 	rapid.Check(t, func(t *rapid.T) {

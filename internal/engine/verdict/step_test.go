@@ -56,7 +56,10 @@ func TestVotesOfSteps(t *testing.T) {
 			for _, x := range []struct {
 				parts []part
 				least int
-			}{{[]part{body(bulkhead.Exact, voted(n, 0))}, tt.exact}, {append(nearly(voted(n, 0)), network(Evidence{})), tt.changed}} {
+			}{
+				{[]part{body(bulkhead.Exact, voted(n, 0))}, tt.exact},
+				{append(nearly(voted(n, 0)), network(Evidence{})), tt.changed},
+			} {
 				want := bulkhead.ClassSuspected
 				if n >= x.least {
 					want = bulkhead.ClassSpam

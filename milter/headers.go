@@ -31,6 +31,9 @@ func (f *findings) results(host string, c Class) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s; bulkhead=%s confidence=%d seen=%d spam=%d ham=%d\n\tthreshold=%d error=%.1e",
 		host, c, v.Confidence, v.Sightings, v.SpamVotes, v.HamVotes, v.Threshold, v.Error)
+	if f.unanswered && c == ClassSuspected {
+		b.WriteString(" unanswered=yes")
+	}
 	if f.trapped > 0 {
 		fmt.Fprintf(&b, " traps=%d", f.trapped)
 	}

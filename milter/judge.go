@@ -47,7 +47,8 @@ type findings struct {
 	white      *Match
 	black      *Match
 	grey       *Match
-	trapped    int // recipients that are traps
+	trapped    int  // recipients that are traps
+	unanswered bool // see [unanswered]
 	faults     []error
 }
 
@@ -93,6 +94,7 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	if err != nil {
 		return nil, fmt.Errorf("milter: check: %w", err)
 	}
+	f.unanswered = (s.Verify != nil || len(hosts) > 0) && unanswered(&f.verdict, sigs)
 	if len(f.verdict.Reasons) == 0 && !bulkhead.Identifies(sigs) {
 		f.verdict.Reasons = []string{tooShort}
 	}
@@ -116,6 +118,23 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		}
 	}
 	return f, nil
+}
+
+// The limits of [unanswered].
+const (
+	surely     = 45 // confidence of a changed copy of a text with a whole vote against it
+	forOneVote = 10 // sightings of the text for each vote
+)
+
+// unanswered reports whether a suspected message is nearly a whole text that a reader reported, which
+// was hardly seen otherwise, while no sender of it was verified. The plugins have the same rule.
+func unanswered(v *bulkhead.Verdict, sigs []bulkhead.Signature) bool {
+	near := slices.ContainsFunc(v.Findings, func(f bulkhead.Finding) bool {
+		return f.Signature.Scheme() == bulkhead.Near && f.Judged == bulkhead.JudgedSpam
+	})
+	nobody := slices.ContainsFunc(sigs, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Network })
+	return v.Class == bulkhead.ClassSuspected && near && nobody && v.Confidence >= surely &&
+		v.Sightings <= forOneVote*max(1, v.SpamVotes)
 }
 
 // verified holds the verified domains of a message.

@@ -4,27 +4,28 @@ import "time"
 
 // NodeState is the state of a node.
 type NodeState struct {
-	Name       string    `json:"name"`
-	Version    string    `json:"version"`
-	Network    string    `json:"network,omitempty" doc:"Fingerprint of the secret of its network, as \"bulkhead network show\" prints it. Nodes know each other's near copies only if it is the same."`
-	Started    time.Time `json:"started"`
-	Now        time.Time `json:"now" doc:"The node's clock, a second old at most."`
-	Durability string    `json:"durability" enum:"always,relaxed" doc:"When a report is acknowledged: once it would survive a power cut, or before."`
-	ReadOnly   string    `json:"read_only,omitempty" doc:"Why reports are refused at present; absent if they are not."`
-	Doubts     []Doubt   `json:"doubts,omitempty" doc:"What may be lower than was acknowledged since a damaged store was salvaged. Absent if nothing is."`
-	Healed     []Healed  `json:"healed,omitempty" doc:"Pages that were lost and are whole again since the start, by the peer whose replica they are of. Absent if there are none."`
-	Missing    []string  `json:"missing,omitempty" doc:"Files and folders of the data folder that the node had, that were gone when it started, and that began anew."`
-	Relayed    *string   `json:"relayed,omitempty" doc:"Host that the first request named which came from this machine over HTTP, for another host, without a sign that a proxy passed it on: clients of a proxy that adds nothing can pass for this machine. Absent if there was none since the start."`
-	Ageing     *Ageing   `json:"ageing_held,omitempty" doc:"The clock is implausibly far ahead, so no generation expires until it is right or confirmed. Absent otherwise."`
-	Threshold  uint32    `json:"threshold" doc:"Count at which a message is bulk, if a check does not say otherwise."`
-	Mature     bool      `json:"mature" doc:"The node knows what mail usually comes to it: 200 messages of verified senders on 2 days before today. Links and contacts decide nothing before."`
-	Accounts   int       `json:"accounts" doc:"Accounts of the node, closed ones included."`
-	Doors      []Door    `json:"doors" doc:"Front doors that are open."`
-	Counters   Counters  `json:"counters"`
-	Joined     *Joined   `json:"votes_joined,omitempty" doc:"Votes since the start by how the deliveries that they are about were found. Absent if the node does not remember messages."`
-	Learned    *Learned  `json:"learned,omitempty" doc:"What the node has learnt of words and style. Absent if it does not learn."`
-	Books      []Book    `json:"books"`
-	Disk       *Disk     `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
+	Name       string     `json:"name"`
+	Version    string     `json:"version"`
+	Network    string     `json:"network,omitempty" doc:"Fingerprint of the secret of its network, as \"bulkhead network show\" prints it. Nodes know each other's near copies only if it is the same."`
+	Started    time.Time  `json:"started"`
+	Now        time.Time  `json:"now" doc:"The node's clock, a second old at most."`
+	Durability string     `json:"durability" enum:"always,relaxed" doc:"When a report is acknowledged: once it would survive a power cut, or before."`
+	ReadOnly   string     `json:"read_only,omitempty" doc:"Why reports are refused at present; absent if they are not."`
+	Doubts     []Doubt    `json:"doubts,omitempty" doc:"What may be lower than was acknowledged since a damaged store was salvaged. Absent if nothing is."`
+	Healed     []Healed   `json:"healed,omitempty" doc:"Pages that were lost and are whole again since the start, by the peer whose replica they are of. Absent if there are none."`
+	Missing    []string   `json:"missing,omitempty" doc:"Files and folders of the data folder that the node had, that were gone when it started, and that began anew."`
+	Relayed    *string    `json:"relayed,omitempty" doc:"Host that the first request named which came from this machine over HTTP, for another host, without a sign that a proxy passed it on: clients of a proxy that adds nothing can pass for this machine. Absent if there was none since the start."`
+	Ageing     *Ageing    `json:"ageing_held,omitempty" doc:"The clock is implausibly far ahead, so no generation expires until it is right or confirmed. Absent otherwise."`
+	Threshold  uint32     `json:"threshold" doc:"Count at which a message is bulk, if a check does not say otherwise."`
+	Mature     bool       `json:"mature" doc:"The node knows what mail usually comes to it: 200 messages of verified senders on 2 days before today. Links and contacts decide nothing before."`
+	Accounts   int        `json:"accounts" doc:"Accounts of the node, closed ones included."`
+	Doors      []Door     `json:"doors" doc:"Front doors that are open."`
+	Counters   Counters   `json:"counters"`
+	Joined     *Joined    `json:"votes_joined,omitempty" doc:"Votes since the start by how the deliveries that they are about were found. Absent if the node does not remember messages."`
+	Judgement  *Judgement `json:"judgement,omitempty" doc:"How careful the judgement is. Absent on an edge."`
+	Learned    *Learned   `json:"learned,omitempty" doc:"What the node has learnt of words and style. Absent if it does not learn."`
+	Books      []Book     `json:"books"`
+	Disk       *Disk      `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
 }
 
 // Ageing describes a node whose clock is implausibly far ahead.
@@ -43,6 +44,13 @@ type Joined struct {
 	Text      uint64 `json:"text" doc:"By the same text."`
 	Near      uint64 `json:"near" doc:"By a text that is nearly the same."`
 	Unknown   uint64 `json:"unknown" doc:"Votes whose deliveries were not found."`
+}
+
+// Judgement describes how careful the judgement is.
+type Judgement struct {
+	WantedLost float64 `json:"wanted_lost" minimum:"0" doc:"Wanted mails called spam by mistake, per 100,000, that the operator accepts."`
+	Step       int     `json:"step" minimum:"1" doc:"Step that follows from it; the first asks for the most votes."`
+	Steps      int     `json:"steps" minimum:"1" doc:"Number of steps."`
 }
 
 // Learned describes what a node has learnt of the words and the style of mail.

@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
@@ -21,7 +23,7 @@ type Node interface {
 	// whom the node trusts.
 	Learn(ctx context.Context, who bulkhead.Reporter, sigs []bulkhead.Signature, features []string, spam bool) error
 	// Rules returns the rules of the judgement with what became of their decisions.
-	Rules() []admin.Rule
+	Rules(days int) []admin.Rule
 }
 
 func (s *Server) state(r *request) (any, error) {
@@ -33,11 +35,22 @@ func (s *Server) state(r *request) (any, error) {
 	return &state, nil
 }
 
-func (s *Server) rules(*request) (any, error) {
+// ruleDays is the largest number of days whose decisions are counted.
+const ruleDays = 28
+
+func (s *Server) rules(r *request) (any, error) {
+	values, err := r.query("days")
+	if err != nil {
+		return nil, err
+	}
 	if s.opts.Node == nil {
 		return nil, newProblem(http.StatusNotFound, "this server describes no node")
 	}
-	return s.opts.Node.Rules(), nil
+	days, err := strconv.Atoi(cmp.Or(values.Get("days"), strconv.Itoa(ruleDays)))
+	if err != nil {
+		return nil, err // unreachable: the parameters were validated
+	}
+	return s.opts.Node.Rules(days), nil
 }
 
 func (s *Server) confirmClock(r *request) (any, error) {

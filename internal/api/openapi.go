@@ -141,7 +141,7 @@ func (s *Server) routes() []route {
 		s.route("GET /v1/node", "node", "The node: fill, expected errors, generations, sizes.", check, s.state,
 			gives(s.schema(admin.NodeState{}))),
 		s.route("GET /v1/rules", "rules", "The rules of the judgement, and what became of their decisions.", check, s.rules,
-			gives(s.schema([]admin.Rule{}))),
+			params(ruleParams()...), gives(s.schema([]admin.Rule{}))),
 		s.route("POST /v1/ageing/confirm", "confirmClock",
 			"Take the clock as right while the ageing is held; overdue generations expire.", manage, s.confirmClock,
 			gives(s.schema(admin.NodeState{}))),
@@ -395,6 +395,13 @@ func status(code int) routeOption {
 
 func params(p ...*huma.Param) routeOption {
 	return func(op *huma.Operation) { op.Parameters = append(op.Parameters, p...) }
+}
+
+func ruleParams() []*huma.Param {
+	days := queryParam("days", "integer", "Last days, today included, whose decisions and votes are counted; absent: 28.")
+	least, most := 1.0, float64(ruleDays)
+	days.Schema.Minimum, days.Schema.Maximum = &least, &most
+	return []*huma.Param{days}
 }
 
 func queryParam(name, kind, doc string) *huma.Param {

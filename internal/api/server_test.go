@@ -58,7 +58,7 @@ func (fakeNode) Learn(context.Context, bulkhead.Reporter, []bulkhead.Signature, 
 	return nil
 }
 
-func (fakeNode) Rules() []admin.Rule { return []admin.Rule{{Name: "exact-text", Verdict: "spam"}} }
+func (fakeNode) Rules(int) []admin.Rule { return []admin.Rule{{Name: "exact-text", Verdict: "spam"}} }
 
 func (fakeNode) State(context.Context) admin.NodeState {
 	return admin.NodeState{

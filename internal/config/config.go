@@ -56,6 +56,7 @@ type Config struct {
 	Blocklist Blocklist   `toml:"blocklist" doc:"The blocklist: what trusted reporters have called spam and has not been revoked."`
 	Memory    Memory      `toml:"memory" doc:"Messages that were seen lately, by their signatures: who reports or asks with a digest\nalone (Pyzor, DCC, Razor, fuzzy_check) is answered of the whole message."`
 	Learn     Learn       `toml:"learn" doc:"Words and style of mail, which the node learns from reports and deliveries; see\ndocs/learning.md."`
+	Judgement Judgement   `toml:"judgement" doc:"How careful the judgement is; see docs/judgement.md."`
 	History   History     `toml:"history" doc:"Checks and votes of the last days, on disk, for the history and for votes by Message-ID;\nand the record of what administrators did."`
 	Trust     Trust       `toml:"trust" doc:"How much a reporter's votes weigh."`
 	Limits    Limits      `toml:"limits" doc:"What one client may ask for. Limits are applied before anything is parsed."`
@@ -71,7 +72,7 @@ type Config struct {
 	DNSBL     DNSBL       `toml:"dnsbl" doc:"Lists served through DNS."`
 	Mesh      Mesh        `toml:"mesh" doc:"Sharing with other nodes; see \"bulkhead network\" and \"bulkhead peer\"."`
 	Aggregate Aggregate   `toml:"aggregate" doc:"The sum of this node and peers, for those who shall count many organisations as one\npeer; see docs/mesh.md."`
-	Upstream  Upstream    `toml:"upstream" doc:"The node that this one asks, as an edge that has only doors of its own. Not together\nwith [tally], [blocklist], [trust] and [mesh]."`
+	Upstream  Upstream    `toml:"upstream" doc:"The node that this one asks, as an edge that has only doors of its own. Not together\nwith [tally], [blocklist], [judgement], [trust] and [mesh]."`
 	Whitelist Whitelist   `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
 }
 
@@ -145,6 +146,11 @@ type Learn struct {
 	Enabled bool  `toml:"enabled" doc:"learn words and style, and judge by them. They stay on this node"`
 	Condemn bool  `toml:"condemn" doc:"a score of 0.999 or more alone makes a message spam; otherwise it is suspected"`
 	Memory  int64 `toml:"memory_bytes" doc:"memory for what was learnt, bytes. When it is used up, the oldest is forgotten"`
+}
+
+// Judgement is the section [judgement].
+type Judgement struct {
+	WantedLost float64 `toml:"wanted_lost" reload:"yes" doc:"wanted mails called spam by mistake, per 100,000, that are acceptable. A lower\nnumber asks for more votes; it has effect in steps: 0, 0.5, 1, 2 and 5"`
 }
 
 // History is the section [history].

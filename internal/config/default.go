@@ -44,9 +44,10 @@ func Default() *Config {
 			Error:      1e-5,
 			Order:      "spam-first",
 		},
-		Memory:  Memory{Bytes: 64 << 20, Keep: Duration(7 * 24 * time.Hour)},
-		Learn:   Learn{Enabled: true, Memory: 64 << 20},
-		History: History{Bytes: 256 << 20, Days: 7, Audit: 8 << 20},
+		Memory:    Memory{Bytes: 64 << 20, Keep: Duration(7 * 24 * time.Hour)},
+		Learn:     Learn{Enabled: true, Memory: 64 << 20},
+		Judgement: Judgement{WantedLost: 2},
+		History:   History{Bytes: 256 << 20, Days: 7, Audit: 8 << 20},
 		Trust: Trust{
 			Promotion:      1,
 			Loopback:       1,

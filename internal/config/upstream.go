@@ -39,7 +39,7 @@ func (c *checker) upstream(u *Upstream, m *Mesh) {
 	if m.Mode != "off" {
 		c.fail("mesh.mode", "an edge shares nothing: set this on its upstream")
 	}
-	for _, section := range []string{"tally", "blocklist", "trust"} {
+	for _, section := range []string{"tally", "blocklist", "judgement", "trust"} {
 		given := func(key string) bool { return key == section || strings.HasPrefix(key, section+".") }
 		keys := slices.SortedFunc(maps.Keys(c.lines), strings.Compare)
 		if i := slices.IndexFunc(keys, given); i >= 0 {

@@ -23,6 +23,7 @@ func TestUpstream(t *testing.T) {
 		{"an empty tally", url + "[tally]\n", "tally"},
 		{"a blocklist", url + "[blocklist]\nkeep = 3\n", "blocklist"},
 		{"trust", url + "[trust]\nanonymous = 0.1\n", "trust"},
+		{"judgement", url + "[judgement]\nwanted_lost = 1\n", "judgement"},
 		{"counts inline", "tally = {keep = 3}\n" + url, "tally"},
 		{"counts with a dot", "tally.keep = 3\n" + url, "tally.keep"},
 	} {

@@ -172,6 +172,7 @@ func (cfg *Config) validate(lines map[string]int) []*Error {
 	c.books(&cfg.Tally, &cfg.Blocklist)
 	c.remembered(&cfg.Memory)
 	c.between("learn.memory_bytes", float64(cfg.Learn.Memory), 1<<20, 1<<40)
+	c.between("judgement.wanted_lost", cfg.Judgement.WantedLost, 0, 1000)
 	c.history(&cfg.History)
 	c.trust(&cfg.Trust)
 	c.limits(&cfg.Limits)

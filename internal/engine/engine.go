@@ -45,6 +45,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -137,6 +138,13 @@ func (e *Engine) SetThreshold(n uint32) {
 	}
 	e.checker.SetThreshold(n)
 }
+
+// SetWantedLost sets the number of wanted mails per 100,000 that the operator accepts to lose, 0 or
+// more. See [verdict.StepOf].
+func (e *Engine) SetWantedLost(n float64) { e.checker.SetStep(verdict.StepOf(n)) }
+
+// Step returns how careful the judgement is.
+func (e *Engine) Step() verdict.Step { return e.checker.Step() }
 
 // SetTrust replaces the trust policy. If a field is out of range, it changes nothing and returns an
 // error that names the field.

@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // Info is the state of a node for administrators and metrics.
@@ -15,9 +16,10 @@ type Info struct {
 	Blocklist []GenerationInfo `json:"blocklist"` // newest first
 	Threshold uint32           `json:"threshold"`
 	Accounts  int              `json:"accounts"`
-	Learned   learned.State    `json:"learned"`  // of words and style
-	Bytes     uint64           `json:"bytes"`    // memory of all arrays
-	Mature    bool             `json:"mature"`   // see [verdict.Mature]
+	Learned   learned.State    `json:"learned"` // of words and style
+	Bytes     uint64           `json:"bytes"`   // memory of all arrays
+	Mature    bool             `json:"mature"`  // see [verdict.Mature]
+	Step      verdict.Step     `json:"step"`
 	Refusing  string           `json:"refusing"` // why reports are refused, "" if they are accepted
 	Doubts    []Doubt          `json:"doubts"`   // data that may be lower than acknowledged
 	Healings  []Healing        `json:"healings"` // see [Engine.Healings]
@@ -71,6 +73,7 @@ func (e *Engine) Info() Info {
 		Forgotten:   e.counters.forgotten.Load(),
 		Gatherings:  e.counters.gatherings.Load(),
 		Mature:      e.checker.Sources().Mature,
+		Step:        e.checker.Step(),
 		Learned:     e.learned.State(),
 	}
 	info.Bytes = info.Learned.Bytes

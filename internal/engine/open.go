@@ -80,6 +80,9 @@ func newEngine(opts Options) *Engine {
 		Threshold: opts.Threshold, NearMatch: opts.NearMatch, Day: opts.day(),
 		RevocationFirst: opts.RevocationFirst, Exact: opts.Exact, Learned: e.learned, Condemn: opts.LearnCondemns,
 	})
+	if opts.WantedLost != nil {
+		e.SetWantedLost(*opts.WantedLost)
+	}
 	e.writer = writerState{
 		resolver: resolve.New(resolve.Options{
 			Accounts: e.accounts, Policy: e.checker.Policy, Threshold: e.checker.Threshold, Now: e.clock.now,

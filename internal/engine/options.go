@@ -51,8 +51,11 @@ type Options struct {
 	// NearMatch is the number of bulkhead/near bands that must agree to represent the message; 0
 	// means DefaultNearMatch.
 	NearMatch int
-	Trust     trust.Policy // the zero Policy means trust.DefaultPolicy
-	Whitelist *Whitelist   // nil: empty
+	// WantedLost is the number of wanted mails per 100,000 that the operator accepts to lose; nil means
+	// the default, 2. See [verdict.StepOf].
+	WantedLost *float64
+	Trust      trust.Policy // the zero Policy means trust.DefaultPolicy
+	Whitelist  *Whitelist   // nil: empty
 	// NeverList is signatures that are never counted or listed: the sums of
 	// empty and trivial content.
 	NeverList []bulkhead.Signature

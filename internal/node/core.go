@@ -168,6 +168,7 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 		RevocationFirst: cfg.Blocklist.Order == "revoke-first",
 		Threshold:       cfg.Tally.Threshold,
 		NearMatch:       cfg.Tally.NearMatch,
+		WantedLost:      &cfg.Judgement.WantedLost,
 		Trust:           policyOf(cfg),
 		Whitelist:       white,
 		NeverList:       signature.NeverList(),
@@ -324,6 +325,7 @@ func (n *core) prepare(cfg *config.Config) (takeOver func() error, err error) {
 	}
 	return func() error {
 		n.engine.SetThreshold(cfg.Tally.Threshold)
+		n.engine.SetWantedLost(cfg.Judgement.WantedLost)
 		n.cfg.Store(cfg)
 		return errors.Join(n.engine.SetTrust(policy), n.whitelist.Renew())
 	}, nil

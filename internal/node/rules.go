@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/calibration"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
@@ -13,25 +14,29 @@ func (n *core) calibrated() bulkhead.Counter {
 	n.front.calibration = calibration.New(n.engine, func(who bulkhead.Reporter) bool {
 		space, ok := n.showsTo(who)
 		return ok && space == ""
-	})
+	}, clock.Now)
 	return n.front.calibration
 }
 
 // A ruleCollector collects the metrics of the rules.
 type ruleCollector struct {
-	house          *calibration.House
-	decided, voted *prometheus.Desc
+	house                 *calibration.House
+	decided, voted, wrong *prometheus.Desc
 }
 
 func newRuleCollector(house *calibration.House) *ruleCollector {
 	return &ruleCollector{
 		house: house,
 		decided: prometheus.NewDesc("bulkhead_rule_decisions_total",
-			"Checks by the rule of the judgement that decided them.", []string{"rule"}, nil),
+			"Checks by the rule of the judgement that decided them and by class.", []string{"rule", "class"}, nil),
 		voted: prometheus.NewDesc("bulkhead_rule_votes_total",
-			"Votes of trusted voters by the rule that decides on the message, and by what they say of it: "+
+			"Votes of trusted voters by the rule that decided on the message, by class, and by what they say of it: "+
 				"objected, confirmed or missed.",
-			[]string{"rule", "vote"}, nil),
+			[]string{"rule", "class", "vote"}, nil),
+		wrong: prometheus.NewDesc("bulkhead_rule_wrong_ratio",
+			"Share of a rule's decisions of 28 days that votes contradicted, and the ends of its 95 % confidence interval: "+
+				"share, low or high.",
+			[]string{"rule", "class", "bound"}, nil),
 	}
 }
 
@@ -39,6 +44,7 @@ func newRuleCollector(house *calibration.House) *ruleCollector {
 func (c *ruleCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.decided
 	ch <- c.voted
+	ch <- c.wrong
 }
 
 // Collect implements [prometheus.Collector].
@@ -46,10 +52,17 @@ func (c *ruleCollector) Collect(ch chan<- prometheus.Metric) {
 	if c.house == nil {
 		return
 	}
-	for rule, r := range c.house.Records() {
-		ch <- prometheus.MustNewConstMetric(c.decided, prometheus.CounterValue, float64(r.Decided), rule)
+	for k, r := range c.house.Total() {
+		class := k.Class.String()
+		ch <- prometheus.MustNewConstMetric(c.decided, prometheus.CounterValue, float64(r.Decided), k.Rule, class)
 		for vote, n := range map[string]uint64{"objected": r.Objected, "confirmed": r.Confirmed, "missed": r.Missed} {
-			ch <- prometheus.MustNewConstMetric(c.voted, prometheus.CounterValue, float64(n), rule, vote)
+			ch <- prometheus.MustNewConstMetric(c.voted, prometheus.CounterValue, float64(n), k.Rule, class, vote)
+		}
+	}
+	for k, r := range c.house.Records(calibration.Days) {
+		share, low, high := r.Wrong()
+		for bound, x := range map[string]float64{"share": share, "low": low, "high": high} {
+			ch <- prometheus.MustNewConstMetric(c.wrong, prometheus.GaugeValue, x, k.Rule, k.Class.String(), bound)
 		}
 	}
 }

@@ -70,6 +70,9 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	if row := joined(state.Joined); row != nil {
 		rows = append(rows, *row)
 	}
+	if row := careful(state.Judgement); row != nil {
+		rows = append(rows, *row)
+	}
 	if row := words(state.Learned); row != nil {
 		rows = append(rows, *row)
 	}
@@ -215,6 +218,16 @@ func joined(j *admin.Joined) *Row {
 			"let all incoming mail pass the milter or a plugin, and report on this node"
 	}
 	return row
+}
+
+// careful reports how careful the judgement is; nil on an edge.
+func careful(j *admin.Judgement) *Row {
+	if j == nil {
+		return nil
+	}
+	return &Row{Name: "judgement", OK: true,
+		Found: fmt.Sprintf("wanted_lost is %g: step %d of %d, and the first asks for the most votes", j.WantedLost, j.Step,
+			j.Steps)}
 }
 
 // words reports what the node has learnt of words and style; nil if it does not learn. A node that has

@@ -45,8 +45,8 @@ type cluster struct {
 	pending bool          // votes were cast since
 }
 
-// newCluster starts the processes, with their files in dir.
-func newCluster(ctx context.Context, program, dir string, topology Topology, plan *Plan) (_ *cluster, err error) {
+// newCluster starts the processes.
+func newCluster(ctx context.Context, program string, plan *Plan, o Options) (_ *cluster, err error) {
 	c := &cluster{plan: plan}
 	defer func() {
 		if err != nil {
@@ -57,22 +57,26 @@ func newCluster(ctx context.Context, program, dir string, topology Topology, pla
 		return nil, err
 	}
 	names := map[Topology][]string{OneNode: {"node"}, ThreeNodes: {"hub", "second", "third"}, Edge: {"node",
-		"edge"}}[topology]
+		"edge"}}[o.Topology]
 	if names == nil {
-		return nil, fmt.Errorf("real: no topology %q", topology)
+		return nil, fmt.Errorf("real: no topology %q", o.Topology)
 	}
 	for _, name := range names {
-		p, err := newProcess(name, program, dir, c.resolver.address, plan.Signed)
+		p, err := newProcess(name, program, o.Dir, c.resolver.address, plan.Signed)
 		if err != nil {
 			return nil, err
 		}
-		if err := p.configure(policies(plan)); err != nil {
+		config := policies(plan)
+		if name != "edge" {
+			config += o.Config
+		}
+		if err := p.configure(config); err != nil {
 			return nil, err
 		}
 		c.all = append(c.all, p)
 	}
 	c.doors = c.all
-	switch topology {
+	switch o.Topology {
 	case ThreeNodes:
 		err = c.share(ctx)
 	case Edge:

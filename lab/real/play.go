@@ -25,6 +25,7 @@ type Options struct {
 	Topology Topology
 	Dir      string        // for the files of the processes
 	After    time.Duration // deliveries before this time of the plan are not counted
+	Config   string        // appended to the configuration of each node, and not of an edge
 	// Sources gives the votes of [Quick] the client and the verified sender of their delivery.
 	// Without
 	// it they carry what shipped reports do: the mail alone, unless the node remembers it.
@@ -35,7 +36,7 @@ type Options struct {
 
 // Run plays a plan to processes of a program.
 func Run(ctx context.Context, program string, plan *Plan, o Options) (*Tally, error) {
-	c, err := newCluster(ctx, program, o.Dir, o.Topology, plan)
+	c, err := newCluster(ctx, program, plan, o)
 	if err != nil {
 		return nil, err
 	}

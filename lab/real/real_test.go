@@ -145,7 +145,7 @@ func TestWays(t *testing.T) {
 			if err := os.Mkdir(sub, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			c, err := newCluster(t.Context(), program, sub, topology, plan)
+			c, err := newCluster(t.Context(), program, plan, Options{Topology: topology, Dir: sub})
 			if err != nil {
 				t.Fatal(err)
 			}

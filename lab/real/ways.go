@@ -123,10 +123,8 @@ func (p *process) addPyzorUser(ctx context.Context, user string) error {
 	return err
 }
 
-func pyzorName(user string) string {
-	name, _, _ := strings.Cut(user, "@")
-	return "pyzor-" + name
-}
+// pyzorName returns the account of a reader. Readers of several sites may have the same local part.
+func pyzorName(user string) string { return "pyzor-" + strings.ReplaceAll(user, "@", "-") }
 
 // reportPyzor sends the request of the pyzor command, with the digest that the node computes.
 func (p *process) reportPyzor(ctx context.Context, user string, original []byte, vote bulkhead.Vote) error {

@@ -263,7 +263,9 @@ func TestDovecot(t *testing.T) {
 	}
 
 	for header, junk := range map[string]bool{"X-Bulkhead: spam": true, "X-Spam: Yes": true, "X-Spam-Flag: YES": true,
-		"X-Spam: No": false, "X-Bulkhead: suspected": false} {
+		"X-Spam: No": false, "X-Bulkhead: suspected": false,
+		"X-Bulkhead: suspected\nX-Bulkhead-Results: mx; bulkhead=suspected\n\terror=0.0e+00 unanswered=yes": true,
+		"X-Bulkhead: bulk\nX-Bulkhead-Results: mx; unanswered=yes":                                          false} {
 		m.write("/arrived.eml", header+"\n"+mail("boats"))
 		out := m.must("sieve-test /etc/dovecot/bulkhead/arrived.sieve "+m.root+"/arrived.eml 2>&1", "store message in folder")
 		if strings.Contains(out, "store message in folder: Junk") != junk {

@@ -47,6 +47,7 @@ type Checker struct {
 
 	whitelist atomic.Pointer[Whitelist]
 	threshold atomic.Uint32
+	step      atomic.Int64 // verdict.Step
 	meter     meter
 	read      atomic.Pointer[Sources] // of the last look-up
 	scratch   sync.Pool               // of *scratch
@@ -79,6 +80,12 @@ func (c *Checker) SetThreshold(n uint32) { c.threshold.Store(n) }
 
 // Threshold returns the count from which a message is bulk.
 func (c *Checker) Threshold() uint32 { return c.threshold.Load() }
+
+// SetStep sets how careful the judgement is, from [verdict.LeastStep] to [verdict.MostStep].
+func (c *Checker) SetStep(s verdict.Step) { c.step.Store(int64(s)) }
+
+// Step returns how careful the judgement is.
+func (c *Checker) Step() verdict.Step { return verdict.Step(c.step.Load()) }
 
 // Checks returns the number of counted checks and look-ups.
 func (c *Checker) Checks() uint64 { return c.count.Load() }
@@ -130,6 +137,9 @@ type scratch struct {
 	pairRecords []evidence.Record
 
 	contents contents
+
+	peers  bool // there are any
+	places places
 }
 
 func (c *Checker) newScratch() any {
@@ -142,6 +152,7 @@ func (s *scratch) begin(from *Sources) {
 		s.secrets, s.keys = secrets, secrets.Maker()
 		s.reader.Keys = s.keys
 	}
+	s.peers = len(from.View.Remote.Origins)+len(from.View.Remote.Counts) > 0
 	s.keys.Forget()
 	s.reader.Begin(from.Sources)
 }
@@ -207,7 +218,7 @@ func (c *Checker) Check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.K
 
 // Policy returns the administrator's settings for verdicts.
 func (c *Checker) Policy() verdict.Policy {
-	return verdict.Policy{Promotion: c.opts.Accounts.Policy().Promotion, NearMatch: c.opts.NearMatch}
+	return verdict.Policy{Promotion: c.opts.Accounts.Policy().Promotion, NearMatch: c.opts.NearMatch, Step: c.Step()}
 }
 
 // read looks up the signatures.

@@ -95,6 +95,18 @@ func AddWeight(k filter.Key, kind uint8, n uint32, add func(cell filter.Key, n u
 // several million signatures is full, and the next one opens, long before.
 const MaxTurns = 1 << 20
 
+// SenderPlaces is the number of places of the sketch of a link's senders. Each sender takes the place
+// that its keyed hash chooses, and the number of taken places is a lower bound of the number of
+// distinct senders, also over several nodes. Five senders take five places in 72 % of cases, seven
+// take five or more in 99 %.
+//
+// Source: Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm for
+// database applications" (1990).
+const SenderPlaces = 32
+
+// PlaceOf returns the place of a sender, from the key under which it is remembered with the link.
+func PlaceOf(sender filter.Key) int { return int(sender.Lo % SenderPlaces) }
+
 // Keys makes keys other than those of signatures.
 type Keys interface {
 	// Back returns the key of the retracted weights of base.

@@ -146,6 +146,11 @@ func (m Maker) Sender(domain string, base filter.Key) filter.Key {
 	return m.unique(domain, bulkhead.Sighting, "sender", base)
 }
 
+// SenderPlace returns the key of a place of the sketch of the senders of a link, 0 or more.
+func (m Maker) SenderPlace(base filter.Key, place int) filter.Key {
+	return m.unique("sender place", bulkhead.Sighting, string([]byte{byte(place)}), base)
+}
+
 // Recipient returns the key under which a filter remembers that a recipient received base.
 func (m Maker) Recipient(recipient string, base filter.Key) filter.Key {
 	var b [16]byte

@@ -34,10 +34,12 @@ func all(m Maker) map[string]filter.Key {
 		"another report":             m.Report("account:ann", "2", []filter.Key{a, b}),
 		"report of other signatures": m.Report("account:ann", "1", []filter.Key{a}),
 		"report in another order":    m.Report("account:ann", "1", []filter.Key{b, a}),
-		"recipient":                  m.Recipient("ann@example.com", a),
-		"another recipient":          m.Recipient("bob@example.com", a),
-		"recipient of another":       m.Recipient("ann@example.com", b),
-		"voice":                      {Lo: m.Voice("account:ann")}, "another voice": {Lo: m.Voice("account:bob")},
+		"place of a sender":          m.SenderPlace(a, 3), "another place": m.SenderPlace(a, 4),
+		"place of another":     m.SenderPlace(b, 3),
+		"recipient":            m.Recipient("ann@example.com", a),
+		"another recipient":    m.Recipient("bob@example.com", a),
+		"recipient of another": m.Recipient("ann@example.com", b),
+		"voice":                {Lo: m.Voice("account:ann")}, "another voice": {Lo: m.Voice("account:bob")},
 	}
 }
 

@@ -75,6 +75,7 @@ type noticed struct {
 type buffers struct {
 	keys   []filter.Key
 	bases  []filter.Key
+	links  []filter.Key
 	has    []bool
 	counts []uint32
 	which  []int

@@ -1,7 +1,6 @@
 package resolve
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -209,68 +208,6 @@ func (r *Resolver) names(m *Message, n uint32) (fresh bool) {
 		r.senders(m, m.Signatures[r.buf.which[domain]].Sum())
 	}
 	return fresh
-}
-
-// enoughSenders is the maximum number of senders of a link or claimed name that are counted a week.
-// More senders make no difference to a verdict, and each costs a key.
-const enoughSenders = 10
-
-// senders counts the sender's domain among the senders of each link to another domain and of the
-// claimed name, once for as long as the blocklist's generations live. The senders of a link are this
-// node's own: sums over several nodes would count one sender several times. Senders whose From has no
-// verified domain do not count, since they can choose any From.
-func (r *Resolver) senders(m *Message, own []byte) {
-	r.buf.bases, r.buf.keys = r.buf.bases[:0], r.buf.keys[:0]
-	for i, base := range m.Keys {
-		switch m.Signatures[i].Scheme() {
-		case bulkhead.Link:
-			if host, _, _ := bytes.Cut(m.Signatures[i].Sum(), []byte{'/'}); within(host, own) {
-				continue
-			}
-		case bulkhead.Claim:
-		default:
-			continue
-		}
-		r.buf.bases = append(r.buf.bases, base)
-		r.buf.keys = append(r.buf.keys, base.With(evidence.Addresses))
-	}
-	if len(r.buf.keys) == 0 {
-		return
-	}
-	counted := r.countAll(r.view.Block.Live[0].Names)
-	r.over.names.raise(r.buf.keys, counted)
-	links := r.buf.bases[:0]
-	for j, base := range r.buf.bases {
-		if counted[j] < enoughSenders {
-			links = append(links, base)
-		}
-	}
-	domain := string(own)
-	for g, block := range r.view.Block.Live {
-		r.buf.keys = r.buf.keys[:0]
-		for _, base := range links {
-			r.buf.keys = append(r.buf.keys, r.at(block, r.opts.Keys.Sender(domain, base)))
-		}
-		known := r.countAll(block.Names)
-		if g == 0 {
-			r.over.names.raise(r.buf.keys, known)
-		}
-		fresh := links[:0]
-		for j, base := range links {
-			if known[j] == 0 {
-				fresh = append(fresh, base)
-			}
-		}
-		if links = fresh; len(links) == 0 {
-			return
-		}
-	}
-	for _, base := range links {
-		for _, k := range []filter.Key{r.opts.Keys.Sender(domain, base), base.With(evidence.Addresses)} {
-			r.over.names.add(k, 1)
-			r.out.Names.add(k, 1)
-		}
-	}
 }
 
 // senderKind is the kind of a sender's name.

@@ -58,7 +58,7 @@ func (d *decision) confidence() int {
 // most returns the maximum confidence that the rule allows.
 func (d *decision) most() int {
 	switch d.by {
-	case byTwoVoices, byUnanswered, byFreshLink, byLikeReported, byWordsAlone:
+	case byTwoVoices, byUnanswered, byUnseen, byFreshLink, byLikeReported, byWordsAlone:
 		return twoVoicesMost
 	case byContexts:
 		return contextsMost

@@ -25,12 +25,17 @@ type decision struct {
 	by      Rule // that decided
 	excuse  Rule // that excused the text last
 	finding int  // index of the finding that decided, -1 for the text
+
+	// spared is the first rule whose votes are not enough for spam at the operator's step, and its
+	// finding.
+	spared        Rule
+	sparedFinding int
 }
 
 // decide applies the rules. The caller applies whitelists first.
 func (d *decision) decide(isBulk bool) {
-	d.by, d.excuse = noRule, noRule
-	d.isBulk = isBulk
+	d.by, d.excuse, d.spared = noRule, noRule, noRule
+	d.isBulk, d.counted = isBulk, d.counted[:0]
 	d.sender = d.parts.Sender(d.Evidence)
 	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress()
 	d.listed = d.text.judged == bulkhead.JudgedSpam
@@ -48,6 +53,9 @@ func (d *decision) decide(isBulk bool) {
 	} else {
 		d.apply(mailRules)
 	}
+	if d.class < bulkhead.ClassSuspected && d.spared != noRule {
+		d.class, d.by, d.finding = bulkhead.ClassSuspected, d.spared, d.sparedFinding
+	}
 	if d.class == bulkhead.ClassUnknown {
 		d.apply(lastRules)
 	}
@@ -64,8 +72,14 @@ func (d *decision) apply(rules []rule) {
 				d.listed, d.excuse = false, r.name
 			}
 		case r.when(d):
-			d.class, d.by = r.class, r.name
-			return
+			if d.enough(r) {
+				d.class, d.by = r.class, r.name
+				return
+			}
+			if d.spared == noRule {
+				d.spared, d.sparedFinding = r.name, d.finding
+			}
+			d.finding = -1
 		}
 	}
 }
@@ -205,13 +219,17 @@ func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhea
 // says, or a claimed name. Votes on what all use say nothing of one sender, so it decides nothing by
 // itself. The place of one customer on a platform has a link of its own.
 func (d *decision) common(i int) bool {
-	switch d.Signatures[i].Scheme() {
-	case bulkhead.Link:
-		return d.Evidence[i].Common() || wellknown.Domain(d.Signatures[i].Sum())
-	case bulkhead.Claim:
-		return d.Evidence[i].Common()
+	e := &d.Evidence[i]
+	switch s := d.Signatures[i].Scheme(); {
+	case s != bulkhead.Link && s != bulkhead.Claim:
+		return false
+	case s == bulkhead.Link && wellknown.Domain(d.Signatures[i].Sum()):
+		return true
+	case !e.Common() && !slices.Contains(d.counted, i):
+		d.counted = append(d.counted, i)
+		e.Addresses = max(e.Addresses, d.Pairs.Senders(i))
 	}
-	return false
+	return e.Common()
 }
 
 // condemns reports whether a part is listed and makes the message spam. A common link does not. Any
@@ -242,21 +260,17 @@ func (d *decision) fresh(i int) bool {
 	case d.sender < 0: // the door may know less than the sender's own server
 		return false
 	}
-	return d.Policy.Mature && !d.common(i) && d.Findings[i].Judged != bulkhead.Revoked && e.Good == 0 &&
-		e.deliveries() <= float64(most) && e.Old <= freshOfVerified && d.Policy.suspected(bulkhead.LinkFacet, e)
+	return d.Policy.Mature && d.Findings[i].Judged != bulkhead.Revoked && e.Good == 0 && e.deliveries() <= float64(most) &&
+		e.Old <= freshOfVerified && d.Policy.suspected(bulkhead.LinkFacet, e) && !d.common(i)
 }
 
 // suspected reports whether a part that was not revoked is under suspicion, or is a listed link. It
 // returns false for a part that unrelated senders use.
 func (d *decision) suspected(i int) bool {
 	f := d.Signatures[i].Scheme().Facet()
-	switch {
-	case d.common(i):
-		return false
-	case f == bulkhead.LinkFacet && d.isListed(i):
-		return true
-	}
-	return d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, &d.Evidence[i])
+	is := f == bulkhead.LinkFacet && d.isListed(i) ||
+		d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, &d.Evidence[i])
+	return is && !d.common(i)
 }
 
 // twoContexts, twoVotes and unanswered are rules for changed copies of a listed text.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -78,7 +80,11 @@ type pairVotes struct {
 	sigs  []bulkhead.Signature
 	votes map[string]Evidence
 	asked int
+	// senders are those that peers know, by name of the link or claimed name.
+	senders map[string]uint32
 }
+
+func (p *pairVotes) Senders(i int) uint32 { return p.senders[p.sigs[i].Name()] }
 
 func (p *pairVotes) Pairs(pairs []Pair, out []Evidence) {
 	p.asked++
@@ -98,12 +104,28 @@ func (p part) signature() bulkhead.Signature {
 	return bulkhead.MustSignature(p.scheme, []byte(p.name))
 }
 
-// judge judges a message.
+// judge judges a message at the default step.
 func judge(parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {
 	return judgeBy(Policy{Promotion: 1, NearMatch: 2, Mature: true}, parts, pairs, white)
 }
 
+// A stepped judges messages at a step that is drawn: what always holds, holds at every step.
+type stepped struct{ policy Policy }
+
+func drawStep(t *rapid.T) stepped {
+	return stepped{Policy{Promotion: 1, NearMatch: 2, Mature: true,
+		Step: Step(rapid.IntRange(int(LeastStep), int(MostStep)).Draw(t, "step"))}}
+}
+
+func (s stepped) judge(parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {
+	return judgeBy(s.policy, parts, pairs, white)
+}
+
 func judgeBy(policy Policy, parts []part, pairs map[string]Evidence, white string) (bulkhead.Verdict, Outcome, int) {
+	return judgeWith(policy, parts, &pairVotes{votes: pairs}, white)
+}
+
+func judgeWith(policy Policy, parts []part, asked *pairVotes, white string) (bulkhead.Verdict, Outcome, int) {
 	d := Decider{Policy: policy}
 	var c Case
 	for _, p := range parts {
@@ -118,7 +140,7 @@ func judgeBy(policy Policy, parts []part, pairs map[string]Evidence, white strin
 		c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f),
 			append(c.Evidence, p.Evidence)
 	}
-	asked := &pairVotes{sigs: c.Signatures, votes: pairs}
+	asked.sigs = c.Signatures
 	c.Pairs = asked
 	v := bulkhead.Verdict{Findings: c.Findings, Threshold: 20, Whitelisted: white}
 	out := d.Message(&v, &c)

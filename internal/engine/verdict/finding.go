@@ -15,6 +15,7 @@ type Policy struct {
 	Promotion float64 // weight from which votes list a signature, above 0
 	NearMatch int     // bands of bulkhead/near that must agree to represent a message, 1 or more
 	Mature    bool    // see [Mature]
+	Step      Step
 }
 
 // Finding fills in the fields that follow from f's counts and the evidence: the

@@ -52,7 +52,7 @@ var learnedRules = []rule{
 // weighLearned applies the rules of words and style.
 func (d *decision) weighLearned() {
 	for i := range learnedRules {
-		if r := &learnedRules[i]; r.when(d) {
+		if r := &learnedRules[i]; r.when(d) && d.enough(r) {
 			d.class, d.by = r.class, r.name
 			return
 		}

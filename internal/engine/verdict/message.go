@@ -7,10 +7,15 @@ import (
 // A Pair is a text together with a sender or link, as indexes of their signatures.
 type Pair struct{ Text, Context int }
 
-// Pairs looks up the votes on pairs, and sets out[i] for pairs[i]. It is called only if a message's
-// text is listed, or is bulk from a sender of good standing.
+// Pairs looks up what few messages need.
 type Pairs interface {
+	// Pairs looks up the votes on pairs, and sets out[i] for pairs[i]. It is called only if a message's
+	// text is listed, or is bulk from a sender of good standing.
 	Pairs(pairs []Pair, out []Evidence)
+	// Senders returns a lower bound of the number of distinct senders of a link or claimed name, given
+	// by the index of its signature, at the node and its peers. It is called only for one that is
+	// reported.
+	Senders(i int) uint32
 }
 
 // A Decider combines the findings of messages. It reuses its buffers; only one goroutine at a time
@@ -21,6 +26,7 @@ type Decider struct {
 	contexts []int
 	pairs    []Pair
 	paired   []Evidence
+	counted  []int // links and names whose senders at peers were looked up
 	tops     tops
 }
 

@@ -87,7 +87,8 @@ func badness(c bulkhead.Class) int {
 func TestMoreHamIsNeverWorse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
-		before, _, _ := judge(parts, pairs, "")
+		at := drawStep(t)
+		before, _, _ := at.judge(parts, pairs, "")
 		agree(t, &before)
 		i := rapid.IntRange(0, len(parts)-1).Draw(t, "of")
 		units := rapid.SampledFrom([]int64{50, 100, 500}).Draw(t, "ham weight")
@@ -100,7 +101,7 @@ func TestMoreHamIsNeverWorse(t *testing.T) {
 				pairs[name] = e
 			}
 		}
-		after, _, _ := judge(parts, pairs, "")
+		after, _, _ := at.judge(parts, pairs, "")
 		if badness(after.Class) > badness(before.Class) {
 			t.Fatalf("%v became %v: %q, before %q", before.Class, after.Class, after.Reasons, before.Reasons)
 		}
@@ -111,6 +112,7 @@ func TestMoreHamIsNeverWorse(t *testing.T) {
 func TestStrangersDecideNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
+		at := drawStep(t)
 		for i := range parts {
 			parts[i].Votes.Spam, parts[i].Peers = 0, Peers{}
 			parts[i].settle(parts[i].scheme.Facet())
@@ -120,7 +122,7 @@ func TestStrangersDecideNothing(t *testing.T) {
 			e.settle(bulkhead.NoFacet)
 			pairs[name] = e
 		}
-		v, _, _ := judge(parts, pairs, "")
+		v, _, _ := at.judge(parts, pairs, "")
 		if badness(v.Class) >= badness(bulkhead.ClassSuspected) {
 			t.Fatalf("strangers alone made a message %v: %q", v.Class, v.Reasons)
 		}
@@ -131,6 +133,7 @@ func TestStrangersDecideNothing(t *testing.T) {
 func TestStrangersTakeNothingOff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
+		at := drawStep(t)
 		for i := range parts {
 			parts[i].Votes.StrangerSpam, parts[i].Votes.StrangerHam = 0, 0
 			parts[i].settle(parts[i].scheme.Facet())
@@ -139,7 +142,7 @@ func TestStrangersTakeNothingOff(t *testing.T) {
 			e.Votes.StrangerSpam, e.Votes.StrangerHam = 0, 0
 			pairs[name] = e
 		}
-		before, _, _ := judge(parts, pairs, "")
+		before, _, _ := at.judge(parts, pairs, "")
 		for i := range parts {
 			parts[i].Votes.StrangerHam = 1e6
 		}
@@ -147,7 +150,7 @@ func TestStrangersTakeNothingOff(t *testing.T) {
 			e.Votes.StrangerHam = 1e6
 			pairs[name] = e
 		}
-		after, _, _ := judge(parts, pairs, "")
+		after, _, _ := at.judge(parts, pairs, "")
 		if badness(before.Class) >= badness(bulkhead.ClassSuspected) && badness(after.Class) < badness(before.Class) {
 			t.Fatalf("strangers made %v %v: %q, before %q", before.Class, after.Class, after.Reasons, before.Reasons)
 		}
@@ -158,11 +161,12 @@ func TestStrangersTakeNothingOff(t *testing.T) {
 func TestEstablishedSender(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
+		at := drawStep(t)
 		parts = slices.DeleteFunc(parts, func(p part) bool { return p.scheme == bulkhead.Sender })
-		before, _, _ := judge(parts, pairs, "")
+		before, _, _ := at.judge(parts, pairs, "")
 		n := rapid.SampledFrom([]uint32{3, 9, 300}).Draw(t, "deliveries")
 		delete(pairs, "own.example")
-		after, _, _ := judge(append(parts, from("own.example", Evidence{Old: n, Days: 3})), pairs, "")
+		after, _, _ := at.judge(append(parts, from("own.example", Evidence{Old: n, Days: 3})), pairs, "")
 		if badness(after.Class) > badness(before.Class) {
 			t.Fatalf("%v became %v: %q, before %q", before.Class, after.Class, after.Reasons, before.Reasons)
 		}
@@ -173,11 +177,12 @@ func TestEstablishedSender(t *testing.T) {
 func TestListedLink(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
-		before, _, _ := judge(parts, pairs, "")
+		at := drawStep(t)
+		before, _, _ := at.judge(parts, pairs, "")
 		e := voted(rapid.IntRange(2, 40).Draw(t, "votes"),
 			0).delivered(rapid.SampledFrom([]int{0, 5, 90}).Draw(t, "deliveries"))
 		name := rapid.SampledFrom([]string{"evil.example", "own.example/evil"}).Draw(t, "link")
-		after, _, _ := judge(append(parts, link(name, e)), pairs, "")
+		after, _, _ := at.judge(append(parts, link(name, e)), pairs, "")
 		if badness(after.Class) < badness(before.Class) {
 			t.Fatalf("%v became %v: %q, before %q", before.Class, after.Class, after.Reasons, before.Reasons)
 		}
@@ -199,10 +204,32 @@ func TestCommonLinkNeverCondemns(t *testing.T) {
 	})
 }
 
+// TestCommonAtPeers: a link that is common only together with the senders that peers know is judged as
+// one that is common here.
+func TestCommonAtPeers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		at := drawStep(t)
+		parts = slices.DeleteFunc(parts, func(p part) bool { return p.name == "docs.example" })
+		e := drawEvidence(t, bulkhead.LinkFacet)
+		e.Addresses = rapid.Uint32Range(0, 4).Draw(t, "senders here")
+		n := rapid.Uint32Range(0, 9).Draw(t, "senders in all")
+		far, _, _ := judgeWith(at.policy, append(parts, link("docs.example", e)), &pairVotes{votes: pairs,
+			senders: map[string]uint32{"docs.example": n}}, "")
+		e.Addresses = max(e.Addresses, n)
+		here, _, _ := at.judge(append(parts, link("docs.example", e)), pairs, "")
+		if far.Class != here.Class || far.Rule != here.Rule || !slices.Equal(far.Reasons, here.Reasons) {
+			t.Fatalf("%v by %s: %q; with the senders here %v by %s: %q", far.Class, far.Rule, far.Reasons, here.Class,
+				here.Rule, here.Reasons)
+		}
+	})
+}
+
 // condemnsNever checks that votes and lists that are about one part alone make no message spam.
 func condemnsNever(t *testing.T, draw func(*rapid.T) part) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
+		at := drawStep(t)
 		x := draw(t)
 		x.Votes.Spam += 300
 		x.settle(x.scheme.Facet())
@@ -216,7 +243,7 @@ func condemnsNever(t *testing.T, draw func(*rapid.T) part) {
 			e.settle(bulkhead.NoFacet)
 			pairs[name] = e
 		}
-		if v, _, _ := judge(append(parts, x), pairs, ""); v.Class == bulkhead.ClassSpam {
+		if v, _, _ := at.judge(append(parts, x), pairs, ""); v.Class == bulkhead.ClassSpam {
 			t.Fatalf("spam: %q", v.Reasons)
 		}
 	})
@@ -227,8 +254,9 @@ func condemnsNever(t *testing.T, draw func(*rapid.T) part) {
 func TestOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
-		before, by, _ := judge(parts, pairs, "")
-		after, byAfter, _ := judge(rapid.Permutation(parts).Draw(t, "order"), pairs, "")
+		at := drawStep(t)
+		before, by, _ := at.judge(parts, pairs, "")
+		after, byAfter, _ := at.judge(rapid.Permutation(parts).Draw(t, "order"), pairs, "")
 		if after.Class != before.Class || after.Judged != before.Judged || byAfter.By != by.By ||
 			byAfter.SenderGood != by.SenderGood {
 			t.Fatalf("%v by %v became %v by %v: %q, before %q", before.Class, by.By, after.Class, byAfter.By, after.Reasons,

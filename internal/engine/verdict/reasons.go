@@ -56,11 +56,13 @@ func (d *decision) because(confidence int) string {
 	}
 	switch d.rule() {
 	case byExactText, byDigest, byTextOfGood, byPairedText, byTwoVoices, byContexts:
-		return d.textReason() + d.aside() + ", " + sure
+		return d.textReason() + d.aside() + d.few() + ", " + sure
 	case byQuoted, byHoldsPart:
 		return d.textReason() + "; suspected only, " + sure
 	case byUnanswered:
-		return d.textReason() + d.aside() + "; no sender of this one was verified, " + sure
+		return d.textReason() + "; no sender of this one was verified" + d.few() + ", " + sure
+	case byUnseen:
+		return d.textReason() + "; no mail of its sender was delivered before, " + sure
 	case byOneVoice:
 		return d.textReason() + d.doubt() + ", " + sure
 	case byKnownSender:
@@ -114,6 +116,14 @@ func (d *decision) aside() string {
 	return ""
 }
 
+// few returns why a rule that makes mail spam made the message suspected only.
+func (d *decision) few() string {
+	if d.class == bulkhead.ClassSpam {
+		return ""
+	}
+	return "; too few votes for spam at the configured wanted_lost"
+}
+
 // doubt returns why the text is only suspected.
 func (d *decision) doubt() string {
 	switch t := &d.text; {
@@ -140,6 +150,8 @@ func (d *decision) partReason() string {
 	}
 	switch {
 	case d.class != bulkhead.ClassSuspected:
+	case d.by == d.spared:
+		text += d.few()
 	case d.Signatures[d.finding].Scheme() == bulkhead.Network:
 		text += "; other senders share the network, so it is suspected only"
 	case d.isListed(d.finding) && d.Signatures[d.finding].Scheme() == bulkhead.Link && e.Common():

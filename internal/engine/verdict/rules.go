@@ -39,6 +39,7 @@ const (
 	byContexts    Rule = "two-contexts"
 	byTwoVoices   Rule = "two-votes"
 	byUnanswered  Rule = "unanswered"
+	byUnseen      Rule = "unseen-sender"
 	byHoldsPart   Rule = "part-of-text"
 	byOneVoice    Rule = "one-vote"
 	byOddLink     Rule = "suspected-link"
@@ -109,6 +110,9 @@ var mailRules = []rule{
 		"It is a changed copy of a text that two votes list, that no known sender sends, and that was seldom delivered."},
 	{byUnanswered, bulkhead.ClassSpam, (*decision).unanswered,
 		"It is a changed copy of a text that one vote lists, no sender was verified, and the node is mature."},
+	{byUnseen, bulkhead.ClassSpam, (*decision).unseen,
+		"It is a changed copy of a text that one vote lists, no mail of its verified sender was delivered before, the " +
+			"node is mature, and `wanted_lost` is 5 or more."},
 	{byHoldsPart, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.part() },
 		"It contains a part of a listed text."},
 	{byOneVoice, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed },

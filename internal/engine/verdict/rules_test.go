@@ -39,7 +39,8 @@ func (m *drawn) judge() bulkhead.Verdict {
 }
 
 func drawAny(t *rapid.T) drawn {
-	d := drawn{policy: Policy{Promotion: 1, NearMatch: 2, Mature: rapid.Bool().Draw(t, "mature")}}
+	d := drawn{policy: Policy{Promotion: 1, NearMatch: 2, Mature: rapid.Bool().Draw(t, "mature"),
+		Step: Step(rapid.IntRange(int(LeastStep), int(MostStep)).Draw(t, "step"))}}
 	d.parts, d.pairs = drawMessage(t)
 	d.learned = drawLearned(t)
 	switch rapid.IntRange(0, 5).Draw(t, "kind") {
@@ -104,6 +105,8 @@ func matters(r *rule, messages []drawn) bool {
 // rareMessages are messages that are seldom drawn.
 func rareMessages() []drawn {
 	policy := Policy{Promotion: 1, NearMatch: 2, Mature: true}
+	loosest := policy
+	loosest.Step = MostStep
 	one := voted(1, 0)
 	seen := body(bulkhead.Exact, Evidence{})
 	seen.counts.Sightings = 20
@@ -117,6 +120,7 @@ func rareMessages() []drawn {
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch, Quoted: true}}},
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch}}},
 		{policy: policy, parts: append(nearly(one), network(Evidence{}))},
+		{policy: loosest, parts: append(nearly(one), from("new.example", Evidence{}))},
 		{policy: policy, parts: []part{reported}},
 		{policy: policy, parts: []part{seen}},
 		{policy: policy, parts: []part{seen, known}, pairs: map[string]Evidence{"known.example": voted(0, 1)}},

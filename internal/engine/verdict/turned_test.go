@@ -220,6 +220,8 @@ func TestTurnedPair(t *testing.T) {
 // samePairs says the same of all pairs.
 type samePairs struct{ Evidence }
 
+func (samePairs) Senders(int) uint32 { return 0 }
+
 func (s samePairs) Pairs(pairs []Pair, out []Evidence) {
 	for i := range pairs {
 		out[i] = s.Evidence

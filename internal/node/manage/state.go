@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/learn"
 )
 
@@ -81,8 +82,8 @@ func (s *State) describeEngine() admin.NodeState {
 		name, _ = os.Hostname() // "" is as good as any other guess
 	}
 	return admin.NodeState{
-		Learned: learnedState(cfg, &info.Learned),
-		Name:    name, Version: s.opts.Version, Network: s.opts.Network(), Started: s.opts.Started, Now: clock.Now().UTC(),
+		Learned: learnedState(cfg, &info.Learned), Judgement: judgementState(cfg, info.Step),
+		Name: name, Version: s.opts.Version, Network: s.opts.Network(), Started: s.opts.Started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Ageing: ageingState(s.opts.Engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: s.opts.Doors(),
 		Doubts: Doubts(info.Doubts), Healed: Healings(info.Healings), Missing: s.opts.Missing, Joined: s.opts.Joined(),
@@ -96,6 +97,15 @@ func (s *State) describeEngine() admin.NodeState {
 			bookState("blocklist", info.Blocklist, time.Duration(cfg.Blocklist.Generation)),
 		},
 	}
+}
+
+// judgementState describes how careful the judgement is; nil on an edge.
+func judgementState(cfg *config.Config, step verdict.Step) *admin.Judgement {
+	if cfg.Upstream.URL != "" {
+		return nil
+	}
+	n, of := step.Number()
+	return &admin.Judgement{WantedLost: cfg.Judgement.WantedLost, Step: n, Steps: of}
 }
 
 // learnedState describes what the node has learnt; nil if it does not learn.

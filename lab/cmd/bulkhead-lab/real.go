@@ -35,6 +35,7 @@ type realCommand struct {
 	compare    bool
 	bounds     bool
 	file       string // for the results as JSON
+	wantedLost float64
 
 	collection real.CollectionOptions
 }
@@ -66,6 +67,7 @@ func newRealCommand() *cobra.Command {
 	f.BoolVar(&c.compare, "compare", false, "also play each world to an engine in this process, and print the differences")
 	f.BoolVar(&c.bounds, "bounds", false,
 		"play the kinds of mail that have bounds, or those named, and compare with the bounds")
+	f.Float64Var(&c.wantedLost, "wanted-lost", 2, "wanted_lost in the configuration of the nodes")
 	f.StringVar(&c.file, "json", "", "`FILE` for the results as JSON")
 	f.Float64Var(&c.collection.PerDay, "per-day", 200, "deliveries of MAIL in a day")
 	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
@@ -225,7 +227,8 @@ func (c *realCommand) playOne(cmd *cobra.Command, dir string, p *realPlan, step 
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	o := real.Options{Topology: p.Topology, Dir: dir, After: c.after, Progress: step}
+	o := real.Options{Topology: p.Topology, Dir: dir, After: c.after, Progress: step,
+		Config: fmt.Sprintf("[judgement]\nwanted_lost = %g\n", c.wantedLost)}
 	if p.tally, err = real.Run(cmd.Context(), c.program, p.plan, o); err != nil {
 		return fmt.Errorf("%s, %s: %w", p.plan.Name, p.Topology, err)
 	}

@@ -1,0 +1,144 @@
+package resolve
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+)
+
+// enoughSenders is the maximum number of senders of a link or claimed name that are counted a week.
+// More senders make no difference to a verdict, and each costs keys.
+const enoughSenders = 10
+
+// senders counts the sender's domain among the senders of each link to another domain and of the
+// claimed name, once for as long as the blocklist's generations live. The count is this node's own: a
+// sum over several nodes would count one sender several times. So each sender also takes its place in
+// a sketch, see [evidence.SenderPlaces], which peers can join with theirs. Senders whose From has no
+// verified domain do not count, since they can choose any From.
+func (r *Resolver) senders(m *Message, own []byte) {
+	r.buf.bases, r.buf.keys = r.buf.bases[:0], r.buf.keys[:0]
+	for i, base := range m.Keys {
+		switch m.Signatures[i].Scheme() {
+		case bulkhead.Link:
+			if host, _, _ := bytes.Cut(m.Signatures[i].Sum(), []byte{'/'}); within(host, own) {
+				continue
+			}
+		case bulkhead.Claim:
+		default:
+			continue
+		}
+		r.buf.bases = append(r.buf.bases, base)
+		r.buf.keys = append(r.buf.keys, base.With(evidence.Addresses))
+	}
+	if len(r.buf.keys) == 0 {
+		return
+	}
+	counted := r.countAll(r.view.Block.Live[0].Names)
+	r.over.names.raise(r.buf.keys, counted)
+	r.buf.links = r.buf.links[:0]
+	for j, base := range r.buf.bases {
+		if counted[j] < enoughSenders {
+			r.buf.links = append(r.buf.links, base)
+		}
+	}
+	fresh := r.newTo(string(own), r.buf.links)
+	for _, base := range fresh {
+		for _, k := range []filter.Key{r.opts.Keys.Sender(string(own), base), base.With(evidence.Addresses),
+			r.place(string(own), base).With(evidence.Sighting)} {
+			r.over.names.add(k, 1)
+			r.out.Names.add(k, 1)
+		}
+	}
+	if len(r.view.Remote.Origins)+len(r.view.Remote.Counts) > 0 {
+		r.showSenders(string(own), fresh)
+	}
+}
+
+// place returns the key of a sender's place in the sketch of a link.
+func (r *Resolver) place(domain string, base filter.Key) filter.Key {
+	return r.opts.Keys.SenderPlace(base, evidence.PlaceOf(r.opts.Keys.Sender(domain, base)))
+}
+
+// newTo returns the links that no live generation knows from a domain.
+func (r *Resolver) newTo(domain string, links []filter.Key) []filter.Key {
+	for g, block := range r.view.Block.Live {
+		if len(links) == 0 {
+			break
+		}
+		r.buf.keys = r.buf.keys[:0]
+		for _, base := range links {
+			r.buf.keys = append(r.buf.keys, r.at(block, r.opts.Keys.Sender(domain, base)))
+		}
+		known := r.countAll(block.Names)
+		if g == 0 {
+			r.over.names.raise(r.buf.keys, known)
+		}
+		fresh := links[:0]
+		for j, base := range links {
+			if known[j] == 0 {
+				fresh = append(fresh, base)
+			}
+		}
+		links = fresh
+	}
+	return links
+}
+
+// showSenders enters the sketches of r.buf.bases into the open generation of the tally, because peers
+// see the tally alone and it forgets sooner than names. It shows a link with as many senders as a
+// signature needs sightings to be shared. fresh are the links to which the domain is new.
+func (r *Resolver) showSenders(domain string, fresh []filter.Key) {
+	floor := max(1, r.view.Tally.Live[0].Floor)
+	senders := make([]uint32, len(r.buf.bases))
+	for g, block := range r.view.Block.Live {
+		r.buf.keys = r.buf.keys[:0]
+		for _, base := range r.buf.bases {
+			r.buf.keys = append(r.buf.keys, r.at(block, base).With(evidence.Addresses))
+		}
+		known := r.countAll(block.Names)
+		if g == 0 {
+			r.over.names.raise(r.buf.keys, known)
+		}
+		for j, n := range known {
+			senders[j] = book.Add(senders[j], n)
+		}
+	}
+	for j, base := range r.buf.bases {
+		if senders[j] < floor {
+			continue
+		}
+		r.showPlaces(base, floor)
+		if slices.Contains(fresh, base) {
+			r.out.Counts.add(r.place(domain, base).With(evidence.Sighting), floor)
+		}
+	}
+}
+
+// showPlaces shows the taken places of a link's sketch, once a day on which the link is delivered.
+func (r *Resolver) showPlaces(base filter.Key, floor uint32) {
+	shown := r.opts.Keys.SenderPlace(base, evidence.SenderPlaces).With(evidence.Sighting)
+	r.buf.keys = append(r.buf.keys[:0], shown)
+	if r.countAll(r.view.Tally.Live[0].Counts)[0] > 0 || r.over.counted().has(shown) {
+		return
+	}
+	r.count(shown, 1)
+	var taken [evidence.SenderPlaces]bool
+	for _, block := range r.view.Block.Live {
+		r.buf.keys = r.buf.keys[:0]
+		for i := range taken {
+			r.buf.keys = append(r.buf.keys, r.at(block, r.opts.Keys.SenderPlace(base, i)).With(evidence.Sighting))
+		}
+		for i, n := range r.countAll(block.Names) {
+			taken[i] = taken[i] || n > 0
+		}
+	}
+	for i, is := range taken {
+		if is {
+			r.out.Counts.add(r.opts.Keys.SenderPlace(base, i).With(evidence.Sighting), floor)
+		}
+	}
+}

@@ -223,6 +223,7 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	}
 	if !local {
 		s.noteRelay(r, addr)
+		addr = stranger(addr)
 	}
 	if !set.limiter.Allow(addr, 1) {
 		return nil, fmt.Errorf("%w: more than %v requests a second from %v", bulkhead.ErrOverLimit, set.Rate.PerSecond, addr)

@@ -183,7 +183,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	s.opts.Log.Info("logged in", "account", account, "from", r.RemoteAddr)
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: s.sessions.begin(account, time.Now()), Path: "/", MaxAge: int(sessionLife / time.Second),
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: req.set.secure(r),
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
@@ -228,7 +228,7 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 		s.sessions.end(c.Value)
 	}
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true,
-		SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+		SameSite: http.SameSiteStrictMode, Secure: req.set.secure(r)})
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 

@@ -96,7 +96,7 @@ const PagesSecret = "pages"
 // called concurrently.
 type Passwords interface {
 	// AuthenticatePassword returns the account with a name and password, or an error that
-	// wraps [bulkhead.ErrUnauthorised].
+	// wraps [bulkhead.ErrUnauthorised]. The API checks at most three passwords at a time.
 	AuthenticatePassword(ctx context.Context, name, password string) (account string, err error)
 }
 

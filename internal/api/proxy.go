@@ -11,15 +11,14 @@ import (
 )
 
 // client returns the address of the sender of r and whether the sender is local: on this machine, and
-// connected to this server without anything between. The connection is a unix socket, or comes from the
-// loopback address. A request with any sign of a proxy is not local, whatever its headers name: a
-// trusted proxy contributes the address of its client and no right. A request for another host name is
-// not local either: a web page can make a browser send such requests here by resolving its own name to
-// the loopback address.
+// connected to this server without anything between. A request with any sign of a proxy is not local,
+// whatever its headers name: a trusted proxy contributes the address of its client and no right. A
+// request for another host name is not local either: a web page can make a browser send such requests
+// here by resolving its own name to the loopback address.
 func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return netip.Addr{}, overSocket(r) && !proxied(r) && localHost(r.Host)
+		return netip.Addr{}, false
 	}
 	addr = ap.Addr().Unmap().WithZone("")
 	if !proxied(r) {
@@ -32,12 +31,6 @@ func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
 		return hop, false
 	}
 	return addr, false
-}
-
-// overSocket reports whether r came over a unix socket, which only programs of this machine can open.
-func overSocket(r *http.Request) bool {
-	_, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
-	return ok
 }
 
 // stranger returns an address for clients that are not local: addr, or the unspecified address in

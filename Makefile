@@ -8,6 +8,7 @@
 # make soak-mesh  random schedules of processes that share, compared with maps: SOAK=500 of them from SEED on, SOAKJOBS at once
 # make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each
+# make fuzz-cover  what FUZZTIME of fuzzing reaches of each package with parsers, and of those of PARSERS alone
 # make cost    search for messages that cost more processor time than any may, for the time SEARCH
 # make vuln    known vulnerabilities of what is linked, by the Go project's database: VULNDB=file:///... for a copy of it
 # make vet     formatting, go vet, staticcheck, prose
@@ -26,6 +27,7 @@
 GO          ?= go
 FUZZTIME    ?= 20s
 FUZZJOBS    ?= 2
+PARSERS     ?=
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 VULNDB      ?= https://vuln.go.dev
@@ -54,7 +56,7 @@ RELEASE     ?=
 REAL        ?=
 TEMPLATES   ?=
 
-.PHONY: wellknown all build server run test test-lab interop torture soak-mesh fidelity race fuzz cost vuln vet prose mutate bench bench-gate bench-peers stream real real-mail packages reproducible clean
+.PHONY: wellknown all build server run test test-lab interop torture soak-mesh fidelity race fuzz fuzz-cover cost vuln vet prose mutate bench bench-gate bench-peers stream real real-mail packages reproducible clean
 
 all: vet test
 
@@ -96,6 +98,9 @@ fidelity:
 
 fuzz:
 	@packaging/fuzz $(FUZZTIME) $(FUZZJOBS)
+
+fuzz-cover:
+	@packaging/fuzz-cover $(FUZZTIME) $(PARSERS)
 
 cost:
 	$(GO) test ./signature -run 'TestCost' -timeout 0 -v -search $(SEARCH) -searchseed $(SEED)

@@ -181,11 +181,21 @@ func (s *Server) identify(it *item) bool {
 	return true
 }
 
+// unproven reports whether the address of a request may be forged.
+func (s *Server) unproven(it *item) bool {
+	addr := it.client.Addr()
+	return it.sender == AnonymousID && !addr.IsLoopback() && !door.Within(s.Exempt, addr)
+}
+
 // simple answers what needs no totals.
 func (s *Server) simple(it *item) {
 	switch it.op {
 	case NOP, Delete:
 		it.in.Reply = it.ans.ok(it.in.Reply, s.ServerID, s.Brand)
+		if s.unproven(it) && !s.limits.credit.Allow(it.client, len(it.in.Data), len(it.in.Reply)) {
+			s.Stats.Limited.Add(1)
+			it.in.Reply = it.in.Reply[:0] // the client will ask again, which pays for the answer
+		}
 	case Admin:
 		it.in.Reply = s.admin(it.in.Reply, it)
 	}

@@ -122,6 +122,7 @@ func (s *Ifd) prepare() error {
 		}
 		s.book = newBook(s.Clearinghouse, s.Keep)
 		s.stream.Handler, s.stream.Log, s.stream.MaxConns = s.handle, s.Log, s.MaxConns
+		s.stream.Refusal = temporary(&ifdRequest{recipients: make([]ifdRecipient, 1)})
 		s.stream.RequestRate, s.stream.Exempt = s.Rate, s.Exempt
 	})
 	return checkBrand(s.Brand)

@@ -95,8 +95,12 @@ type serving struct {
 	work    chan *reportBatch // of the writers
 }
 
-// The limits are the rate limits of one anonymous client, and of all together.
-type limits struct{ anonymous, total *door.Limiter }
+// The limits are the rate limits of one anonymous client, and of all together, and what anonymous
+// clients may be sent.
+type limits struct {
+	anonymous, total *door.Limiter
+	credit           door.Credit
+}
 
 // The pools hold the memory of answers, reports and groups of reports.
 type pools struct{ scratch, items, batches sync.Pool }

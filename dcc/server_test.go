@@ -582,8 +582,8 @@ func replyTo(t *testing.T, s *Server, data []byte, client string) []byte {
 	return in.Reply
 }
 
-// TestReflection: an answer to an unproven address is at most 1.5 times as large as the request,
-// except the answer to NOP, whose size the protocol sets.
+// TestReflection: an answer to an unproven address is at most 1.5 times as large as the request. The
+// answer to NOP, whose size the protocol sets, comes when the client has sent NOP again.
 func TestReflection(t *testing.T) {
 	s := goldenServer()
 	s.AnonymousFrom = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
@@ -591,6 +591,17 @@ func TestReflection(t *testing.T) {
 		t.Fatal(err)
 	}
 	const stranger = "198.51.100.7:99"
+	nop, sent, got := rawPacket(MaxVersion, NOP, AnonymousID, [16]byte{9}, nil), 0, 0
+	for range 100 {
+		sent += len(nop)
+		got += len(replyTo(t, s, nop, "198.51.100.8:99"))
+		if door.Amplifies(sent, got) {
+			t.Fatalf("%d bytes for NOPs of %d", got, sent)
+		}
+	}
+	if 4*got < 5*sent {
+		t.Errorf("%d bytes for NOPs of %d: a client that asks again is not answered", got, sent)
+	}
 	date := binary.BigEndian.AppendUint32(nil, uint32(time.Now().Unix()))
 	for op := range Op(14) {
 		for admin := range byte(20) {

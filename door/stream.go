@@ -33,12 +33,15 @@ type StreamServer struct {
 	Handler func(context.Context, *Conn)
 	// MaxConns caps the open connections; 0 means DefaultMaxConns. Above a cap, the server closes
 	// the connection that has waited longest for its client, in the network with the most
-	// connections; see [Crowd]. If no connection waits, the newcomer is disconnected without an
-	// answer.
+	// connections; see [Crowd]. If no connection waits, the newcomer is disconnected, with
+	// Refusal as its answer.
 	MaxConns int
 	// MaxConnsPerClient caps the open connections of one client; 0 means DefaultConnsPerIP, below 0
 	// means no cap. Clients of a unix socket are not distinguished, and have no such cap.
 	MaxConnsPerClient int
+	// Refusal is sent to a connection without a place before it is closed, in protocols that have such
+	// an answer; see [Refuser].
+	Refusal []byte
 	// ConnRate limits how often one client may connect.
 	ConnRate Rate
 	// RequestRate limits the requests that [Conn.Allow] charges.
@@ -59,6 +62,7 @@ type StreamServer struct {
 	requests  *Limiter
 	accepts   *Limiter
 	crowd     Crowd
+	refuser   Refuser
 	listeners map[net.Listener]struct{}
 	open      map[*Conn]struct{}
 }
@@ -97,6 +101,7 @@ func (s *StreamServer) Serve(l net.Listener) error {
 	}
 	s.mu.Unlock()
 	handlers.Wait()
+	s.refuser.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listeners, l)
@@ -161,6 +166,7 @@ func (s *StreamServer) prepare() {
 	s.MaxConns = orDefault(s.MaxConns, DefaultMaxConns)
 	s.MaxConnsPerClient = orDefault(s.MaxConnsPerClient, DefaultConnsPerIP)
 	s.crowd.Max, s.crowd.PerClient = s.MaxConns, s.MaxConnsPerClient
+	s.refuser.Answer = s.Refusal
 	s.RequestTime = orDefault(s.RequestTime, DefaultRequestTime)
 	s.WriteTime = orDefault(s.WriteTime, DefaultWriteTime)
 	if s.Log == nil {
@@ -196,7 +202,7 @@ func (s *StreamServer) accept(l net.Listener, handlers *sync.WaitGroup) error {
 		c := &Conn{Conn: nc, server: s, listener: l, addr: addrOf(nc.RemoteAddr())}
 		if !s.admit(c) {
 			s.Stats.Refused.Add(1)
-			nc.Close()
+			s.refuser.Refuse(nc)
 			continue
 		}
 		handlers.Go(func() { s.handle(s.handling, c) })

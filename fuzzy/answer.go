@@ -67,6 +67,7 @@ func (s *Server) packets(ctx context.Context, batch []*door.Packet) {
 			s.detach(ctx, p, j)
 		case !j.silent:
 			p.Reply = s.appendOut(p.Reply, j)
+			s.holdBack(p)
 		}
 	}
 	clear(sc.jobs)
@@ -129,7 +130,20 @@ func (s *Server) finishUpdates(jobs []*job) {
 	s.updateAll(jobs[0].ctx, jobs)
 	for _, j := range jobs {
 		j.packet.Reply = s.appendOut(j.packet.Reply, j)
+		s.holdBack(j.packet)
 	}
+}
+
+// holdBack drops an answer that is too long for an address that has proved nothing. The client will
+// ask again, which pays for the answer.
+func (s *Server) holdBack(p *door.Packet) {
+	addr := p.Client.Addr()
+	if len(p.Reply) == 0 || addr.IsLoopback() || door.Within(s.Exempt, addr) ||
+		s.credit.Allow(p.Client, len(p.Data), len(p.Reply)) {
+		return
+	}
+	s.Stats.Unanswered.Add(1)
+	p.Reply = p.Reply[:0]
 }
 
 // answer answers all jobs of sc except updates, which it marks.

@@ -79,6 +79,7 @@ type Server struct {
 	keys    keyCache
 	seen    seen
 	lists   lists
+	credit  door.Credit
 }
 
 // A setup is what a server makes of its fields before it serves.
@@ -136,6 +137,7 @@ type Stats struct {
 	Stat, Ping                    atomic.Int64
 	Refused, Malformed, Encrypted atomic.Int64
 	Faults                        atomic.Int64 // answered with code 500
+	Unanswered                    atomic.Int64 // answers held back because of their length
 }
 
 func (s *Server) prepare() {

@@ -93,6 +93,10 @@ func (s *Server) Serve(l net.Listener) error {
 		}
 		s.stream.Handler, s.stream.Log, s.stream.RequestTime = s.serve, s.Log, s.IdleTime
 		s.stream.MaxConns, s.stream.MaxConnsPerClient = s.MaxConns, s.MaxConnsPerClient
+		s.stream.Refusal = []byte("action=" + string(Dunno) + "\n\n")
+		if s.FailDefer {
+			s.stream.Refusal = []byte("action=450 4.7.1 policy service is busy, try again later\n\n")
+		}
 		s.stream.RequestRate, s.stream.Exempt = s.Rate, s.Exempt
 		if s.MaxConnsPerClient == 0 {
 			s.stream.MaxConnsPerClient = -1

@@ -267,7 +267,8 @@ func TestVerdicts(t *testing.T) {
 		{"nothing", bulkhead.Verdict{}, none},
 	} {
 		conn := dial(t, start(t, &Server{Clearinghouse: &verdicts{v: tt.v}}, "127.0.0.1:0"))
-		if got := exchange(t, conn, "Op: info\nOp-Digest: "+d1+"\nThread: 30051\nPV: 2.1\n\n"); !strings.HasSuffix(got,
+		if got := exchange(t, conn, "Op: info\nOp-Digest: "+d1+
+			"\nThread: 30051\nPV: 2.1\nUser: anonymous\nTime: 0\nSig: 0\n\n"); !strings.HasSuffix(got,
 			"Thread: 30051\n"+tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}

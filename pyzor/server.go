@@ -44,8 +44,9 @@ type Server struct {
 	// Rate limits the datagrams of one client; Exempt lists clients without a limit.
 	Rate   door.Rate
 	Exempt []netip.Prefix
-	// Amplified limits the answers to one client that are longer than their requests;
-	// the zero Rate means 10 a second, 50 at once. Exempt clients have no such limit.
+	// Amplified limits the answers to one client that are longer than their requests; the zero Rate
+	// means 10 a second, 50 at once. No answer is more than 1.5 times as long. Exempt clients and signed
+	// requests have neither limit.
 	Amplified door.Rate
 	// Listed is the Count from which clients consider mail spam: mail that the clearinghouse calls
 	// spam shows at least this Count, and other mail less. 0 shows the votes unchanged.
@@ -75,7 +76,7 @@ type Stats struct {
 	Reports, Whitelists  atomic.Int64 // digests counted
 	Strange              atomic.Int64 // datagrams that are not requests: no answer
 	Refused              atomic.Int64 // requests that were not signed, permitted or well-formed
-	Unanswered           atomic.Int64 // answers held back because of Amplified
+	Unanswered           atomic.Int64 // answers held back because of their length
 	Busy                 atomic.Int64 // votes dropped because of the limit Votes
 	Faults               atomic.Int64 // errors of the node itself
 	_                    [0]func()
@@ -161,10 +162,14 @@ func (s *Server) handle(ctx context.Context, packets []*door.Packet) {
 	}
 }
 
-// holdBack drops an answer that is longer than its request, if the client is over its
-// limit and its address may be forged.
+// holdBack drops an answer that is longer than its request, if the client's address may be forged,
+// and the answer is far longer or the client is over its limit. Requests of real clients are longer
+// than their answers or nearly so, because they are signed, by the anonymous user as well.
 func (s *Server) holdBack(p *door.Packet, authentic bool) {
-	if len(p.Reply) > len(p.Data) && !authentic && !s.amplified.Allow(p.Client.Addr(), 1) {
+	if authentic || len(p.Reply) <= len(p.Data) || door.Within(s.Exempt, p.Client.Addr()) {
+		return
+	}
+	if door.Amplifies(len(p.Data), len(p.Reply)) || !s.amplified.Allow(p.Client.Addr(), 1) {
 		s.Stats.Unanswered.Add(1)
 		p.Reply = p.Reply[:0]
 	}

@@ -343,6 +343,32 @@ func TestNoReflector(t *testing.T) {
 	}
 }
 
+// TestAnswersAreShort checks for every operation, known or not, with a signature or without one, that an
+// answer has at most 1.5 times the bytes of its request, and that a request as clients send it
+// is answered.
+func TestAnswersAreShort(t *testing.T) {
+	s := &Server{Clearinghouse: &prototest.House{}, Amplified: door.Rate{PerSecond: 1e6, Burst: 1e6}}
+	conn := dial(t, start(t, s, "127.0.0.1:0"))
+	const anonymous = "User: anonymous\nTime: 1795267705\nSig: 13283d56397995f0dbc16a091093b33da33d1f69\n"
+	for _, op := range []string{"ping", "pong", "check", "info", "", "x"} { // votes are answered later
+		for _, digests := range []int{0, 1, 3} {
+			for _, thread := range []string{"", "2", "30051"} {
+				for _, tail := range []string{"", "PV: 2.1\n", "PV: 9\n", "PV: 2.1\nUser: bob\n", "PV: 2.1\n" + anonymous} {
+					request := "Op: " + op + "\n" + strings.Repeat("Op-Digest: "+d1+"\n", digests) +
+						"Thread: " + thread + "\n" + tail + "\n"
+					answer := exchange(t, conn, request)
+					if door.Amplifies(len(request), len(answer)) {
+						t.Errorf("%d bytes for %d: %q for %q", len(answer), len(request), answer, request)
+					}
+					if answer == "" && thread == "30051" && strings.HasSuffix(tail, anonymous) && op != "" {
+						t.Errorf("no answer to %q", request)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestReplySource: the answer comes from the address that was asked, on every
 // address family.
 func TestReplySource(t *testing.T) {

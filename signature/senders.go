@@ -18,16 +18,17 @@ import (
 //     known. If a List-Id of that domain was verified, Sender "news.example.com|example.com" is
 //     added: where a list shares the domain of its authors, an author may be new while the list
 //     is not;
-//   - else Sender "news.lists.example|lists.example", the verified List-Id and the
-//     registrable domain that was verified;
-//   - else Sender "platform.example|example.com", the registrable domain that was verified and
+//   - else Sender "news.lists.example|lists.example", the verified List-Id and the registrable
+//     domain that was verified for it, or each that was verified if its own was not;
+//   - else Sender "platform.example|example.com" for each registrable domain that was verified, with
 //     the one that From claims: a platform that sends on behalf of another domain, which is no
 //     evidence about mail from that domain itself;
 //   - where nothing was verified, Network "192.0.2.0/24" or "2001:db8:1::/48" of the
 //     client.
 //
-// Of several verified domains, the alphabetically first one is named. Domains verified by DKIM
-// take precedence over the domain of the envelope. A public suffix such as "co.uk" verifies
+// All verified domains are named, up to 16: a sender can add signatures of domains of its own, but
+// cannot hide one that the platform adds. They are in alphabetical order, the domain of the envelope
+// last. A public suffix such as "co.uk" verifies
 // nothing. A suffix that a company runs for its customers speaks for them, but does not identify
 // them.
 func Senders(source bulkhead.Source) []bulkhead.Signature {
@@ -54,20 +55,33 @@ func Senders(source bulkhead.Source) []bulkhead.Signature {
 		}
 		return sigs
 	}
-	if listed {
-		return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Sender, list+"|"+verified[0])}
-	}
 	if !registered {
 		own = from.domain
 	}
-	return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Sender, verified[0]+"|"+own)}
+	of, _ := link.Registrable(list)
+	if listed && slices.Contains(verified, of) {
+		verified = []string{of}
+	}
+	var sigs []bulkhead.Signature
+	for _, signer := range verified {
+		name := signer + "|" + own
+		if listed {
+			name = list + "|" + signer
+		}
+		sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Sender, name))
+	}
+	return sigs
 }
+
+// maxSigners is the largest number of verified domains of a message that are named, the first of those
+// that its source has.
+const maxSigners = 16
 
 // signers returns the domains that speak for a message, each a registrable domain or a suffix
 // with an owner, and the verified address.
 func signers(source bulkhead.Source) (verified []string, sender address) {
 	for _, d := range source.DKIM {
-		if name, ok := link.Name(d); ok {
+		if name, ok := link.Name(d); ok && len(verified) < maxSigners {
 			verified = appendSigner(verified, name)
 		}
 	}

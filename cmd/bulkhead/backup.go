@@ -56,7 +56,7 @@ func newBackupCommand() *cobra.Command {
 			}
 			var err error
 			if args[0] == "-" {
-				err = write(cmd.OutOrStdout())
+				err = write(cli.Unwrap(cmd.OutOrStdout()))
 			} else {
 				err = wholefile.Replace(args[0], write)
 			}

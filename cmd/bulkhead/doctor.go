@@ -174,11 +174,13 @@ func writeRows(w io.Writer, rows []trial.Row, color bool) error {
 		if !r.OK {
 			word, paint = "FAIL", "\x1b[1;31m"
 		}
-		mark := fmt.Sprintf("%-4s", word)
-		if color {
-			mark = paint + mark + "\x1b[0m"
+		if !color {
+			paint = ""
 		}
-		p.printf("%s  %-13s %-22s %s\n", mark, r.Name, r.Address, r.Found)
+		if p.err == nil {
+			p.err = cli.Paint(w, paint, fmt.Sprintf("%-4s", word))
+		}
+		p.printf("  %-13s %-22s %s\n", r.Name, r.Address, r.Found)
 		if r.Mend != "" {
 			p.printf("      %s\n", r.Mend)
 		}

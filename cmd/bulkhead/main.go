@@ -16,6 +16,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
@@ -36,12 +37,15 @@ func main() {
 // run is the whole program. It returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRootCommand()
+	out, complaints := cli.NewScreen(stdout), cli.NewScreen(stderr)
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(out)
+	root.SetErr(complaints)
 	err := root.ExecuteContext(context.Background())
-	command.Complain(stderr, err)
+	err = errors.Join(err, out.Flush())
+	command.Complain(complaints, err)
+	complaints.Flush()
 	return command.CodeOf(err)
 }
 

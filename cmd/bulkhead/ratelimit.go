@@ -66,7 +66,7 @@ func newRatelimitCommand() *cobra.Command {
 				if u.JSON {
 					return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: forgotten in %d rules\n", args[0], r.Reset)
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: forgotten in %d rules\n", cli.Visible(args[0]), r.Reset)
 				return err
 			}),
 		},
@@ -114,7 +114,7 @@ func showKey(cmd *cobra.Command, c *admin.Client, rule, key string, asJSON bool)
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(keys)
 	}
 	if len(keys) == 0 {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing is counted\n", key)
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing is counted\n", cli.Visible(key))
 		return err
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)

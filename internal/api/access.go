@@ -40,7 +40,7 @@ func ParseWho(text string) (Who, error) {
 type Access struct {
 	AnonymousCheck  Who            // clients that may check, and view the node, without a token
 	AnonymousReport Who            // clients that may report and revoke without a token
-	TrustedProxies  []netip.Prefix // proxies whose X-Forwarded-For is trusted
+	TrustedProxies  []netip.Prefix // proxies whose X-Forwarded-For names clients; it gives no rights
 	MaxBody         int64          // largest request body, bytes; 32 MiB
 	MaxSignatures   int            // in one message; 1024
 	MaxBatch        int            // messages in one request; 1024
@@ -96,7 +96,7 @@ const PagesSecret = "pages"
 // called concurrently.
 type Passwords interface {
 	// AuthenticatePassword returns the account with a name and password, or an error that
-	// wraps [bulkhead.ErrUnauthorised].
+	// wraps [bulkhead.ErrUnauthorised]. The API checks at most three passwords at a time.
 	AuthenticatePassword(ctx context.Context, name, password string) (account string, err error)
 }
 

@@ -24,9 +24,9 @@ type History interface {
 	// HistoryEntry returns one entry with its signatures; ok is false if there is none.
 	HistoryEntry(ctx context.Context, id int64) (e admin.HistoryEntry, ok bool, err error)
 	// Remembered returns the signatures of a message that a reporter may vote on, by its
-	// Message-ID or else by an entry. Of several messages with one Message-ID it returns the one that
-	// was delivered to the reporter's user. Its error wraps [ErrNotRemembered], [ErrSeveral] or
-	// [ErrWhite].
+	// Message-ID or else by an entry. Of several messages with one Message-ID it returns the latest that
+	// was delivered to the reporter's user, or else the latest that was delivered. Its error wraps
+	// [ErrNotRemembered], [ErrSeveral] or [ErrWhite].
 	Remembered(ctx context.Context, who bulkhead.Reporter, messageID string, entry int64) ([]bulkhead.Signature, error)
 	// Waves returns groups of messages.
 	Waves(ctx context.Context, q admin.WaveQuery) (admin.WavePage, error)
@@ -37,8 +37,9 @@ type History interface {
 // Errors of [History].
 var (
 	ErrNotRemembered = errors.New("no such message is remembered")
-	ErrSeveral       = errors.New("several different messages have this Message-ID: vote on an entry of the history")
-	ErrWhite         = errors.New("a whitelist has the message: nothing was counted")
+	ErrSeveral       = errors.New("several different messages have this Message-ID, and none was delivered: " +
+		"vote on an entry of the history")
+	ErrWhite = errors.New("a whitelist has the message: nothing was counted")
 )
 
 // Audit records the actions of administrators. Its methods may be called concurrently.

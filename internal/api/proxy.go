@@ -10,11 +10,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 )
 
-// client returns the address of the sender of r and whether the sender is on this machine. A
-// request that may have passed a proxy is local only if the proxy is trusted and names a loopback
-// client. Otherwise every client behind a proxy on this machine would be local. A request for
-// another host name is not local either: a web page can make a browser send such requests here by
-// resolving its own name to the loopback address.
+// client returns the address of the sender of r and whether the sender is local: on this machine, and
+// connected to this server without anything between. A request with any sign of a proxy is not local,
+// whatever its headers name: a trusted proxy contributes the address of its client and no right. A
+// request for another host name is not local either: a web page can make a browser send such requests
+// here by resolving its own name to the loopback address.
 func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -27,11 +27,35 @@ func (s *settings) client(r *http.Request) (addr netip.Addr, local bool) {
 	if !door.Within(s.TrustedProxies, addr) {
 		return addr, false
 	}
-	hop, ok := lastHop(r.Header["X-Forwarded-For"], s.TrustedProxies)
-	if !hop.IsValid() {
-		return addr, false
+	if hop := lastHop(r.Header["X-Forwarded-For"], s.TrustedProxies); hop.IsValid() {
+		return hop, false
 	}
-	return hop, ok && hop.IsLoopback()
+	return addr, false
+}
+
+// stranger returns an address for clients that are not local: addr, or the unspecified address in
+// place of one that has rights elsewhere in the node. Those are the loopback address and the zero
+// Addr, which a forwarded request may have.
+func stranger(addr netip.Addr) netip.Addr {
+	if !addr.IsValid() || addr.IsLoopback() {
+		return netip.IPv4Unspecified()
+	}
+	return addr
+}
+
+// secure reports whether a browser speaks HTTPS with this server, or with a trusted proxy in front
+// of it that reports so.
+func (s *settings) secure(r *http.Request) bool {
+	if r.TLS != nil {
+		return true
+	}
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	schemes := r.Header["X-Forwarded-Proto"]
+	if err != nil || len(schemes) == 0 || !door.Within(s.TrustedProxies, ap.Addr().Unmap().WithZone("")) {
+		return false
+	}
+	last := schemes[len(schemes)-1]
+	return strings.EqualFold(strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:]), "https")
 }
 
 // noteRelay remembers the first request from this machine that shows no sign of a proxy and names
@@ -51,11 +75,10 @@ func (s *Server) noteRelay(r *http.Request, addr netip.Addr) {
 	}
 }
 
-// lastHop returns the client for which trusted proxies forwarded a request, and whether the search
-// met only valid addresses. Every proxy appends the address that it saw, so the client is the last
-// address that is not a trusted proxy. An invalid address ends the search at the proxy that wrote
-// it.
-func lastHop(forwarded []string, trusted []netip.Prefix) (addr netip.Addr, ok bool) {
+// lastHop returns the client for which trusted proxies forwarded a request, or the zero Addr if they
+// name none. Every proxy appends the address that it saw, so the client is the last address that is not
+// a trusted proxy. An invalid address ends the search at the proxy that wrote it.
+func lastHop(forwarded []string, trusted []netip.Prefix) (addr netip.Addr) {
 	for _, field := range slices.Backward(forwarded) {
 		for left := true; left; {
 			var text string
@@ -65,14 +88,14 @@ func lastHop(forwarded []string, trusted []netip.Prefix) (addr netip.Addr, ok bo
 			}
 			hop, err := netip.ParseAddr(strings.TrimSpace(text))
 			if err != nil {
-				return addr, false
+				return addr
 			}
 			if addr = hop.Unmap().WithZone(""); !door.Within(trusted, addr) {
-				return addr, true
+				return addr
 			}
 		}
 	}
-	return addr, addr.IsValid()
+	return addr
 }
 
 // The header fields that reveal proxies, gateways and content networks, besides the fields that

@@ -98,17 +98,18 @@ type Options struct {
 // A Server serves the API. It is an [http.Handler]; its methods may be called
 // concurrently.
 type Server struct {
-	opts     Options // with the defaults filled in
-	house    bulkhead.Counter
-	reading  sync.Mutex // held while Examine runs
-	metrics  *metrics
-	refusals refusals
-	sessions *sessions
-	origin   *http.CrossOriginProtection
-	settings atomic.Pointer[settings]
-	mux      *http.ServeMux
-	openAPI  *huma.OpenAPI
-	relayed  atomic.Pointer[string] // see noteRelay
+	opts      Options // with the defaults filled in
+	house     bulkhead.Counter
+	reading   sync.Mutex // held while Examine runs
+	metrics   *metrics
+	refusals  refusals
+	sessions  *sessions
+	passwords throttle
+	origin    *http.CrossOriginProtection
+	settings  atomic.Pointer[settings]
+	mux       *http.ServeMux
+	openAPI   *huma.OpenAPI
+	relayed   atomic.Pointer[string] // see noteRelay
 }
 
 // New returns a server, or an error if a required option is missing.
@@ -223,6 +224,7 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	}
 	if !local {
 		s.noteRelay(r, addr)
+		addr = stranger(addr)
 	}
 	if !set.limiter.Allow(addr, 1) {
 		return nil, fmt.Errorf("%w: more than %v requests a second from %v", bulkhead.ErrOverLimit, set.Rate.PerSecond, addr)

@@ -3,8 +3,10 @@ package api
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -173,7 +175,11 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	account, err := s.loginAs(r)
+	account, err := s.loginAs(r, req.who.Addr)
+	if errors.Is(err, bulkhead.ErrOverLimit) {
+		writeProblem(w, problem(err))
+		return
+	}
 	if err != nil {
 		s.opts.Failures.Slow(r.Context(), doorName, req.who.Addr)
 		http.Redirect(w, r, "/login?refused", http.StatusSeeOther)
@@ -183,12 +189,12 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	s.opts.Log.Info("logged in", "account", account, "from", r.RemoteAddr)
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: s.sessions.begin(account, time.Now()), Path: "/", MaxAge: int(sessionLife / time.Second),
-		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: req.set.secure(r),
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-func (s *Server) loginAs(r *http.Request) (account string, err error) {
+func (s *Server) loginAs(r *http.Request, client netip.Addr) (account string, err error) {
 	if err := r.ParseForm(); err != nil {
 		return "", fmt.Errorf("%w: form: %v", bulkhead.ErrMalformed, err)
 	}
@@ -211,7 +217,13 @@ func (s *Server) loginAs(r *http.Request) (account string, err error) {
 		return account, err
 	}
 	if p, ok := s.opts.Accounts.(Passwords); ok {
-		return p.AuthenticatePassword(r.Context(), name, secret)
+		done, err := s.passwords.enter(r.Context(), name, client, time.Now())
+		if err != nil {
+			return "", err
+		}
+		account, err = p.AuthenticatePassword(r.Context(), name, secret)
+		done(err == nil)
+		return account, err
 	}
 	return "", fmt.Errorf("%w: no passwords", bulkhead.ErrUnauthorised)
 }
@@ -228,7 +240,7 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 		s.sessions.end(c.Value)
 	}
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Path: "/", MaxAge: -1, HttpOnly: true,
-		SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+		SameSite: http.SameSiteStrictMode, Secure: req.set.secure(r)})
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }
 

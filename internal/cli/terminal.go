@@ -13,6 +13,9 @@ func UseColor(w io.Writer) bool {
 
 // IsTerminal reports whether stream, a reader or a writer, is a terminal.
 func IsTerminal(stream any) bool {
+	if s, wrapped := stream.(*Screen); wrapped {
+		stream = s.w
+	}
 	f, ok := stream.(*os.File)
 	if !ok {
 		return false

@@ -75,7 +75,13 @@ const socketServer = "http://localhost"
 // client returns a client as [Remote.Client] does, where own is the node of this machine. bySocket
 // reports that it asks through own's socket.
 func (r *Remote) client(own *machineNode) (c *admin.Client, bySocket bool, err error) {
-	c = &admin.Client{Client: client.Client{Server: r.Server, HTTP: &http.Client{Timeout: r.Timeout}}}
+	c = &admin.Client{Client: client.Client{Server: r.Server, HTTP: &http.Client{Timeout: r.Timeout,
+		Transport: http.DefaultTransport}}}
+	defer func() {
+		if c != nil && !r.JSON {
+			c.HTTP.Transport = shown{c.HTTP.Transport}
+		}
+	}()
 	switch {
 	case r.TokenFile != "":
 		c.Token, err = node.ReadSecret(r.TokenFile)

@@ -106,7 +106,7 @@ type Listen struct {
 type HTTP struct {
 	AnonymousCheck  string   `toml:"anonymous_check" reload:"yes" doc:"who may check without a token: \"loopback\", \"all\" or \"none\""`
 	AnonymousReport string   `toml:"anonymous_report" reload:"yes" doc:"who may report without a token: \"loopback\", \"all\" or \"none\""`
-	TrustedProxies  []string `toml:"trusted_proxies" reload:"yes" doc:"networks of reverse proxies whose X-Forwarded-For is trusted. A request\nthat any other proxy passed on never counts as coming from loopback"`
+	TrustedProxies  []string `toml:"trusted_proxies" reload:"yes" doc:"networks of reverse proxies whose X-Forwarded-For names their clients. It\ngives no rights: a request that a proxy passed on never counts as local"`
 	MaxBody         int64    `toml:"max_body_bytes" reload:"yes" doc:"largest request body, bytes"`
 	ReadTimeout     Duration `toml:"read_timeout" doc:"longest time to read one request"`
 	IdleTimeout     Duration `toml:"idle_timeout" doc:"time after which an idle connection is closed"`

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -92,4 +93,33 @@ func TestSeveralMessagesToOneVoter(t *testing.T) {
 			t.Errorf("spam %v, want %v: %v", v.Spam, want, err)
 		}
 	}
+}
+
+// TestMessageIDIsNoShield checks that a sender cannot keep a vote by Message-ID from its message by sending
+// others with the same Message-ID, however many, to other users; that of two to the voter the latest is
+// meant; and that a vote without a user is not refused.
+func TestMessageIDIsNoShield(t *testing.T) {
+	c, _ := historyNode(t, t.TempDir(), "")
+	text := func(i int) string {
+		return strings.NewReplacer("watches", fmt.Sprint("gardens", i), "warehouse", fmt.Sprint("nursery", i), "parcel",
+			fmt.Sprint("gardener", i), "golden", fmt.Sprint("green", i)).Replace(remembered)
+	}
+	deliver(t, c, remembered, "198.51.100.7", "ann@example.com")
+	for i := range 60 {
+		deliver(t, c, text(i), "203.0.113.7", "bob@example.com")
+	}
+	vote := func(user, want string) {
+		t.Helper()
+		v := client.MessageVote{MessageID: "17@shop.example.com", User: user}
+		if _, err := c.ReportMessageID(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := c.CheckMessage(t.Context(), []byte(want), client.MessageOptions{}); err != nil || !v.Spam {
+			t.Errorf("vote of %q: spam %v, %v", user, v.Spam, err)
+		}
+	}
+	vote("ann@example.com", remembered)
+	vote("bob@example.com", text(59))
+	deliver(t, c, text(60), "203.0.113.7", "carl@example.com")
+	vote("", text(60))
 }

@@ -199,8 +199,12 @@ func TestEnds(t *testing.T) {
 		t.Errorf("looked at the context %d times", ended)
 	}
 	v := New(Options{Resolver: "127.0.0.1:1"})
-	if got := v.checkDKIM(&endingContext{Context: t.Context(), looks: 3}, t.Context(), message); got != nil ||
-		v.Stats.Late.Load() != 1 {
+	late := &endingContext{Context: t.Context(), looks: 3}
+	var got []string
+	if m := v.read(late, message); m != nil {
+		got = v.checkDKIM(late, t.Context(), m)
+	}
+	if got != nil || v.Stats.Late.Load() != 1 {
 		t.Errorf("verified %q, counted %d late", got, v.Stats.Late.Load())
 	}
 }

@@ -25,7 +25,7 @@ const (
 
 // A question is a query for a name.
 type question struct {
-	kind byte // 'T' for TXT, 'M' for MX, 'A' for addresses, 'P' for the names of an address
+	kind byte // 'T' for TXT, 'M' for MX, 'A' and '6' for addresses, 'P' for the names of an address
 	name string
 }
 
@@ -82,6 +82,7 @@ func (c *cache) put(q question, value any, err error) {
 type questions struct {
 	cache *cache
 	wait  context.Context // for the answers
+	v6    bool            // only addresses of IPv6 are asked for, else only IPv4
 
 	mu   sync.Mutex
 	left int // that may still be put
@@ -135,9 +136,21 @@ func (s *questions) LookupMX(_ context.Context, name string) ([]*net.MX, error) 
 	return ask(s, 'M', name, s.cache.from.LookupMX, func(all []*net.MX) int { return 64 * len(all) })
 }
 
-// LookupIPAddr returns the addresses of a name.
-func (s *questions) LookupIPAddr(_ context.Context, name string) ([]net.IPAddr, error) {
-	return ask(s, 'A', name, s.cache.from.LookupIPAddr, func(all []net.IPAddr) int { return 64 * len(all) })
+// LookupIPAddr returns the addresses of a name in the family of the client's address, which takes one
+// question and not two.
+func (s *questions) LookupIPAddr(_ context.Context, name string) (out []net.IPAddr, err error) {
+	kind, network := byte('A'), "ip4"
+	if s.v6 {
+		kind, network = '6', "ip6"
+	}
+	lookUp := func(ctx context.Context, name string) ([]net.IP, error) {
+		return s.cache.from.LookupIP(ctx, network, name)
+	}
+	all, err := ask(s, kind, name, lookUp, func(all []net.IP) int { return 64 * len(all) })
+	for _, ip := range all {
+		out = append(out, net.IPAddr{IP: ip})
+	}
+	return out, err
 }
 
 // LookupAddr returns the names of an address.

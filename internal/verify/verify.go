@@ -18,7 +18,7 @@ import (
 
 // The limits of what the DNS is asked for one message. Those of DKIM are in dkim.go.
 const (
-	maxQuestions = 40              // for SPF: ten, and one for each mail host of them. Each signature has one besides
+	maxQuestions = 10              // that the cache does not answer: one for each signature, the others for SPF
 	maxTime      = 2 * time.Second // for the answers to all of them
 	maxKey       = 2048            // bytes of the record of a key: one of RSA has up to 8192 bits then
 )
@@ -77,7 +77,9 @@ func New(o Options) *Verifier {
 //
 // The first eight signatures are verified: hosts add theirs at the top, so that no
 // signature below hides one of a later host. The work is linear in the size of raw, and ends with
-// ctx. DNS answers are waited for no longer than two seconds and half of what is left of ctx.
+// ctx. DNS answers are waited for no longer than two seconds and half of what is left of ctx. At most ten
+// questions are put for one message that the cache does not answer: one for each signature, the others
+// for SPF. A record that demands more is verified when the answers to the first are cached.
 //
 // SPF is not asked for a client without a public address, and a domain that lets every client
 // send for it ("+all") is not verified.
@@ -89,18 +91,26 @@ func (v *Verifier) Verify(ctx context.Context, raw []byte, client netip.Addr,
 	}
 	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	var message *signed
+	v.guard(func() { message = v.read(ctx, raw) })
+	keys := 0
+	if message != nil {
+		keys = len(message.signatures)
+	}
 	var all sync.WaitGroup
 	all.Go(func() {
 		v.guard(func() {
-			q := &questions{cache: v.dns, wait: wait, left: maxQuestions}
+			q := &questions{cache: v.dns, wait: wait, left: maxQuestions - keys, v6: client.Unmap().Is6()}
 			spfDomain = checkSPF(wait, q, client, sender)
 			if q.left < 0 {
 				v.Stats.Queries.Add(1)
-				v.log.Info("SPF not verified", "why", "too many DNS queries", "sender", sender, "limit", maxQuestions)
+				v.log.Info("SPF not verified", "why", "too many DNS queries", "sender", sender, "limit", maxQuestions-keys)
 			}
 		})
 	})
-	v.guard(func() { dkimDomains = v.checkDKIM(ctx, wait, raw) })
+	if message != nil {
+		v.guard(func() { dkimDomains = v.checkDKIM(ctx, wait, message) })
+	}
 	all.Wait()
 	return dkimDomains, spfDomain
 }
@@ -129,9 +139,8 @@ func checkSPF(ctx context.Context, q *questions, client netip.Addr, sender strin
 	return domain
 }
 
-// checkDKIM returns the domains of the valid signatures among the first of a message, in their
-// order. DNS answers are waited for until wait ends.
-func (v *Verifier) checkDKIM(ctx, wait context.Context, raw []byte) []string {
+// read returns a message with its first signatures, or nil if it exceeds a limit.
+func (v *Verifier) read(ctx context.Context, raw []byte) *signed {
 	m, err := readSigned(ctx, raw, v.dns.now())
 	if err != nil {
 		v.exceeded(err)
@@ -142,6 +151,12 @@ func (v *Verifier) checkDKIM(ctx, wait context.Context, raw []byte) []string {
 		v.log.Info("DKIM signatures not verified", "why", "too many", "signatures", len(m.signatures), "limit", maxSignatures)
 		m.signatures = m.signatures[:maxSignatures]
 	}
+	return m
+}
+
+// checkDKIM returns the domains of the valid signatures of a message, in their order. DNS answers are
+// waited for until wait ends.
+func (v *Verifier) checkDKIM(ctx, wait context.Context, m *signed) []string {
 	// A signature of its own may ask for one key: what SPF has used up hides no signer.
 	q := &questions{cache: v.dns, wait: wait, left: maxSignatures}
 	found := make([]string, len(m.signatures))

@@ -29,7 +29,14 @@ const (
 	Changes   Means = "changes of mind"   // by one mailbox
 	Sendings  Means = "own deliveries"    // of the attacker's mail to a mailbox of its own
 	Inboxes   Means = "own mailboxes"     // to each of which the attacker has its mail delivered
+	Names     Means = "verified names"    // each of which sends one copy of a campaign
+	Spams     Means = "reported spams"    // with something that other mail shares, each from another name
+	Links     Means = "cover links"       // to widely used domains, in one message
 )
+
+// mail reports whether a means is mail that readers report honestly: the log cannot distinguish it from any
+// other spam.
+func (m Means) mail() bool { return m == Names || m == Spams || m == Links }
 
 // A Scenario is an attacker, what it wants, and what it has.
 type Scenario struct {

@@ -37,6 +37,7 @@ func Scenarios() []Scenario {
 	for _, m := range []Means{Fresh, Aged, Mailboxes} {
 		all = append(all, byVoices(m)...)
 	}
+	all = append(all, byCampaigns()...)
 	return append(all,
 		Scenario{Name: "list an established newsletter through traps", Means: Traps,
 			daily: newsletter, before: likes(issue), strike: trap(issue), holds: is(bulkhead.ClassSpam, issue),

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"bufio"
 	"context"
 	_ "embed"
 	"fmt"
@@ -62,6 +63,38 @@ func Report(w io.Writer, results []Result) error {
 		tables[means] = head + " |\n|---" + strings.Repeat("|---", len(Honest())) + "|\n" + strings.TrimSuffix(rows, "\n")
 	}
 	return t.Execute(w, tables)
+}
+
+// Prices writes what each attack takes, one line each: its name, its means, the number of honest users,
+// the number of means that it takes (0 if the limit is not enough), the limit, and the number of votes
+// that undo it. [ReadPrices] reads it.
+func Prices(w io.Writer, results []Result) error {
+	for i := range results {
+		r := &results[i]
+		if _, err := fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\n", r.Name, r.Means, r.Honest, r.Takes, r.Limit,
+			r.Undone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadPrices reads what [Prices] has written.
+func ReadPrices(r io.Reader) (all []Result, err error) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		fields := strings.Split(lines.Text(), "\t")
+		var p Result
+		if len(fields) == 6 {
+			p.Name, p.Means = fields[0], Means(fields[1])
+			_, err = fmt.Sscan(strings.Join(fields[2:], " "), &p.Honest, &p.Takes, &p.Limit, &p.Undone)
+		}
+		if len(fields) != 6 || err != nil {
+			return nil, fmt.Errorf("attack: %.80q is no price", lines.Text())
+		}
+		all = append(all, p)
+	}
+	return all, lines.Err()
 }
 
 // Figures returns the pictures of the report: what mailboxes and peers it takes, and

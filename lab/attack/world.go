@@ -34,6 +34,8 @@ type world struct {
 	attacks []bulkhead.Reporter
 	aged    bool
 	sent    int // reports so far, for their IDs
+	helped  int // copies that other users have reported
+	cover   int // links beside the listed one
 	seen    warnings
 }
 

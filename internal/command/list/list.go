@@ -409,5 +409,6 @@ func progress(w io.Writer) func(uint64) {
 	if !cli.IsTerminal(w) {
 		return nil
 	}
+	w = cli.Unwrap(w)
 	return func(lines uint64) { fmt.Fprintf(w, "\r%d entries%s", lines, strings.Repeat(" ", 4)) }
 }

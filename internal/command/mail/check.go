@@ -2,6 +2,7 @@ package mail
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -99,10 +100,13 @@ func (p *verdictPrinter) print(m *message, v *client.Verdict) error {
 			Subject string          `json:"subject,omitempty"`
 		}{m.name, v, m.from, m.subject})
 	}
-	if p.color {
-		word = paint + word + "\x1b[0m"
+	if !p.color {
+		paint = ""
 	}
-	_, err := fmt.Fprintf(p.w, "%s: %s\n", m.label(), word)
+	_, err1 := fmt.Fprintf(p.w, "%s: ", m.label())
+	err2 := cli.Paint(p.w, paint, word)
+	_, err3 := fmt.Fprintln(p.w)
+	err := errors.Join(err1, err2, err3)
 	for _, reason := range v.Reasons {
 		if err == nil {
 			_, err = fmt.Fprintf(p.w, "    %s\n", reason)

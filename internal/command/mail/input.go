@@ -34,9 +34,9 @@ type message struct {
 // label names a message for people; in an mbox it includes From and Subject.
 func (m *message) label() string {
 	if !m.several || m.from == "" && m.subject == "" {
-		return m.name
+		return cli.Visible(m.name)
 	}
-	return fmt.Sprintf("%s (%s: %s)", m.name, m.from, m.subject)
+	return cli.Visible(fmt.Sprintf("%s (%s: %s)", m.name, m.from, m.subject))
 }
 
 // shown is the number of characters of From and of Subject that are printed.
@@ -59,7 +59,7 @@ func newCount(cmd *cobra.Command) *count {
 	if !cli.IsTerminal(cmd.ErrOrStderr()) || cli.IsTerminal(cmd.OutOrStdout()) && (err != nil || !quiet) {
 		return &count{}
 	}
-	return &count{w: cmd.ErrOrStderr()}
+	return &count{w: cli.Unwrap(cmd.ErrOrStderr())}
 }
 
 func (c *count) next() {

@@ -37,7 +37,7 @@ func (d *decision) decide(isBulk bool) {
 	d.by, d.excuse, d.spared = noRule, noRule, noRule
 	d.isBulk, d.counted = isBulk, d.counted[:0]
 	d.sender = d.parts.Sender(d.Evidence)
-	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress()
+	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress() && d.signersStand()
 	d.listed = d.text.judged == bulkhead.JudgedSpam
 	d.apply(firstRules)
 	switch {
@@ -104,6 +104,16 @@ func (d *decision) part(parts []int, is func(int) bool) bool {
 // standing reports whether a sender or link is of good standing.
 func (d *decision) standing(i int) bool {
 	return d.Policy.Good(d.Signatures[i].Scheme().Facet(), &d.Evidence[i])
+}
+
+// signersStand reports whether all signers of a message that none of them wrote are of good standing.
+// Senders can add signatures of any domain of theirs, so one of good standing speaks for none of the
+// others.
+func (d *decision) signersStand() bool {
+	if d.parts.Domain >= 0 || d.parts.Address >= 0 {
+		return true // the domain of From was verified
+	}
+	return !slices.ContainsFunc(d.parts.Senders, func(i int) bool { return !d.standing(i) })
 }
 
 // abusedAddress reports whether the sender is an address that is listed at a domain, or

@@ -43,7 +43,7 @@ func (s *Set) openDccifd(ctx context.Context, address string) (*opened, error) {
 		White:      whiteFile(cfg.Dccifd.Whiteclnt, false, log),
 		Signatures: s.readDelivered(cfg, verifier), Cleared: s.opts.Messages.Cleared,
 		Now: clock.Now, Log: log,
-		MaxConns: cfg.Limits.Connections,
+		MaxConns: s.connections(),
 	}
 	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {

@@ -54,7 +54,7 @@ func (s *Set) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	front := &dnsbl.Server{Zones: zones, MaxConns: cfg.Limits.Connections, Memory: s.opts.Memory,
+	front := &dnsbl.Server{Zones: zones, MaxConns: s.connections(), Memory: s.opts.Memory,
 		Log: s.opts.Log.With("door", "dnsbl")}
 	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
 	if err := front.Prepare(); err != nil {

@@ -97,6 +97,7 @@ type Set struct {
 	opts    Options
 	rate    door.Source // of a client of any front door but HTTP, which has its own
 	opened  []*opened
+	places  int                      // connections of each door
 	counted map[string]*countedHouse // clearinghouses by door
 	rates   doorRates
 }
@@ -134,6 +135,7 @@ func (s *Set) Open(ctx context.Context, o Options, spare bool) error {
 	s.opts, s.counted = o, make(map[string]*countedHouse)
 	cfg := o.Config()
 	s.rate.Set(doorLimits(cfg.Limits))
+	s.shareDescriptors(cfg)
 	addresses := make(map[string]string)
 	for _, d := range cfg.Listen.Doors() {
 		addresses[d.Key] = d.Address

@@ -75,6 +75,6 @@ func fuzzyMetrics(s *fuzzy.Stats) []prometheus.Collector {
 	return doorEvents("fuzzy", map[string]*atomic.Int64{
 		"check": &s.Checks, "found": &s.Found, "near": &s.Near, "write": &s.Writes, "delete": &s.Deletes,
 		"retransmission": &s.Repeated, "stat": &s.Stat, "ping": &s.Ping, "refused": &s.Refused, "malformed": &s.Malformed,
-		"encrypted": &s.Encrypted, "fault": &s.Faults,
+		"encrypted": &s.Encrypted, "fault": &s.Faults, "unanswered": &s.Unanswered,
 	})
 }

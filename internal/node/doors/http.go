@@ -83,10 +83,14 @@ func (s *Set) openHTTP(ctx context.Context, address string) (*opened, error) {
 	return &opened{address: scheme + l.Addr().String(), abandon: abandon, prepare: prepare,
 		times: []*door.Times{house.Times()}, serve: func(ctx context.Context) error {
 			if local != nil { // with places of its own, so that strangers cannot take those of administrators
-				go front.Serve(newCappedListener(local, cfg.Limits.Connections, 0))
+				go front.Serve(newCappedListener(local, localPlaces, 0))
 			}
 			return serveHTTP(ctx, front, func() error {
-				return serve(newCappedListener(l, cfg.Limits.Connections, door.DefaultConnsPerIP))
+				capped := newCappedListener(l, s.connections(), door.DefaultConnsPerIP)
+				if pair != nil {
+					capped.refuser.Answer = nil // it would have to be encrypted
+				}
+				return serve(capped)
 			})
 		}}, nil
 }

@@ -88,7 +88,7 @@ func milterOf(cfg *config.Config) (*milter.Server, error) {
 		ExemptLogins: m.ExemptLogins,
 		FailTempfail: m.OnFault == "tempfail", Host: cfg.Node.Name, MaxMessage: m.MaxMessage,
 		Timeout:  time.Duration(m.Timeout),
-		IdleTime: time.Duration(m.IdleTimeout), MaxConns: cfg.Limits.Connections,
+		IdleTime: time.Duration(m.IdleTimeout),
 	}, nil
 }
 

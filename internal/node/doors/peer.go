@@ -12,7 +12,7 @@ import (
 // withPeer is the ConnContext of the HTTP server. It adds the process at the other end of a unix
 // socket.
 func (s *Set) withPeer(ctx context.Context, conn net.Conn) context.Context {
-	capped, ok := conn.(cappedConn)
+	capped, ok := conn.(*cappedConn)
 	if !ok { // TLS is never on a unix socket
 		return ctx
 	}

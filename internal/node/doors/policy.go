@@ -23,7 +23,7 @@ func (l policyLimiter) Limit(ctx context.Context, attr func(name string) []byte)
 func (s *Set) openPolicy(ctx context.Context, address string) (*opened, error) {
 	cfg := s.opts.Config()
 	front := &policy.Server{
-		Limiter: policyLimiter{s.opts.Limits}, FailDefer: cfg.Policy.OnFault == "defer", MaxConns: cfg.Limits.Connections,
+		Limiter: policyLimiter{s.opts.Limits}, FailDefer: cfg.Policy.OnFault == "defer", MaxConns: s.connections(),
 		Log: s.opts.Log.With("door", "policy"),
 	}
 	front.Rate, front.Exempt = s.doorRate(cfg.Limits)

@@ -43,7 +43,7 @@ func (s *Set) openPyzorHelper(ctx context.Context, address string) (*opened, err
 	front := &pyzor.Helper{
 		Clearinghouse: s.houseFor("pyzor_helper"), Read: s.opts.Messages.Read, Listed: cfg.Pyzor.Listed,
 		MaxMail:  cfg.HTTP.MaxBody,
-		MaxConns: cfg.Limits.Connections, Memory: s.opts.Memory,
+		MaxConns: s.connections(), Memory: s.opts.Memory,
 		Log: s.opts.Log.With("door", "pyzor_helper"),
 	}
 	front.Rate, front.Exempt = s.doorRate(cfg.Limits)

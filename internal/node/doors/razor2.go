@@ -31,7 +31,7 @@ func (s *Set) openRazor2(ctx context.Context, address string) (*opened, error) {
 		Names: cfg.Razor2.Names, Confidence: cfg.Razor2.Confidence, Serial: cfg.Razor2.Serial,
 		MaxHosts: cfg.Razor2.MaxHosts, ExemptHosts: cfg.Razor2.ExemptHosts,
 		Registrations: door.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
-		MaxConns:      cfg.Limits.Connections, Log: s.opts.Log.With("door", "razor2"),
+		MaxConns:      s.connections(), Log: s.opts.Log.With("door", "razor2"),
 	}
 	// The server takes zero as the default; in the file it means none.
 	if cfg.Razor2.Confidence == 0 {
@@ -55,7 +55,7 @@ func (s *Set) openRazorHelper(ctx context.Context, address string) (*opened, err
 	cfg := s.opts.Config()
 	front := &razor2.Helper{
 		Clearinghouse: s.houseFor("razor_helper"), Read: s.opts.Messages.Read, MaxMail: cfg.HTTP.MaxBody,
-		MaxConns: cfg.Limits.Connections, Memory: s.opts.Memory,
+		MaxConns: s.connections(), Memory: s.opts.Memory,
 		Log: s.opts.Log.With("door", "razor_helper"),
 	}
 	front.Rate, front.Exempt = s.doorRate(cfg.Limits)

@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -92,26 +93,23 @@ func (h *History) Remembered(ctx context.Context, who bulkhead.Reporter, message
 	if err != nil {
 		return nil, err
 	}
-	found = h.toVoter(found, who.User)
+	// As with digests, see package recent. A user trusted by the administrator may name any entry, and
+	// sees its reporter.
+	found = slices.DeleteFunc(found, func(e logbook.Entry) bool {
+		return e.Space != "" && e.Space != space && (space != "" || entry == 0)
+	})
+	text, err := h.meant(found, who.User)
+	if err != nil {
+		return nil, err
+	}
 	var best []bulkhead.Signature
-	text, white := bulkhead.Signature{}, false
+	white := false
 	for i := range found {
-		// As with digests, see package recent. A user trusted by the administrator may name any
-		// entry, and sees its reporter.
-		if e := &found[i]; e.Space != "" && e.Space != space && (space != "" || entry == 0) {
-			continue
-		}
-		white = white || found[i].White
-		sigs := found[i].Signatures()
-		exact := textOf(sigs)
-		if text.Valid() && exact.Valid() && exact != text {
-			return nil, api.ErrSeveral
-		}
-		if exact.Valid() && !text.Valid() {
-			text, best = exact, nil
-		}
-		if exact == text && len(sigs) > len(best) {
-			best = sigs
+		if sigs := found[i].Signatures(); textOf(sigs) == text {
+			white = white || found[i].White
+			if len(sigs) > len(best) {
+				best = sigs
+			}
 		}
 	}
 	switch {
@@ -123,28 +121,31 @@ func (h *History) Remembered(ctx context.Context, who bulkhead.Reporter, message
 	return best, nil
 }
 
-// toVoter returns the entries of messages to a user, or all entries if there are none. So no sender
-// can make a vote by Message-ID ambiguous with messages to other people.
-func (h *History) toVoter(found []logbook.Entry, user string) []logbook.Entry {
-	if user == "" {
-		return found
-	}
+// meant returns the text that a vote by Message-ID is about: of several texts with one Message-ID the
+// latest that was delivered to the user, or else the latest that was delivered. Senders choose the
+// Message-IDs of their mail, so several texts are no reason to refuse a vote on mail that was delivered. Of
+// several texts that were only checked none is chosen, because a vote on one sender's spam would be on
+// another sender's newsletter.
+func (h *History) meant(found []logbook.Entry, user string) (text bulkhead.Signature, err error) {
 	voter := recent.Mailbox(h.Book.Mailbox(user))
-	texts, all := make(map[bulkhead.Signature]bool), []logbook.Entry(nil)
-	for i := range found {
-		if d, ok := DeliveryIn(&found[i], found[i].Signatures()); ok && d.To(voter) {
-			texts[textOf(d.Signatures)] = true
+	delivered := false
+	for i := range found { // the latest first
+		sigs := found[i].Signatures()
+		exact := textOf(sigs)
+		d, ok := DeliveryIn(&found[i], sigs)
+		switch {
+		case ok && d.To(voter):
+			return exact, nil
+		case ok && !delivered:
+			text, delivered, err = exact, true, nil
+		case delivered || !exact.Valid():
+		case !text.Valid():
+			text = exact
+		case text != exact:
+			err = api.ErrSeveral
 		}
 	}
-	for i := range found {
-		if texts[textOf(found[i].Signatures())] {
-			all = append(all, found[i])
-		}
-	}
-	if len(all) == 0 {
-		return found
-	}
-	return all
+	return text, err
 }
 
 // DeliveryIn returns the delivery that an entry of the history records. sigs are the signatures of
@@ -174,9 +175,23 @@ func (h *History) find(ctx context.Context, messageID string, entry int64) ([]lo
 	if id == (logbook.MessageID{}) {
 		return nil, fmt.Errorf("%w: empty Message-ID", bulkhead.ErrMalformed)
 	}
-	page, err := h.Book.Search(ctx, logbook.Query{Message: id})
-	return page.Entries, err
+	q := logbook.Query{Message: id, Limit: logbook.MaxPage}
+	var found []logbook.Entry
+	for range maxWithID / logbook.MaxPage { // others may send many messages with this Message-ID
+		page, err := h.Book.Search(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, page.Entries...)
+		if q.Before = page.Next; q.Before == 0 {
+			break
+		}
+	}
+	return found, nil
 }
+
+// maxWithID is the largest number of entries with one Message-ID that are read.
+const maxWithID = 10_000
 
 // textOf returns the signature of a message's whole text, invalid for none.
 func textOf(sigs []bulkhead.Signature) bulkhead.Signature {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -95,8 +96,11 @@ func reportAttacks(ctx context.Context, dir string, results []attack.Result) err
 			return err
 		}
 	}
-	var page bytes.Buffer
-	if err := attack.Report(&page, results); err != nil {
+	var page, prices bytes.Buffer
+	if err := errors.Join(attack.Report(&page, results), attack.Prices(&prices, results)); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "attacks", "prices.tsv"), prices.Bytes(), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "attacks.md"), page.Bytes(), 0o644)

@@ -1,0 +1,253 @@
+package attack
+
+import (
+	"fmt"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// The messages that attacks by campaigns are about.
+var (
+	victimLink    = bulkhead.NamedSignature(bulkhead.Link, "paper.example")
+	victimFile    = bulkhead.NamedSignature(bulkhead.Attachment, fmt.Sprintf("%-32s", "a form that many attach"))
+	victimPicture = bulkhead.NamedSignature(bulkhead.Image, fmt.Sprintf("%-32s", "a logo that many show"))
+	victimContact = bulkhead.NamedSignature(bulkhead.Contact, "+15550100199")
+
+	evilLink = bulkhead.NamedSignature(bulkhead.Link, "pills.example")
+)
+
+// byCampaigns returns the attacks of those who send mail, and have neither accounts nor peers.
+func byCampaigns() []Scenario {
+	all := []Scenario{
+		snowshoe("below a free suffix", func(i int) string { return fmt.Sprintf("win%d.github.io", i) }),
+		snowshoe("of free tenants", func(i int) string { return fmt.Sprintf("win%d.onmicrosoft.com", i) }),
+		snowshoe("of fresh domains", func(i int) string { return fmt.Sprintf("win%d.example", i) }),
+		{Name: "age names, then send a reported campaign from each", Means: Names, strike: ageNames,
+			holds: notSpamFrom(agedName), mend: reportFrom(agedName)},
+		{Name: "be of good standing as a list, then send what is reported", Means: Inboxes, strike: warmList,
+			holds: isNot(bulkhead.ClassSpam, campaignOfList()), mend: says(bulkhead.Spam, campaignOfList())},
+		{Name: "cover a listed link with others", Means: Links, daily: dailyNewsletter, before: listLink, strike: cover,
+			holds: covered, mend: reportCovered},
+		{Name: "have the network of a person suspected whose mail is not verified", Means: Spams,
+			daily: unverifiedLetters, before: likes(unsigned), strike: fromNetwork,
+			holds: is(bulkhead.ClassSuspected, hisNext), mend: says(bulkhead.Ham, hisNext)},
+	}
+	for _, part := range []struct {
+		what string
+		sig  bulkhead.Signature
+	}{{"link", victimLink}, {"attachment", victimFile}, {"picture", victimPicture}, {"contact", victimContact}} {
+		tip := withPart(letter("a tip").from("bob", "friend.example").withoutLinks(), part.sig)
+		all = append(all, Scenario{Name: "have mail listed by the " + part.what + " that it shares", Means: Spams,
+			daily: sharing(part.sig), before: likes(tip), strike: misuse(part.sig), holds: is(bulkhead.ClassSpam, tip),
+			mend: says(bulkhead.Ham, tip)})
+	}
+	return all
+}
+
+// withPart returns the mail with one more signature.
+func withPart(m mail, part ...bulkhead.Signature) mail {
+	m.meta = append(m.meta[:len(m.meta):len(m.meta)], part...)
+	return m
+}
+
+// snowshoe is a campaign of near copies, each from a verified name of its own. The first reader and all
+// honest ones report a copy each; n names later, a copy from a fresh name is not spam.
+func snowshoe(what string, name func(int) string) Scenario {
+	return Scenario{Name: "send a reported campaign from names " + what, Means: Names,
+		strike: func(w *world, n int) error {
+			for i := range n {
+				if err := w.send(copyFrom(name, i), i); err != nil {
+					return err
+				}
+			}
+			return w.reportCopies(name, 1+len(w.honest), n)
+		},
+		holds: notSpamFrom(name), mend: reportFrom(name)}
+}
+
+// copyFrom returns the copy of the campaign that the i'th name sends, with a link to that name.
+func copyFrom(name func(int) string, i int) mail {
+	return copyOf("a snowshoe campaign", fmt.Sprint(i)).from("win", name(i))
+}
+
+// send delivers a message to one subscriber.
+func (w *world) send(m mail, i int) error {
+	all := everybody()
+	return w.deliver(m, all[i%len(all)])
+}
+
+// reportCopies has each of several users report one of the copies, in turn.
+func (w *world) reportCopies(name func(int) string, users, copies int) error {
+	for i := range users {
+		by := []bulkhead.Reporter{w.user("reader", i)}
+		if err := w.vote(by, bulkhead.Spam, copyFrom(name, i%copies)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unusedName is the number of a name that has sent nothing.
+const unusedName = MaxMeans + 1
+
+// notSpamFrom reports whether a copy from another name is not spam. Aged names are all used, so their
+// last one is meant.
+func notSpamFrom(name func(int) string) func(*world) (bool, error) {
+	return func(w *world) (bool, error) {
+		w.helped = max(w.helped, unusedName)
+		got, err := w.class(copyFrom(name, w.helped))
+		return got != bulkhead.ClassSpam, err
+	}
+}
+
+// reportFrom has a user report the copy that is not spam, after which another name sends one.
+func reportFrom(name func(int) string) func(*world, bulkhead.Reporter) error {
+	return func(w *world, by bulkhead.Reporter) error {
+		m := copyFrom(name, w.helped)
+		if err := w.send(m, w.helped); err != nil {
+			return err
+		}
+		w.helped++
+		return w.vote([]bulkhead.Reporter{by}, bulkhead.Spam, m)
+	}
+}
+
+// agedName is the domain of a name that was used for harmless mail first.
+func agedName(i int) string { return fmt.Sprintf("nice%d.example", i) }
+
+// ageNames sends harmless mail from n names to two mailboxes of the attacker's on three days, and then a
+// campaign from each. The first reader and all honest ones report a copy each. The names that
+// send later copies have aged as well.
+func ageNames(w *world, n int) error {
+	age := func(i, day int) error {
+		return w.deliver(letter(fmt.Sprintf("harmless %d %d", i, day)).from("win", agedName(i)), inboxes(2)...)
+	}
+	for day := range 3 {
+		for i := range n {
+			if err := age(i, day); err != nil {
+				return err
+			}
+		}
+		for i := range answers(len(w.honest), n) {
+			if err := age(unusedName+i, day); err != nil {
+				return err
+			}
+		}
+		w.pass(dayLength)
+	}
+	for i := range n {
+		if err := w.send(copyFrom(agedName, i), i); err != nil {
+			return err
+		}
+	}
+	return w.reportCopies(agedName, 1+len(w.honest), n)
+}
+
+// listMail returns the mail with the identifier of a list at its sender's domain.
+func listMail(m mail) mail {
+	return withPart(m, bulkhead.NamedSignature(bulkhead.Sender, "news.nice.example|nice.example"))
+}
+
+func campaignOfList() mail { return listMail(campaignOf("nice.example")) }
+
+// warmList does what warm does, as a list.
+func warmList(w *world, n int) error {
+	for day := range 3 {
+		m := listMail(letter(fmt.Sprint("nice list ", day)).from("win", "nice.example"))
+		if err := w.deliver(m, inboxes(n)...); err != nil {
+			return err
+		}
+		w.pass(dayLength)
+	}
+	return reported(w, campaignOfList())
+}
+
+// sharing is a daily newsletter, and mail of four others, of which all share a part.
+func sharing(part bulkhead.Signature) func(*world, int) error {
+	return func(w *world, day int) error {
+		if err := dailyNewsletter(w, day); err != nil {
+			return err
+		}
+		from := fmt.Sprintf("friend%d.example", day%4)
+		m := withPart(letter(fmt.Sprint("mail of day ", day)).from("bob", from).withoutLinks(), part)
+		return w.send(m, day)
+	}
+}
+
+// misuse sends n spams with a part of mail that others send, each from a fresh verified domain. A
+// reader reports each.
+func misuse(part bulkhead.Signature) act {
+	return func(w *world, n int) error {
+		for i := range n {
+			m := withPart(letter(fmt.Sprint("spam ", i)).from("win", fmt.Sprintf("evil%d.example", i)).withoutLinks(), part)
+			if err := w.send(m, i); err != nil {
+				return err
+			}
+			if err := w.vote([]bulkhead.Reporter{w.user("reader", i)}, bulkhead.Spam, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// fromNetwork sends n spams from a person's network, and a reader reports each.
+func fromNetwork(w *world, n int) error {
+	for i := range n {
+		m := letter(fmt.Sprint("spam ", i)).unverified(neighbours)
+		if err := w.send(m, i); err != nil {
+			return err
+		}
+		if err := w.vote([]bulkhead.Reporter{w.user("reader", i)}, bulkhead.Spam, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// coveredMail returns a spam with a listed link and n links that others use.
+func coveredMail(i, n int) mail {
+	m := withPart(letter(fmt.Sprint("pills ", i)).unverified("203.0.113.0/24"), evilLink)
+	for k := range n {
+		m = withPart(m, bulkhead.NamedSignature(bulkhead.Link, fmt.Sprintf("known%d.example", k%64)))
+	}
+	return m
+}
+
+// listLink has three readers and all honest users report a spam each, all with one link.
+func listLink(w *world) error {
+	users := append(w.honest[:len(w.honest):len(w.honest)], w.user("reader", 0), w.user("reader", 1), w.user("reader", 2))
+	for i, by := range users {
+		m := coveredMail(i, 0)
+		if err := w.send(m, i); err != nil {
+			return err
+		}
+		if err := w.vote([]bulkhead.Reporter{by}, bulkhead.Spam, m); err != nil {
+			return err
+		}
+	}
+	got, err := w.class(coveredMail(len(users), 0))
+	if err == nil && got != bulkhead.ClassSpam {
+		err = fmt.Errorf("attack: a spam with the reported link is %v: nothing would be measured", got)
+	}
+	return err
+}
+
+// cover chooses how many other links a spam has.
+func cover(w *world, n int) error {
+	w.cover = n
+	return nil
+}
+
+// covered reports whether the next spam with the listed link is not spam.
+func covered(w *world) (bool, error) {
+	got, err := w.class(coveredMail(unusedName+w.helped, w.cover))
+	return got != bulkhead.ClassSpam, err
+}
+
+// reportCovered has a user report such a spam, after which another text is sent.
+func reportCovered(w *world, by bulkhead.Reporter) error {
+	m := coveredMail(unusedName+w.helped, w.cover)
+	w.helped++
+	return w.vote([]bulkhead.Reporter{by}, bulkhead.Spam, m)
+}

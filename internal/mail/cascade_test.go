@@ -107,17 +107,17 @@ func TestCascade(t *testing.T) {
 // TestCascadeLinks checks which links can be seen.
 func TestCascadeLinks(t *testing.T) {
 	for source, hidden := range map[string]bool{
-		`<style>.a{display:none}</style><a class=a href="http://a.example">x</a>`:                      true,
-		`<style>.a{display:none}</style><p class=a><a href="http://a.example">x</a></p>`:               true,
-		`<div style="font-size:0"><a href="http://a.example">x</a></div>`:                              true,
-		`<div style="font-size:0"><a href="http://a.example"><img src=x></a></div>`:                    false,
-		`<div style="font-size:0"><a href="http://a.example"><b style="font-size:9px">x</b></a></div>`: false,
-		`<div style="font-size:0"><a href="http://a.example"><img hidden src=x></a></div>`:             true,
-		`<a style="color:#fff" href="http://a.example">x</a>`:                                          true,
-		`<td bgcolor=red><a style="color:#fff" href="http://a.example">x</a>`:                          true, // no table, no cell
-		`<table><td bgcolor=red><a style="color:#fff" href="http://a.example">x</a>`:                   false,
-		`<div style="visibility:hidden"><a href="http://a.example"><img src=x></a></div>`:              true,
-		`<div style="color:#fff">x<a href="http://a.example">x</a></div>`:                              false, // links are blue
+		`<style>.a{display:none}</style><a class=a href="http://a.example">x</a>`:                  true,
+		`<style>.a{display:none}</style><p class=a><a href="http://a.example">x</a></p>`:           true,
+		`<div style="font-size:0"><a href="http://a.example">x</a></div>`:                          true,
+		`<div style="font-size:0"><a href="http://a.example"><img src=x></a></div>`:                false,
+		`<p style="font-size:0"><a href="http://a.example"><b style="font-size:9px">x</b></a></p>`: false,
+		`<div style="font-size:0"><a href="http://a.example"><img hidden src=x></a></div>`:         true,
+		`<a style="color:#fff" href="http://a.example">x</a>`:                                      true,
+		`<td bgcolor=red><a style="color:#fff" href="http://a.example">x</a>`:                      true, // no table, no cell
+		`<table><td bgcolor=red><a style="color:#fff" href="http://a.example">x</a>`:               false,
+		`<div style="visibility:hidden"><a href="http://a.example"><img src=x></a></div>`:          true,
+		`<div style="color:#fff">x<a href="http://a.example">x</a></div>`:                          false, // links are blue
 	} {
 		links := pageOf(t, source).Links
 		if len(links) != 1 || links[0].Hidden != hidden {

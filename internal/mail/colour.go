@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/image/colornames"
+
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // A colour is red, green, blue and opacity, each of 0 to 255.
@@ -104,12 +106,50 @@ func hexColour(digits string) (colour, bool) {
 	return colour{uint8(x >> 24), uint8(x >> 16), uint8(x >> 8), uint8(x)}, true
 }
 
-// legacyColour reads a colour as an attribute has it, where the character # may be missing.
-func legacyColour(value string) (colour, bool) {
-	value = strings.ToLower(strings.TrimSpace(value))
-	if c, ok := hexColour(strings.TrimPrefix(value, "#")); ok && len(value) <= 7 {
-		return c, true
+// legacyColour reads a colour as an attribute has it: almost every text is one.
+//
+// Source: WHATWG HTML, rules for parsing a legacy colour value.
+func legacyColour(written string) (c colour, ok bool) {
+	const longest = 128
+	text := strings.ToLower(strings.TrimSpace(written))
+	if text == "" || text == "transparent" {
+		return colour{}, false
 	}
-	named, ok := colornames.Map[value]
-	return colour{named.R, named.G, named.B, 255}, ok
+	if named, ok := colornames.Map[text]; ok {
+		return colour{named.R, named.G, named.B, 255}, true
+	}
+	if len(text) == len("#fff") && text[0] == '#' {
+		if c, ok := hexColour(text[1:]); ok {
+			return c, true
+		}
+	}
+	text = strings.TrimPrefix(text[:min(len(text), longest)], "#")
+	digits := []byte(text)
+	for i, d := range digits {
+		if _, ok := scan.Hex(d); !ok {
+			digits[i] = '0'
+		}
+	}
+	for len(digits) == 0 || len(digits)%3 != 0 {
+		digits = append(digits, '0')
+	}
+	size := len(digits) / 3
+	var parts [3][]byte
+	for i := range parts {
+		parts[i] = digits[i*size : (i+1)*size]
+		parts[i] = parts[i][max(0, size-8):]
+	}
+	for len(parts[0]) > 2 && parts[0][0] == '0' && parts[1][0] == '0' && parts[2][0] == '0' {
+		for i := range parts {
+			parts[i] = parts[i][1:]
+		}
+	}
+	var levels [3]uint8
+	for i, part := range parts {
+		for _, d := range part[:min(2, len(part))] {
+			digit, _ := scan.Hex(d)
+			levels[i] = levels[i]<<4 | digit
+		}
+	}
+	return colour{levels[0], levels[1], levels[2], 255}, true
 }

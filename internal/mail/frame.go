@@ -220,7 +220,7 @@ func (v *visible) inside(name *knownName, t *tagged, rules [][]declaration) (loo
 		v.letters = inner.ink
 	}
 	switch {
-	case c.is(display, blocks):
+	case c.is(display, blocks), c.is(display, tables):
 		return inner, asBlock
 	case c.is(display, inline):
 		return inner, asInline
@@ -258,6 +258,7 @@ func (v *visible) hints(c *cascade, around *look, tag atom.Atom, t *tagged) {
 	case atom.Canvas, atom.Audio, atom.Video, atom.Datalist:
 		c.put(display, hiding(true))
 	case atom.Table:
+		around.put(indented, false)
 		if v.quirks {
 			around.size, around.absolute, around.ink = firstLook.size, false, v.letters
 			around.put(tiny, false)

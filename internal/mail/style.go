@@ -83,6 +83,7 @@ const (
 	hides  // display: none, visibility: hidden, overflow: hidden and their like
 	shows  // the opposite of hides
 	blocks // display: block and its like
+	tables // display: table and the parts of tables that stand in lines of their own
 	inline // display: inline
 )
 
@@ -99,7 +100,7 @@ type declaration struct {
 	value     value
 }
 
-// declarations reads those of a style that may hide text or show it.
+// declarations returns what a style declares, as far as it may hide text or show it.
 func declarations(style string) (all []declaration) {
 	css.Declarations(style, func(name, written string) {
 		if !decides(name) {
@@ -175,7 +176,8 @@ func declare(name, text string, add func(property, value, bool)) {
 		if text == "auto" || text == "none" {
 			v, ok = value{n: 1}, true
 		}
-		add(map[string]property{"height": height, "max-height": maxHeight, "width": width, "max-width": maxWidth}[name], v, ok)
+		add(map[string]property{"height": height, "max-height": maxHeight, "width": width,
+			"max-width": maxWidth}[name], v, ok)
 	case "overflow", "overflow-x", "overflow-y":
 		first, _, _ := strings.Cut(text, " ")
 		add(overflow, hiding(first == "hidden" || first == "clip"), true)
@@ -268,9 +270,10 @@ func displayed(text string) (value, bool) {
 	switch text {
 	case "none":
 		return value{is: hides}, true
-	case "block", "flow-root", "flex", "grid", "list-item", "table", "table-caption", "table-row", "table-row-group",
-		"table-header-group", "table-footer-group":
+	case "block", "flow-root", "flex", "grid", "list-item":
 		return value{is: blocks}, true
+	case "table", "table-caption", "table-row", "table-row-group", "table-header-group", "table-footer-group":
+		return value{is: tables}, true
 	case "inline", "contents", "initial", "unset":
 		return value{is: inline}, true
 	case "inline-block", "inline-flex", "inline-grid", "inline-table", "table-cell", "table-column", "table-column-group",
@@ -425,8 +428,11 @@ func (l look) within(c *cascade, is nature) look {
 	if c.set == 0 {
 		return l
 	}
-	box := is&(block|cell) != 0 || c.is(display, blocks) || c.is(display, shows) || c.is(position, hides)
-	flat := box && is&tabular == 0 && (c.below(height, 0) || c.below(maxHeight, 0) || c.below(width, 0) ||
+	box := is&(block|cell) != 0 && is&tabular == 0 || c.is(position, hides)
+	if c.has(display) && c.all[display].is != hides {
+		box = c.is(display, blocks) || c.is(display, shows) || c.is(position, hides)
+	}
+	flat := box && (c.below(height, 0) || c.below(maxHeight, 0) || c.below(width, 0) ||
 		c.below(maxWidth, 0))
 	beside := c.below(left, farAway) || c.below(top, farAway) || c.below(right, farAway) || c.below(bottom, farAway)
 	if c.is(display, hides) || c.is(msoHide, hides) || c.has(opacity) && c.all[opacity].n < 0.05 ||

@@ -49,7 +49,8 @@ func (v *visible) restart(size int) {
 func (v *visible) node(n *html.Node) {
 	switch n.Type {
 	case html.TextNode:
-		if v.veil == 0 && !closed(n.Parent) && !v.full() && !v.pace.Over(len(n.Data)) {
+		blank := v.veil == faint && strings.Trim(n.Data, " \t\r\n\f") == ""
+		if (v.veil == 0 || blank) && !closed(n.Parent) && !v.full() && !v.pace.Over(len(n.Data)) {
 			v.text([]byte(n.Data))
 		}
 		return

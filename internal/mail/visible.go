@@ -51,8 +51,9 @@ func (v *visible) read(source string) {
 		rest = rest[v.tokens(rest):]
 		rest = rest[v.long(rest):]
 	}
-	if s := &v.shape; (s.irregular && (s.hides || v.tones.meet()) || v.matters()) && !s.costly && len(source) <= maxTreeSource &&
-		v.pace.Err() == nil {
+	s := &v.shape
+	wanted := s.irregular && (s.hides || v.tones.meet()) || v.matters()
+	if wanted && !s.costly && len(source) <= maxTreeSource && v.pace.Err() == nil {
 		v.tree(source)
 	}
 	if v.page != nil {
@@ -89,6 +90,8 @@ func (v *visible) tokens(source string) (taken int) {
 			switch {
 			case v.skip == atom.Style:
 				v.foresee(t.Raw())
+			case v.skip == 0 && v.veil == faint && strings.Trim(t.Raw(), " \t\r\n\f") == "":
+				v.text([]byte{' '}) // a blank has no colour
 			case v.skip != 0 || v.veil != 0 || v.full():
 			case t.Verbatim():
 				v.unescaped = t.AppendText(v.unescaped[:0])

@@ -1,5 +1,5 @@
 // Package css reads the style sheets and style attributes of mail: rules, selectors and declarations. It
-// knows no property. What a browser ignores, such as a rule with an invalid selector, it leaves out.
+// knows no property. A rule that browsers ignore, such as one with an invalid selector, has no effect.
 //
 // Source: CSS Syntax 3, Selectors 4, Media Queries 4.
 package css
@@ -208,7 +208,7 @@ func comment(s string, at int) int {
 	return len(s)
 }
 
-// quoted returns the position behind the string that begins at a position. A line end ends it, too.
+// quoted returns the position behind the string that begins at a position. A line end also ends it.
 func quoted(s string, at int) int {
 	quote := s[at]
 	for at++; at < len(s); at++ {

@@ -100,15 +100,19 @@ func TestSelectors(t *testing.T) {
 		`<p id=d>3</p><a id=e href="http://z.example/q">4</a></div><p id=f class=X>5</p>`
 	for list, want := range map[string]string{
 		"p": "bdf", "P": "bdf", ".x": "ab", "div.x.y": "a", "#b": "b", "*": "abcdef", "p,#a": "abdf", "div p": "bd",
-		"div>p": "bd", "body > p": "f", "div b": "c", "div > b": "", "p + p": "d", "p ~ a": "e", "p+a": "e", "b ~ a": "",
+		"div>p": "bd", "body > p": "f", "div b": "c", "div > b": "", "p + p": "d", "p ~ a": "e", "p+a": "e",
+		"b ~ a":   "",
 		"div p b": "c", "html body div > p > b": "c", "[lang]": "c", "[lang|=de]": "c", "[lang=de]": "",
 		"[title~=r]": "c", `[href^="http"]`: "e", "[href$='q']": "e", "[href*=z]": "e", `a[href*=""]`: "",
 		"p:first-child": "b", "p:last-child": "f", ":nth-child(2)": "df", "p:nth-child(odd)": "b", "p:not(.x)": "df",
 		":is(a, b)": "ce", "a:link": "e", "a:hover": "", "a:hover,b": "c", "p::before": "", "p:nonsense,b": "invalid",
-		"p:-ms-x,b": "invalid", "p..x": "invalid", "p,": "invalid", "": "invalid", ">p": "invalid", "p>": "invalid",
-		"p>>b": "invalid", ".\\78": "ab", "p/**/b": "invalid", "p/**/.x": "b", "p /**/b": "c", "u + .body p": "", "[owa] p": "",
-		"div :not(p)": "ce", "p:first-child > b": "c", ":root p": "bdf", "p:nth-child(n+2)": "df", "p:nth-child(-n+1)": "b",
-		"@x": "invalid", "1": "invalid",
+		"p:-ms-x,b": "invalid",
+		"p..x":      "invalid", "p,": "invalid", "": "invalid", ">p": "invalid", "p>": "invalid",
+		"p>>b": "invalid", ".\\78": "ab", "p/**/b": "invalid", "p/**/.x": "b", "p /**/b": "c", "u + .body p": "",
+		"[owa] p":     "",
+		"div :not(p)": "ce", "p:first-child > b": "c", ":root p": "bdf", "p:nth-child(n+2)": "df",
+		"p:nth-child(-n+1)": "b",
+		"@x":                "invalid", "1": "invalid",
 	} {
 		if got := selected(t, page, list); got != want {
 			t.Errorf("%q selects %q, want %q", list, got, want)
@@ -157,7 +161,8 @@ func TestMatchBudget(t *testing.T) {
 
 func FuzzSheet(f *testing.F) {
 	for _, s := range []string{"a{b:c}", "@media screen{a>b~c+d e{f:g!important}}", "a[b='c\\'d']:not(.e,#f){g:url(h)}",
-		"/*", "<!--", "a\\", "@", "{", "}", "a{", "p:nth-child(-2n + 1){\\", "@media(", "a{b:\"", "url(", "\\110000 x{}"} {
+		"/*", "<!--", "a\\", "@", "{", "}", "a{", "p:nth-child(-2n + 1){\\", "@media(", "a{b:\"", "url(",
+		"\\110000 x{}"} {
 		f.Add(s)
 	}
 	root, err := html.Parse(strings.NewReader("<div id=a class='b c'><p lang=x>1<a href=y>2</a></p><p>3</p></div>"))
@@ -171,7 +176,8 @@ func FuzzSheet(f *testing.F) {
 			size += len(list) + len(body)
 			Declarations(body, func(name, written string) {
 				size += 0 * len(name)
-				if value, _ := Value(written); value != strings.TrimSpace(value) || strings.ToLower(value) != value && isASCII(value) {
+				if value, _ := Value(written); value != strings.TrimSpace(value) || strings.ToLower(value) != value &&
+					isASCII(value) {
 					t.Fatalf("%q has the value %q", written, value)
 				}
 			})

@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"internal/pace":                {},
 	"internal/text/scan":           {},
 	"internal/text/markup":         {"internal/text/scan"},
+	"internal/text/css":            {"internal/text/scan"},
 	"internal/text/charset":        {},
 	"internal/text/normal":         {"internal/text/scan"},
 	"internal/mail/picture":        {".", "internal/pace", "internal/text/*"},

@@ -157,6 +157,35 @@ func hostile(size int) map[string]func() []byte {
 			return fill(page,
 				"<a a b c d e f g h i j k l m n o p q r s t u v w x y z>", "")
 		},
+		"sheet, rules": func() []byte {
+			return fill(page+"<style>.a{display:none}", ".a{top:0}", "</style><p class=a>x</p>word")
+		},
+		"sheet, one class": func() []byte {
+			rules := strings.Repeat(".a{top:0;display:none}", size/44)
+			return fill(page+"<style>"+rules+"</style>", "<p class=a>x", "")
+		},
+		"sheet, every element": func() []byte {
+			return fill(page+"<style>"+strings.Repeat("*{color:#fff}", 1024)+"</style>", "<p>x", "")
+		},
+		"sheet, deep selectors": func() []byte {
+			rules := strings.Repeat(strings.Repeat("div ", 14)+"p b{display:none}", size/140)
+			return fill(page+"<style>"+rules+"</style>"+strings.Repeat("<div>", 100), "<b>x</b>", "")
+		},
+		"sheet, siblings": func() []byte {
+			return fill(page+"<style>"+strings.Repeat("i ~ b ~ b ~ b{display:none}", 200)+"</style>", "<b>x</b>", "")
+		},
+		"sheet, attributes": func() []byte {
+			rules := strings.Repeat("[title*=aaaab]{display:none}", 200)
+			return fill(page+"<style>"+rules+"</style>", "<p title="+strings.Repeat("a", 200)+">x", "")
+		},
+		"sheet, brackets": func() []byte { return fill(page+"<style>p{display:none}", "{[(", "</style>word") },
+		"styles, different": func() []byte {
+			return numbered(page, "<p style='display:none;color:#%d;background:rgb(%d,0,0) url(x)'>x", size)
+		},
+		"styles, long": func() []byte { return fill(page+"<p style='", "color:red;", "'>word") },
+		"styles, within each other": func() []byte {
+			return fill(page, strings.Repeat("<div style='color:#fff;display:block'>", 100)+strings.Repeat("</div>", 100), "")
+		},
 		"anchors":         func() []byte { return fill(page, "<a href=x>y", "") },
 		"numbers":         func() []byte { return fill(plain, "555 010 ", "") },
 		"numbers, signs":  func() []byte { return fill(plain, "+(", "") },

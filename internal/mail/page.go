@@ -119,7 +119,7 @@ func (v *visible) back() {
 	clear(v.known)
 	clear(v.noted.Links)
 	noted := Page{Links: v.noted.Links[:0], Anchors: v.noted.Anchors[:0], Markup: v.noted.Markup[:0]}
-	*v = visible{dst: v.dst[:0], frames: v.frames[:0], name: v.name[:0], names: v.names, known: v.known,
+	*v = visible{dst: v.dst[:0], styling: styling{frames: v.frames[:0]}, name: v.name[:0], names: v.names, known: v.known,
 		shape: shape{open: v.shape.open}, unescaped: v.unescaped[:0], noted: noted}
 	visibles.Put(v)
 }
@@ -139,7 +139,7 @@ func (v *visible) link(url string, hidden, loaded bool) {
 		v.urls = markup.AppendUnescaped(v.urls, url)
 		plain = scan.String(v.urls[before:])
 	}
-	h := Href{Hidden: hidden || v.veil != 0, Loaded: loaded}
+	h := Href{Hidden: hidden || v.veil&(gone|invisible) != 0, Loaded: loaded}
 	use := uint8(1)
 	if h.Hidden {
 		use <<= 1
@@ -173,9 +173,9 @@ func leadsOut(url string) bool {
 type tagged struct {
 	href, src, action, formaction, equiv, content string
 
-	named uint8 // which of these there are
-	veils veils // of all that it says
-	style veils // of its style
+	style, bgcolor, colour, size, linked string
+
+	named uint16 // which of these there are, and which without a value that matters
 }
 
 // The attributes that a tagged holds.
@@ -187,6 +187,16 @@ const (
 	namedEquiv
 	namedContent
 	namedStyle
+	namedBgcolor
+	namedColour
+	namedSize
+	namedLinked
+	namedHidden
+	namedBackground
+	namedOpen
+
+	// namedLooks are the attributes that may change what is seen.
+	namedLooks = namedStyle | namedBgcolor | namedColour | namedSize | namedLinked | namedHidden | namedBackground
 )
 
 // attributes reads the present start tag.
@@ -206,40 +216,51 @@ func (v *visible) attributes(to *tagged, tag atom.Atom, t *markup.Tokens) {
 // attribute takes an attribute of an element.
 func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
 	var to *string
-	var name uint8
+	var name uint16
 	switch len(key) {
 	case len("src"):
 		if is(key, "src") {
 			to, name = &t.src, namedSrc
 		}
 	case len("href"):
-		if is(key, "href") {
+		switch {
+		case is(key, "href"):
 			to, name = &t.href, namedHref
-		} else if tag == atom.Font && is(key, "size") {
-			t.veils.off |= tiny
+		case tag == atom.Font && is(key, "size"):
+			to, name = &t.size, namedSize
+		case tag == atom.Body && is(key, "text"):
+			to, name = &t.colour, namedColour
+		case tag == atom.Body && is(key, "link"):
+			to, name = &t.linked, namedLinked
+		case tag == atom.Details && is(key, "open"):
+			t.named |= namedOpen
 		}
 	case len("style"):
-		if is(key, "style") && t.named&namedStyle == 0 {
-			t.style = v.veilsOf(value)
-			t.veils.on |= t.style.on
-			t.veils.off |= t.style.off
-			t.named |= namedStyle
+		if is(key, "style") {
+			to, name = &t.style, namedStyle
+		} else if tag == atom.Font && is(key, "color") {
+			to, name = &t.colour, namedColour
 		}
 	case len("hidden"):
 		if is(key, "hidden") {
-			t.veils.on |= gone
+			t.named |= namedHidden
 		} else if is(key, "action") {
 			to, name = &t.action, namedAction
 		}
 	case len("content"):
 		if is(key, "content") {
 			to, name = &t.content, namedContent
+		} else if is(key, "bgcolor") {
+			to, name = &t.bgcolor, namedBgcolor
 		}
 	case len("http-equiv"):
-		if is(key, "http-equiv") {
+		switch {
+		case is(key, "http-equiv"):
 			to, name = &t.equiv, namedEquiv
-		} else if is(key, "formaction") {
+		case is(key, "formaction"):
 			to, name = &t.formaction, namedFormaction
+		case is(key, "background") && value != "":
+			t.named |= namedBackground
 		}
 	}
 	if to != nil && t.named&name == 0 {
@@ -251,8 +272,8 @@ func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
 // is reports whether key, which has as many bytes, is name without regard to case.
 func is(key, name string) bool { return key[0]|0x20 == name[0] && strings.EqualFold(key, name) }
 
-// element notes the name and the links of a start tag.
-func (v *visible) element(name *knownName, t *tagged) {
+// element notes the name and the links of a start tag. inner is what hides what is in the element.
+func (v *visible) element(name *knownName, t *tagged, inner veil) {
 	if v.page == nil || v.skip != 0 {
 		return
 	}
@@ -270,8 +291,12 @@ func (v *visible) element(name *knownName, t *tagged) {
 	case atom.A:
 		v.endAnchor()
 		if t.named&namedHref != 0 {
-			v.link(t.href, t.style.on != 0, false)
-			v.anchor = len(v.dst) + 1
+			v.anchor = anchor{begin: len(v.dst) + 1}
+			if inner != 0 && inner&(gone|invisible) == 0 {
+				v.anchor.veiled = t.href
+			} else {
+				v.link(t.href, inner != 0, false)
+			}
 		}
 	case atom.Area, atom.Base:
 		v.link(t.href, false, false)
@@ -285,6 +310,7 @@ func (v *visible) element(name *knownName, t *tagged) {
 	case atom.Iframe, atom.Frame:
 		v.link(t.src, false, false)
 	case atom.Img, atom.Image:
+		v.anchor.pictured = v.anchor.pictured || inner&(gone|invisible) == 0
 		v.link(t.src, false, true)
 	case atom.Link:
 		v.link(t.href, false, true)
@@ -312,12 +338,24 @@ func (v *visible) refresh(t *tagged) {
 	v.link(strings.Trim(target, `"'`), false, false)
 }
 
-// endAnchor ends what is shown for a link, if one is open.
+// An anchor is an open link.
+type anchor struct {
+	begin    int    // 1 more than where its text begins; 0 if none is open
+	veiled   string // where it leads, if its letters cannot be seen
+	pictured bool   // there is a picture in it
+}
+
+// endAnchor ends what is shown for a link, if one is open. A link without letters that can be seen shows what
+// is in it all the same: a picture, or an element with letters of its own.
 func (v *visible) endAnchor() {
-	if start := v.anchor - 1; v.anchor > 0 && start < len(v.dst) && len(v.page.Anchors) < maxHrefs {
+	a := v.anchor
+	v.anchor = anchor{}
+	if a.veiled != "" {
+		v.link(a.veiled, !a.pictured && len(v.dst) < a.begin, false)
+	}
+	if start := a.begin - 1; a.begin > 0 && start < len(v.dst) && len(v.page.Anchors) < maxHrefs {
 		v.page.Anchors = append(v.page.Anchors, [2]int32{int32(start), int32(len(v.dst))})
 	}
-	v.anchor = 0
 }
 
 // eachAttribute calls visit with the attributes of the start tag at the beginning of

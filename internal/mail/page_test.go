@@ -141,7 +141,7 @@ func FuzzAttributes(f *testing.F) {
 		}
 		for _, a := range []struct {
 			key, value string
-			bit        uint8
+			bit        uint16
 		}{
 			{"href", got.href, namedHref}, {"src", got.src, namedSrc}, {"action", got.action, namedAction},
 			{"formaction", got.formaction, namedFormaction},

@@ -1,15 +1,12 @@
 package mail
 
 import (
-	"bytes"
-	"math"
 	"strconv"
 	"strings"
 
 	"golang.org/x/net/html"
-	"golang.org/x/net/html/atom"
 
-	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
+	"github.com/bulkhead-mail/bulkhead/internal/text/css"
 )
 
 // A veil is a set of reasons why text is out of sight. An element that is gone hides everything
@@ -27,416 +24,477 @@ const (
 	faint                      // the colour of its background
 )
 
-// A frame is an element that changes what is seen of what is inside of it.
-type frame struct {
-	tag    atom.Atom
-	nested int    // open elements of the same name within
-	before veil   // what there was around it
-	open   counts // the containers around it
+// A look is what a person sees of text, as far as it decides whether the text is seen.
+type look struct {
+	veil     veil
+	absolute bool    // size is not relative to a default
+	pictured bool    // there is a picture behind the text
+	size     float32 // of letters, in pixels
+	ink      colour
+	ground   colour // behind the text, opaque
 }
 
-// maxFrames bounds the elements that are remembered. If more are nested, all that follows
-// counts as visible.
-const maxFrames = 64
-
-const maxStyle = 4096 // bytes of a style that are looked at
-
-// A container is a kind of element whose end tag also ends the open elements inside of it.
-type container uint8
+// firstLook is the look of a page without styles.
+var firstLook = look{size: 16, ink: black, ground: white}
 
 const (
-	noContainer container = iota
-	paragraph
-	division
-	list
-	item
-	row
-	dataCell
-	table
-	containers
+	maxStyle  = 64 << 10 // bytes of a style that are looked at
+	leastSize = 1.34     // pixels; letters of this size cannot be seen
+	leastEm   = 6        // pixels; browsers show no smaller letters of a relative size
+	farAway   = -500     // pixels to the left of the page, or above it
 )
 
-// counts has the number of open elements for each kind of container.
-type counts [containers]uint16
+// A property is one that may hide text.
+type property uint8
 
-func containerOf(tag atom.Atom) container {
-	switch tag {
-	case atom.P:
-		return paragraph
-	case atom.Div, atom.Center, atom.Blockquote:
-		return division
-	case atom.Ul, atom.Ol, atom.Dl:
-		return list
-	case atom.Li:
-		return item
-	case atom.Tr:
-		return row
-	case atom.Td, atom.Th:
-		return dataCell
-	case atom.Table:
-		return table
-	}
-	return noContainer
+const (
+	display property = iota
+	msoHide
+	visibility
+	opacity
+	fontSize
+	textIndent
+	position
+	left
+	top
+	right
+	bottom
+	marginLeft
+	height
+	maxHeight
+	width
+	maxWidth
+	overflow
+	clip
+	ink
+	ground
+	picture
+	properties
+)
+
+// A meaning is what the value of a property is.
+type meaning uint8
+
+const (
+	measured meaning = iota // a length in pixels, or a plain number
+	relative                // a factor of the length around
+	coloured
+	inherit
+	hides  // display: none, visibility: hidden, overflow: hidden and their like
+	shows  // the opposite of hides
+	blocks // display: block and its like
+	tables // display: table and the parts of tables that stand in lines of their own
+	inline // display: inline
+)
+
+type value struct {
+	is     meaning
+	n      float32
+	colour colour
 }
 
-// enter begins the element of a start tag that may have content.
-func (v *visible) enter(name *knownName, style veils) {
-	tag, isBlock := name.tag, name.is&block != 0
-	for i := len(v.frames) - 1; i >= 0; i-- {
-		if f := &v.frames[i]; f.endsBefore(tag, isBlock, &v.open) {
-			v.leave(i)
+// A declaration gives a property a value.
+type declaration struct {
+	of        property
+	important bool
+	value     value
+}
+
+// declarations returns what a style declares, as far as it may hide text or show it.
+func declarations(style string) (all []declaration) {
+	css.Declarations(style, func(name, written string) {
+		if !decides(name) {
+			return
 		}
-	}
-	if isBlock {
-		v.open[paragraph] = 0
-	}
-	around := v.open
-	if name.holds != noContainer && v.open[name.holds] < math.MaxUint16 {
-		v.open[name.holds]++
-	}
-	now := v.veil&^style.off | style.on
-	if now == v.veil {
-		for i := len(v.frames) - 1; i >= 0; i-- {
-			if v.frames[i].tag == tag {
-				v.frames[i].nested++
-				break
+		text, important := css.Value(written)
+		add := func(of property, v value, ok bool) {
+			if ok {
+				all = append(all, declaration{of, important, v})
 			}
 		}
-		return
-	}
-	if len(v.frames) == maxFrames {
-		v.frames, v.veil = v.frames[:0], 0
-		return
-	}
-	v.frames = append(v.frames, frame{tag: tag, before: v.veil, open: around})
-	v.veil = now
+		declare(name, text, add)
+	})
+	return all
 }
 
-// endsBefore reports whether the start tag of an element, which may be a block, ends f: the end tag of f is
-// optional there.
-//
-// Source: WHATWG HTML, 13.1.2.4 Optional tags.
-func (f *frame) endsBefore(next atom.Atom, isBlock bool, open *counts) bool {
-	if open[table] != f.open[table] {
-		return false // within a table inside of f
-	}
-	sameList := open[list] == f.open[list]
-	cellOrRow := next == atom.Td || next == atom.Th || endsRow(next)
-	switch f.tag {
-	case atom.P:
-		return isBlock
-	case atom.Li:
-		return next == atom.Li && sameList
-	case atom.Dd, atom.Dt:
-		return (next == atom.Dd || next == atom.Dt) && sameList
-	case atom.Option, atom.Optgroup:
-		return next == f.tag || next == atom.Optgroup
-	case atom.Td, atom.Th:
-		return cellOrRow
-	case atom.Tr:
-		return endsRow(next)
-	case atom.Thead, atom.Tbody, atom.Tfoot:
-		return next != atom.Tr && endsRow(next)
-	}
-	// It ends with the container around it, whose end tag is optional.
-	switch {
-	case cellOrRow:
-		return f.open[table] > 0
-	case f.reopens():
-		return false
-	}
-	return isBlock && f.open[paragraph] > 0 || next == atom.Li && sameList && f.open[item] > 0
-}
-
-func endsRow(next atom.Atom) bool {
-	return next == atom.Tr || next == atom.Thead || next == atom.Tbody || next == atom.Tfoot
-}
-
-// exit ends an element, and those inside of it that were not ended.
-func (v *visible) exit(name *knownName) {
-	for i := len(v.frames) - 1; i >= 0; i-- {
-		if f := &v.frames[i]; f.tag == name.tag {
-			if f.nested--; f.nested < 0 {
-				v.leave(i)
-			}
-			break
-		}
-	}
-	if name.holds == noContainer || v.open[name.holds] == 0 {
-		return
-	}
-	v.open[name.holds]--
-	for n := len(v.frames); n > 0 && v.frames[n-1].endsWith(name.holds, &v.open); n-- {
-		v.leave(n - 1)
-	}
-}
-
-// endsWith reports whether f ends because a container around it has ended.
-func (f *frame) endsWith(ended container, open *counts) bool {
-	return open[ended] < f.open[ended] && (ended >= row || !f.reopens())
-}
-
-// reopens reports whether a browser opens the element again behind a container, other than
-// a cell, that has ended without it.
-//
-// Source: WHATWG HTML, 13.2.4.3 The list of active formatting elements.
-func (f *frame) reopens() bool {
-	switch f.tag {
-	case atom.A, atom.B, atom.Big, atom.Code, atom.Em, atom.Font, atom.I, atom.Nobr,
-		atom.S, atom.Small, atom.Strike, atom.Strong, atom.Tt, atom.U:
+// decides reports whether a property may decide what is seen.
+func decides(name string) bool {
+	switch name {
+	case "display", "mso-hide", "visibility", "opacity", "font-size", "font", "text-indent", "position", "left", "top",
+		"right", "bottom", "margin-left", "margin", "height", "max-height", "width", "max-width", "overflow", "overflow-x",
+		"overflow-y", "clip", "clip-path", "color", "background", "background-color", "background-image",
+		"-webkit-text-fill-color":
 		return true
 	}
 	return false
 }
 
-func (v *visible) leave(frame int) {
-	v.veil, v.frames = v.frames[frame].before, v.frames[:frame]
-}
-
-// veils is what an element puts before what is inside of it, and what it takes off.
-type veils struct{ on, off veil }
-
-// A knownStyle is a style as it is written, and what it does.
-type knownStyle struct {
-	style string
-	veils veils
-}
-
-// veilsOf reads a style. A page repeats few of them.
-func (v *visible) veilsOf(style string) veils {
-	if style == "" {
-		return veils{}
-	}
-	known := &v.styles[(len(style)+int(style[len(style)-1])+int(style[len(style)/2]))%len(v.styles)]
-	if known.style != style {
-		*known = knownStyle{style: style}
-		known.veils.read(style)
-	}
-	return known.veils
-}
-
-// read takes the declarations of a style. Of a property the last one counts, but those
-// that are important count before the others.
-func (s *veils) read(style string) {
-	text := compact(style)
-	var d declared
-	d.all(s, text, false)
-	d.all(s, text, true)
-	if d.undisplayed || d.msoHidden || d.transparent || d.moved && d.beside || d.flat && d.cut {
-		s.on |= gone
-	}
-	switch {
-	case d.colour.known && d.background.known && d.colour.near(d.background):
-		s.on |= faint
-	case d.colour.known || d.background.known:
-		s.off |= faint
-	}
-}
-
-// all takes the declarations of a compact style that are important, or the others.
-func (d *declared) all(s *veils, text []byte, important bool) {
-	for len(text) > 0 {
-		var one []byte
-		one, text, _ = bytes.Cut(text, []byte{';'})
-		name, value, ok := bytes.Cut(one, []byte{':'})
-		value, marked := bytes.CutSuffix(value, []byte("!important"))
-		if ok && marked == important {
-			d.take(s, string(name), string(value))
-		}
-	}
-}
-
-// compact returns a style in lower case without blanks and references.
-func compact(style string) []byte {
-	style = style[:min(len(style), maxStyle)]
-	if strings.IndexByte(style, '&') >= 0 {
-		style = html.UnescapeString(style)
-	}
-	text := make([]byte, 0, len(style))
-	for _, c := range scan.Bytes(style) {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		if c > ' ' {
-			text = append(text, c)
-		}
-	}
-	return text
-}
-
-// declared is what the declarations of a style hide, some of them only together.
-type declared struct {
-	undisplayed, msoHidden, transparent bool
-
-	moved, beside      bool // out of the flow; far beside its place
-	flat, cut          bool // without height or width; what overflows is cut off
-	colour, background rgb
-}
-
-// take takes a declaration.
-func (d *declared) take(s *veils, name, value string) {
+// declare calls add with what a declaration means. One that a browser does not understand means nothing.
+func declare(name, text string, add func(property, value, bool)) {
 	switch name {
 	case "display":
-		if value == "none" || displays(value) {
-			d.undisplayed = value == "none"
-		}
+		v, ok := displayed(text)
+		add(display, v, ok)
 	case "mso-hide":
-		d.msoHidden = value == "all"
+		add(msoHide, hiding(text == "all"), true)
 	case "visibility":
-		switch value {
-		case "hidden", "collapse":
-			s.set(true, invisible)
-		case "visible":
-			s.set(false, invisible)
+		if v, ok := everywhere(text, value{is: shows}); ok {
+			add(visibility, v, true)
+			return
 		}
+		add(visibility, hiding(text != "visible"), text == "hidden" || text == "collapse" || text == "visible")
 	case "opacity":
-		if n, _, ok := number(value); ok {
-			d.transparent = n < 0.05
+		n, unit, ok := number(text)
+		if unit == "%" {
+			n /= 100
 		}
+		add(opacity, value{n: float32(n)}, ok)
 	case "font-size":
-		s.size(value)
+		v, ok := sized(text)
+		add(fontSize, v, ok)
 	case "font":
-		for i := range value { // 12px/1.5 somewhere in it
-			if isDigit(value[i]) && (i == 0 || !isDigit(value[i-1]) && value[i-1] != '.') {
-				if n, unit, ok := number(value[i:]); ok && absolute(unit) && n > 1 {
-					s.set(false, tiny)
-				}
+		v, ok := fontOf(text)
+		add(fontSize, v, ok)
+	case "text-indent":
+		v, ok := length(text)
+		add(textIndent, v, ok)
+	case "position":
+		add(position, hiding(text == "absolute" || text == "fixed"), true)
+	case "left", "top", "right", "bottom":
+		v, ok := length(text)
+		add(map[string]property{"left": left, "top": top, "right": right, "bottom": bottom}[name], v, ok)
+	case "margin-left":
+		v, ok := length(text)
+		add(marginLeft, v, ok)
+	case "margin":
+		if sides := strings.Fields(text); len(sides) > 0 && len(sides) <= 4 {
+			v, ok := length(sides[[]int{0, 1, 1, 3}[len(sides)-1]])
+			add(marginLeft, v, ok)
+		}
+	case "height", "max-height", "width", "max-width":
+		v, ok := length(text)
+		if text == "auto" || text == "none" {
+			v, ok = value{n: 1}, true
+		}
+		add(map[string]property{"height": height, "max-height": maxHeight, "width": width,
+			"max-width": maxWidth}[name], v, ok)
+	case "overflow", "overflow-x", "overflow-y":
+		first, _, _ := strings.Cut(text, " ")
+		add(overflow, hiding(first == "hidden" || first == "clip"), true)
+	case "clip", "clip-path":
+		add(clip, hiding(clipped(text)), true)
+	case "color", "-webkit-text-fill-color":
+		v, ok := everywhere(text, value{is: coloured, colour: black})
+		if text == "currentcolor" {
+			v, ok = value{is: inherit}, true
+		}
+		if !ok {
+			v.is = coloured
+			v.colour, ok = colourOf(text)
+		}
+		add(ink, v, ok)
+	case "background", "background-color", "background-image":
+		grounds(name, text, add)
+	}
+}
+
+// grounds takes what is behind a text.
+func grounds(name, text string, add func(property, value, bool)) {
+	if v, ok := everywhere(text, value{is: coloured}); ok {
+		if name != "background-image" {
+			add(ground, v, true)
+		}
+		if name != "background-color" {
+			add(picture, hiding(false), true)
+		}
+		return
+	}
+	pictured := strings.Contains(text, "url(") || strings.Contains(text, "gradient(") || strings.Contains(text, "image")
+	switch name {
+	case "background-color":
+		c, ok := colourOf(text)
+		add(ground, value{is: coloured, colour: c}, ok)
+	case "background-image":
+		add(picture, hiding(pictured), true)
+	default:
+		behind := value{is: coloured}
+		for _, word := range words(text) {
+			if c, ok := colourOf(word); ok {
+				behind.colour = c
 			}
 		}
-	case "text-indent":
-		if n, _, ok := number(value); ok {
-			s.set(n <= -500, indented)
+		add(ground, behind, true)
+		add(picture, hiding(pictured), true)
+	}
+}
+
+// words returns the parts of a value, which blanks divide outside of brackets.
+func words(text string) (all []string) {
+	depth, begin := 0, 0
+	for i := 0; i <= len(text); i++ {
+		switch {
+		case i == len(text) || text[i] == ' ' && depth == 0:
+			if begin < i {
+				all = append(all, text[begin:i])
+			}
+			begin = i + 1
+		case text[i] == '(':
+			depth++
+		case text[i] == ')':
+			depth = max(0, depth-1)
 		}
-	case "position":
-		d.moved = value == "absolute" || value == "fixed"
-	case "left", "top", "right", "bottom":
-		n, _, ok := number(value)
-		d.beside = d.beside || ok && n <= -500
-	case "height", "max-height", "width", "max-width":
-		n, _, ok := number(value)
-		d.flat = d.flat || ok && n == 0
-	case "overflow":
-		d.cut = value == "hidden"
-	case "color":
-		d.colour = colourOf(value)
-	case "background", "background-color":
-		d.background = colourOf(value)
 	}
+	return all
 }
 
-// displays reports whether a value of the property display is one that shows an element. A browser ignores a
-// declaration whose value it does not know.
-func displays(value string) bool {
-	switch value {
-	case "block", "inline", "inline-block", "flow-root", "flex", "inline-flex", "grid", "inline-grid", "contents",
-		"list-item",
-		"table", "inline-table", "table-row", "table-cell", "table-caption", "table-column", "table-column-group",
-		"table-row-group", "table-header-group", "table-footer-group", "initial", "inherit", "unset", "revert":
-		return true
+// everywhere reads a value that every property has; initial is what the initial value of the property is.
+func everywhere(text string, initial value) (value, bool) {
+	switch text {
+	case "inherit", "unset", "revert", "revert-layer":
+		return value{is: inherit}, true
+	case "initial":
+		return initial, true
 	}
-	return false
+	return value{}, false
 }
 
-// set puts a veil on, or takes it off.
-func (s *veils) set(on bool, what veil) {
-	if on {
-		s.on, s.off = s.on|what, s.off&^what
-	} else {
-		s.on, s.off = s.on&^what, s.off|what
+func hiding(hidden bool) value {
+	if hidden {
+		return value{is: hides}
 	}
+	return value{is: shows}
 }
 
-// size takes the size of letters: one that is relative to that around changes nothing.
-func (s *veils) size(value string) {
-	n, unit, ok := number(value)
+// displayed reads a value of the property display. A browser ignores a declaration whose value it does not know.
+func displayed(text string) (value, bool) {
+	switch text {
+	case "none":
+		return value{is: hides}, true
+	case "block", "flow-root", "flex", "grid", "list-item":
+		return value{is: blocks}, true
+	case "table", "table-caption", "table-row", "table-row-group", "table-header-group", "table-footer-group":
+		return value{is: tables}, true
+	case "inline", "contents", "initial", "unset":
+		return value{is: inline}, true
+	case "inline-block", "inline-flex", "inline-grid", "inline-table", "table-cell", "table-column", "table-column-group",
+		"inherit", "revert", "-webkit-box", "-webkit-inline-box", "-webkit-flex":
+		return value{is: shows}, true
+	}
+	return value{}, false
+}
+
+// sized reads a size of letters.
+func sized(text string) (value, bool) {
+	if v, ok := everywhere(text, value{is: relative, n: 0}); ok {
+		if v.is != inherit {
+			v = value{n: firstLook.size}
+		}
+		return v, true
+	}
+	if n, ok := sizes[text]; ok {
+		return value{n: n}, true
+	}
+	switch text {
+	case "smaller":
+		return value{is: relative, n: 1 / 1.2}, true
+	case "larger":
+		return value{is: relative, n: 1.2}, true
+	}
+	n, unit, ok := number(strings.TrimPrefix(text, "calc("))
 	switch {
-	case ok && (n == 0 || n <= 1 && (unit == "px" || unit == "pt")):
-		s.set(true, tiny)
-	case ok && absolute(unit), value == "medium",
-		strings.Contains(value, "small") && value != "smaller", strings.Contains(value, "large") && value != "larger":
-		s.set(false, tiny)
-	case ok: // relative to that around, whatever was declared before
-		s.on, s.off = s.on&^tiny, s.off&^tiny
+	case !ok || n < 0:
+		return value{}, false
+	case unit == "em":
+		return value{is: relative, n: float32(n)}, true
+	case unit == "ex" || unit == "ch":
+		return value{is: relative, n: float32(n / 2)}, true
+	case unit == "%":
+		return value{is: relative, n: float32(n / 100)}, true
 	}
+	return length(text)
 }
 
-func absolute(unit string) bool {
-	switch unit {
-	case "px", "pt", "pc", "cm", "mm", "in", "rem", "vw", "vh":
-		return true
+// sizes are the named sizes of letters, in pixels.
+var sizes = map[string]float32{"xx-small": 9, "x-small": 10, "small": 13, "medium": 16, "large": 18, "x-large": 24,
+	"xx-large": 32, "xxx-large": 48}
+
+// fontOf reads the size in a value of the property font. A family follows it.
+func fontOf(text string) (value, bool) {
+	if v, ok := everywhere(text, value{n: firstLook.size}); ok {
+		return v, true
+	}
+	all := words(strings.ReplaceAll(strings.ReplaceAll(text, " /", "/"), "/ ", "/"))
+	for i, word := range all {
+		word, _, high := strings.Cut(word, "/")
+		n, unit, ok := number(word)
+		if ok && !high && unit == "" && n >= 1 {
+			continue // a weight
+		}
+		if v, ok := sized(word); ok {
+			return v, i+1 < len(all)
+		}
+	}
+	return value{}, false
+}
+
+// length reads a length or a number, into pixels as a page of usual size has them.
+func length(text string) (value, bool) {
+	if v, ok := everywhere(text, value{}); ok {
+		return v, true
+	}
+	n, unit, ok := number(strings.TrimPrefix(text, "calc("))
+	per, known := units[unit]
+	return value{n: float32(n * per)}, ok && known
+}
+
+var units = map[string]float64{"": 1, "px": 1, "pt": 4. / 3, "pc": 16, "in": 96, "cm": 37.8, "mm": 3.78, "q": 0.945,
+	"em": 16, "rem": 16, "ex": 8, "ch": 8, "%": 10, "vw": 10, "vh": 8, "vmin": 8, "vmax": 10}
+
+// clipped reports whether a value of clip or of clip-path leaves nothing.
+func clipped(text string) bool {
+	name, inner, ok := strings.Cut(text, "(")
+	if !ok {
+		return false
+	}
+	n, unit, ok := number(inner)
+	switch name {
+	case "inset":
+		return ok && unit == "%" && n >= 50
+	case "circle", "ellipse":
+		return ok && n == 0
+	case "rect":
+		parts := strings.FieldsFunc(strings.TrimSuffix(inner, ")"), func(r rune) bool { return r == ' ' || r == ',' })
+		var sides [4]float64
+		if len(parts) != len(sides) {
+			return false
+		}
+		for i, part := range parts {
+			if sides[i], _, ok = number(part); !ok {
+				return false
+			}
+		}
+		return sides[2]-sides[0] <= 1 || sides[1]-sides[3] <= 1
 	}
 	return false
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// number reads the number at the start of value, and the unit behind it.
-func number(value string) (n float64, unit string, ok bool) {
+// number reads the number at the start of text, and the unit behind it.
+func number(text string) (n float64, unit string, ok bool) {
 	end := 0
-	for end < len(value) && (isDigit(value[end]) || value[end] == '.' || end == 0 &&
-		(value[0] == '-' || value[0] == '+')) {
+	for end < len(text) && (isDigit(text[end]) || text[end] == '.' || end == 0 &&
+		(text[0] == '-' || text[0] == '+')) {
 		end++
 	}
-	n, err := strconv.ParseFloat(value[:end], 64)
-	unit = value[end:]
+	n, err := strconv.ParseFloat(text[:end], 64)
+	unit = text[end:]
 	stop := 0
-	for stop < len(unit) && 'a' <= unit[stop] && unit[stop] <= 'z' {
+	for stop < len(unit) && ('a' <= unit[stop] && unit[stop] <= 'z' || unit[stop] == '%') {
 		stop++
 	}
 	return n, unit[:stop], err == nil
 }
 
-// An rgb is a colour.
-type rgb struct {
-	known   bool
-	r, g, b int
+// A cascade has the value that counts for each property of an element.
+type cascade struct {
+	set uint32 // the properties that have a value
+	all [properties]value
 }
 
-// near reports whether two colours are indistinguishable to a reader.
-func (c rgb) near(o rgb) bool {
-	const most = 12
-	return max(c.r-o.r, o.r-c.r) <= most && max(c.g-o.g, o.g-c.g) <= most && max(c.b-o.b, o.b-c.b) <= most
-}
-
-// colourOf reads the colour at the start of value.
-func colourOf(value string) rgb {
-	switch {
-	case strings.HasPrefix(value, "white"):
-		return rgb{true, 255, 255, 255}
-	case strings.HasPrefix(value, "black"):
-		return rgb{known: true}
-	case strings.HasPrefix(value, "rgb"):
-		return functional(value)
-	case !strings.HasPrefix(value, "#"):
-		return rgb{}
-	}
-	n := 1
-	for n < len(value) && n <= 6 && (isDigit(value[n]) || 'a' <= value[n] && value[n] <= 'f') {
-		n++
-	}
-	x, err := strconv.ParseUint(value[1:n], 16, 32)
-	switch {
-	case err != nil:
-		return rgb{}
-	case n == 7:
-		return rgb{true, int(x >> 16), int(x >> 8 & 255), int(x & 255)}
-	case n == 4:
-		return rgb{true, int(x>>8) * 17, int(x>>4&15) * 17, int(x&15) * 17}
-	}
-	return rgb{}
-}
-
-// functional reads rgb(1,2,3) and rgba(1,2,3,0.5).
-func functional(value string) rgb {
-	_, inner, ok := strings.Cut(value, "(")
-	var part [3]int
-	for i := range part {
-		n, _, number := number(inner)
-		if !ok || !number {
-			return rgb{}
+// take takes the declarations that are important, or the others. Later ones replace earlier ones.
+func (c *cascade) take(all []declaration, important bool) {
+	for i := range all {
+		if d := &all[i]; d.important == important {
+			c.put(d.of, d.value)
 		}
-		part[i] = int(n)
-		_, inner, ok = strings.Cut(inner, ",")
 	}
-	return rgb{true, part[0], part[1], part[2]}
+}
+
+func (c *cascade) put(of property, v value) {
+	c.all[of] = v
+	c.set |= 1 << of
+}
+
+func (c *cascade) has(of property) bool { return c.set>>of&1 != 0 }
+
+func (c *cascade) is(of property, what meaning) bool { return c.has(of) && c.all[of].is == what }
+
+// below reports whether a length is given and at most n.
+func (c *cascade) below(of property, n float32) bool { return c.is(of, measured) && c.all[of].n <= n }
+
+// within returns the look inside of an element of a nature around which there is l.
+func (l look) within(c *cascade, is nature) look {
+	if c.set == 0 {
+		return l
+	}
+	box := is&(block|cell) != 0 && is&tabular == 0 || c.is(position, hides)
+	if c.has(display) && c.all[display].is != hides {
+		box = c.is(display, blocks) || c.is(display, shows) || c.is(position, hides)
+	}
+	flat := box && (c.below(height, 0) || c.below(maxHeight, 0) || c.below(width, 0) ||
+		c.below(maxWidth, 0))
+	beside := c.below(left, farAway) || c.below(top, farAway) || c.below(right, farAway) || c.below(bottom, farAway)
+	if c.is(display, hides) || c.is(msoHide, hides) || c.has(opacity) && c.all[opacity].n < 0.05 ||
+		c.is(position, hides) && beside || flat && c.is(overflow, hides) || c.is(clip, hides) ||
+		c.below(marginLeft, farAway) {
+		l.veil |= gone
+	}
+	if c.has(visibility) && c.all[visibility].is != inherit {
+		l.put(invisible, c.all[visibility].is == hides)
+	}
+	if c.is(textIndent, measured) {
+		l.put(indented, c.all[textIndent].n <= farAway)
+	}
+	if v := c.all[fontSize]; c.has(fontSize) && v.is != inherit {
+		if v.is == relative {
+			if v.n *= l.size; v.n > 0 && v.n < leastEm && !l.absolute {
+				v.n = leastEm
+			}
+		} else {
+			l.absolute = true
+		}
+		l.size = v.n
+		l.put(tiny, l.size <= leastSize)
+	}
+	if c.has(ground) && c.all[ground].is != inherit {
+		l.ground = c.all[ground].colour.over(l.ground)
+		l.pictured = l.pictured && c.all[ground].colour.a < 255
+	}
+	l.pictured = l.pictured || c.is(picture, hides)
+	if c.has(ink) && c.all[ink].is != inherit {
+		l.ink = c.all[ink].colour
+	}
+	l.put(faint, !l.pictured && l.ink.over(l.ground).near(l.ground))
+	return l
+}
+
+// put puts a veil on, or takes it off.
+func (l *look) put(what veil, on bool) {
+	l.veil &^= what
+	if on {
+		l.veil |= what
+	}
+}
+
+// A knownStyle is a style as it is written, and what it declares.
+type knownStyle struct {
+	style string
+	all   []declaration
+}
+
+// declared reads a style. A page repeats few of them.
+func (v *styling) declared(style string) []declaration {
+	if style == "" {
+		return nil
+	}
+	known := &v.styles[(len(style)+int(style[len(style)-1])+int(style[len(style)/2]))%len(v.styles)]
+	if known.style != style {
+		text := style[:min(len(style), maxStyle)]
+		if strings.IndexByte(text, '&') >= 0 {
+			text = html.UnescapeString(text)
+		}
+		*known = knownStyle{style, declarations(text)}
+	}
+	return known.all
 }

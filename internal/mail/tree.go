@@ -1,10 +1,19 @@
 package mail
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"github.com/bulkhead-mail/bulkhead/internal/text/css"
+)
+
+// Comparisons of elements with selectors that a page may take: a number, and a number for each byte.
+const (
+	leastSteps   = 1 << 10
+	stepsPerByte = 3
 )
 
 // tree reads a page from the tree that the HTML standard builds of it, and reports whether there is one.
@@ -16,14 +25,18 @@ func (v *visible) tree(source string) bool {
 	if err != nil {
 		return false // too deep
 	}
-	v.restart()
+	v.restart(len(source))
+	v.collect(root)
 	v.node(root)
 	return true
 }
 
 // restart takes back what was read.
-func (v *visible) restart() {
-	v.dst, v.frames, v.veil, v.open, v.quotes, v.skip, v.anchor = v.dst[:v.start], v.frames[:0], 0, counts{}, 0, 0, 0
+func (v *visible) restart(size int) {
+	v.dst, v.quotes, v.skip, v.anchor = v.dst[:v.start], 0, 0, anchor{}
+	v.styling = styling{look: firstLook, frames: v.frames[:0], styles: v.styles, links: linkBlue, letters: black,
+		quirks: v.quirks}
+	v.sheet.match = css.Match{Steps: leastSteps + stepsPerByte*size, Fold: v.quirks}
 	if v.page == nil {
 		return
 	}
@@ -36,7 +49,8 @@ func (v *visible) restart() {
 func (v *visible) node(n *html.Node) {
 	switch n.Type {
 	case html.TextNode:
-		if v.veil == 0 && !v.full() && !v.pace.Over(len(n.Data)) {
+		blank := v.veil == faint && strings.Trim(n.Data, " \t\r\n\f") == ""
+		if (v.veil == 0 || blank) && !closed(n.Parent) && !v.full() && !v.pace.Over(len(n.Data)) {
 			v.text([]byte(n.Data))
 		}
 		return
@@ -56,23 +70,32 @@ func (v *visible) node(n *html.Node) {
 	if v.pace.Over(size) || v.done() {
 		return
 	}
-	v.element(name, &t)
-	before := v.veil
+	inner, as := v.inside(name, &t, v.sheet.of(n))
+	if closed(n.Parent) && n.Data != "summary" {
+		inner.veil |= gone
+	}
+	v.element(name, &t, inner.veil)
+	before := v.look
 	empty := name.is&void != 0 && name.tag != atom.Head && n.Namespace == ""
 	if !empty {
-		v.veil = v.veil&^t.veils.off | t.veils.on
+		v.look = inner
 	}
 	if name.is&unseen == 0 {
-		v.opens(name)
+		v.opens(name, as)
 		v.nodes(n)
 	}
 	if name.tag == atom.A && v.page != nil {
 		v.endAnchor()
 	}
 	within := v.veil&gone != 0
-	if v.veil = before; !empty && name.is&unseen == 0 {
-		v.closes(name, within)
+	if v.look = before; !empty && name.is&unseen == 0 {
+		v.closes(name, as, within)
 	}
+}
+
+// closed reports whether n shows its summary alone.
+func closed(n *html.Node) bool {
+	return n.Data == "details" && !slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "open" })
 }
 
 func (v *visible) nodes(of *html.Node) {
@@ -90,4 +113,25 @@ func (v *visible) named(name string) *knownName {
 		known.size = uint8(copy(known.lower[:], v.name))
 	}
 	return known
+}
+
+// quirky reports whether browsers read a page by the rules from before the standards: it has no document type, or
+// an old one.
+//
+// Source: WHATWG HTML, 13.2.6.4.1 The "initial" insertion mode.
+func quirky(source string) bool {
+	const longest = 1 << 10
+	begin := strings.ToLower(source[:min(len(source), longest)])
+	_, kind, ok := strings.Cut(begin, "<!doctype")
+	if !ok {
+		return true
+	}
+	kind, _, _ = strings.Cut(kind, ">")
+	transitional := strings.Contains(kind, "html 4.01 transitional") || strings.Contains(kind, "html 4.01 frameset")
+	for _, old := range []string{"html 4.0 ", "html 3", "html 2", "//ietf//", "html//en\""} {
+		if strings.Contains(kind, old) {
+			return true
+		}
+	}
+	return transitional && !strings.Contains(kind, "http")
 }

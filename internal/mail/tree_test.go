@@ -37,7 +37,9 @@ func shownWords(t *testing.T, source string) string {
 			words = append(words, strings.Fields(n.Data)...)
 		}
 		for c := n.FirstChild; c != nil; c = c.NextSibling {
-			walk(c)
+			if !closed(n) || c.Type == html.ElementNode && c.Data == "summary" {
+				walk(c)
+			}
 		}
 	}
 	walk(root)

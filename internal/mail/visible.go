@@ -45,11 +45,15 @@ func (v *visible) read(source string) {
 	v.dst = slices.Grow(v.dst, min(len(source)/4, MaxVisible)) // as much as many pages show
 	v.start = len(v.dst)
 	v.shape.renew()
+	v.styling = styling{look: firstLook, frames: v.frames[:0], styles: v.styles, links: linkBlue, letters: black,
+		quirks: quirky(source)}
 	for rest := source; len(rest) > 0 && !v.done(); {
 		rest = rest[v.tokens(rest):]
 		rest = rest[v.long(rest):]
 	}
-	if s := &v.shape; s.hides && s.irregular && !s.costly && len(source) <= maxTreeSource && v.pace.Err() == nil {
+	s := &v.shape
+	wanted := s.irregular && (s.hides || v.tones.meet()) || v.matters()
+	if wanted && !s.costly && len(source) <= maxTreeSource && v.pace.Err() == nil {
 		v.tree(source)
 	}
 	if v.page != nil {
@@ -84,6 +88,10 @@ func (v *visible) tokens(source string) (taken int) {
 				v.shape.text()
 			}
 			switch {
+			case v.skip == atom.Style:
+				v.foresee(t.Raw())
+			case v.skip == 0 && v.veil == faint && strings.Trim(t.Raw(), " \t\r\n\f") == "":
+				v.text([]byte{' '}) // a blank has no colour
 			case v.skip != 0 || v.veil != 0 || v.full():
 			case t.Verbatim():
 				v.unescaped = t.AppendText(v.unescaped[:0])
@@ -109,7 +117,11 @@ func (v *visible) long(source string) int {
 	case len(source) < maxToken || v.done():
 		return 0
 	case v.skip != 0 && !strings.HasPrefix(source, "</"):
-		return indexFold(source, "</"+v.skip.String())
+		n := indexFold(source, "</"+v.skip.String())
+		if v.skip == atom.Style {
+			v.foresee(source[:n])
+		}
+		return n
 	case strings.HasPrefix(source, "<!--"):
 		return behind(source, "-->")
 	case source[0] == '<' && (scan.IsLetter(source[1]) || source[1] == '/'):
@@ -196,21 +208,18 @@ type visible struct {
 	start int
 	pace  *pace.Pace
 	unseenElement
-	veil   veil    // what keeps text out of sight here
-	frames []frame // the elements that made it so, outermost first
-	open   counts  // open containers
-	shape  shape   // of the tags
-	quotes int     // open blockquotes
+	styling
+	shape  shape // of the tags
+	quotes int   // open blockquotes
 
 	page   *Page            // to note links and mark-up in; nil to leave them
 	noted  Page             // its memory
 	hrefs  int              // links that may yet be noted
 	known  map[string]uint8 // how those were used that were
-	anchor int              // 1 more than where the text of an open link begins; 0 if none is open
+	anchor anchor           // the open link
 	name   []byte           // of the last tag that was not known, and a space
 	names  []knownName      // of tags that were read lately; nil if none was
 	tag    string           // source of a tag that is too long for the tokenizer, "" for none
-	styles [16]knownStyle   // that were read lately
 
 	unescaped []byte // of the present text
 	urls      []byte // links in which there were references; they stay
@@ -302,7 +311,8 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	}
 	var attributes tagged
 	v.attributes(&attributes, name.tag, t)
-	v.element(name, &attributes)
+	inner, as := v.inside(name, &attributes, nil)
+	v.element(name, &attributes, inner.veil)
 	is := name.is
 	if name.tag == atom.Noscript {
 		t.NotRaw() // mail programs run no scripts
@@ -312,22 +322,27 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 		n = maxTreeAttributes + 1
 	}
 	v.shape.start(name, selfClosing, n)
-	v.shape.hides = v.shape.hides || attributes.veils.on != 0
+	v.shape.hides = v.shape.hides || inner.veil != 0
+	if name.tag == atom.Details && attributes.named&namedOpen == 0 {
+		v.shape.hides, v.shape.irregular = true, true // what is hidden is up to the tree
+	}
 	if !selfClosing && is&(void|unseen) == 0 {
-		v.enter(name, attributes.veils)
+		v.enter(name, inner, as)
 	}
 	if is&unseen != 0 {
 		v.skip, v.nested = name.tag, 0
 		return
 	}
-	v.opens(name)
+	v.opens(name, as)
 }
 
 // opens begins what an element shows: a line, a quotation, a cell.
-func (v *visible) opens(name *knownName) {
+func (v *visible) opens(name *knownName, as flow) {
 	is := name.is
 	switch {
-	case v.veil&gone != 0:
+	case v.veil&gone != 0 || as == asInline && is&apart == 0:
+	case as == asBlock && is&block == 0:
+		v.line()
 	case is&(block|cell) == 0:
 	case name.tag == atom.Blockquote:
 		v.paragraph()
@@ -356,16 +371,16 @@ func (v *visible) end(t *markup.Tokens) {
 		return
 	}
 	within := v.veil&gone != 0
-	v.exit(name)
+	as := v.exit(name)
 	v.shape.end(name)
-	v.closes(name, within)
+	v.closes(name, as, within)
 }
 
 // closes ends what an element has shown, unless it was not displayed.
-func (v *visible) closes(name *knownName, within bool) {
+func (v *visible) closes(name *knownName, as flow, within bool) {
 	tag := name.tag
 	switch {
-	case within || name.is&block == 0:
+	case within || as == asInline && name.is&apart == 0 || as != asBlock && name.is&block == 0:
 	case tag == atom.Blockquote:
 		v.paragraph()
 		v.quotes = max(0, v.quotes-1)
@@ -410,12 +425,14 @@ func (v *visible) nameOf(t *markup.Tokens) *knownName {
 type nature uint8
 
 const (
-	void   nature = 1 << iota // has nothing in it, or like head nothing that is shown
-	block                     // begins a line, and ends one
-	apart                     // likewise, with an empty line before it
-	cell                      // of a table
-	unseen                    // with what is in it
-	leader                    // may have a link that is to be noted
+	void    nature = 1 << iota // has nothing in it, or like head nothing that is shown
+	block                      // begins a line, and ends one
+	apart                      // likewise, with an empty line before it
+	cell                       // of a table
+	unseen                     // with what is in it
+	leader                     // may have a link that is to be noted
+	tabular                    // part of a table, which grows with what is in it
+	dressed                    // has a look of its own without a style
 )
 
 // natureOf returns what elements of a tag are. It is asked once for most of the tags of a page.
@@ -432,21 +449,25 @@ var natures = [...]struct {
 	tag atom.Atom
 	is  nature
 }{
-	{atom.A, leader}, {atom.Area, void | leader}, {atom.Article, block}, {atom.Base, void | leader},
-	{atom.Basefont, void}, {atom.Bgsound, void}, {atom.Blockquote, block | apart}, {atom.Body, block},
-	{atom.Br, void | block}, {atom.Button, leader}, {atom.Center, block}, {atom.Col, void}, {atom.Dd, block},
-	{atom.Div, block}, {atom.Dl, block}, {atom.Dt, block},
-	{atom.Embed, void}, {atom.Footer, block}, {atom.Form, block | leader}, {atom.Frame, void | leader},
-	{atom.H1, block | apart}, {atom.H2, block | apart},
-	{atom.H3, block | apart}, {atom.H4, block | apart}, {atom.H5, block}, {atom.H6, block}, {atom.Head, void},
-	{atom.Header, block}, {atom.Hr, void | block | apart},
-	{atom.Iframe, leader | unseen}, {atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader},
-	{atom.Keygen, void}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Meta, void | leader},
-	{atom.Noembed, unseen}, {atom.Noframes, unseen},
-	{atom.Ol, block | apart}, {atom.Option, block}, {atom.P, block | apart}, {atom.Param, void}, {atom.Pre, block},
-	{atom.Script, unseen}, {atom.Section, block},
-	{atom.Source, void}, {atom.Style, unseen}, {atom.Table, block | apart}, {atom.Tbody, block}, {atom.Td, cell},
-	{atom.Template, unseen}, {atom.Th, cell},
-	{atom.Thead, block}, {atom.Title, unseen}, {atom.Tr, block}, {atom.Track, void}, {atom.Ul, block | apart},
-	{atom.Wbr, void},
+	{atom.A, leader | dressed}, {atom.Address, block}, {atom.Area, void | leader}, {atom.Article, block},
+	{atom.Aside, block}, {atom.Audio, dressed}, {atom.Base, void | leader}, {atom.Basefont, void},
+	{atom.Bgsound, void}, {atom.Big, dressed}, {atom.Blockquote, block | apart}, {atom.Body, block | dressed},
+	{atom.Br, void | block}, {atom.Button, leader | dressed}, {atom.Canvas, dressed}, {atom.Caption, block},
+	{atom.Center, block}, {atom.Col, void}, {atom.Datalist, dressed}, {atom.Dd, block}, {atom.Details, block},
+	{atom.Dir, block}, {atom.Div, block}, {atom.Dl, block}, {atom.Dt, block}, {atom.Embed, void},
+	{atom.Fieldset, block}, {atom.Figcaption, block}, {atom.Figure, block}, {atom.Font, dressed},
+	{atom.Footer, block}, {atom.Form, block | leader}, {atom.Frame, void | leader},
+	{atom.H1, block | apart | dressed}, {atom.H2, block | apart | dressed}, {atom.H3, block | apart | dressed},
+	{atom.H4, block | apart}, {atom.H5, block | dressed}, {atom.H6, block | dressed}, {atom.Head, void},
+	{atom.Header, block}, {atom.Hr, void | block | apart}, {atom.Iframe, leader | unseen},
+	{atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader}, {atom.Keygen, void},
+	{atom.Legend, block}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Main, block}, {atom.Mark, dressed},
+	{atom.Menu, block}, {atom.Meta, void | leader}, {atom.Nav, block}, {atom.Noembed, unseen},
+	{atom.Noframes, unseen}, {atom.Ol, block | apart}, {atom.Optgroup, block}, {atom.Option, block},
+	{atom.P, block | apart}, {atom.Param, void}, {atom.Pre, block}, {atom.Script, unseen}, {atom.Section, block},
+	{atom.Select, dressed}, {atom.Small, dressed}, {atom.Source, void}, {atom.Style, unseen}, {atom.Sub, dressed},
+	{atom.Summary, block}, {atom.Sup, dressed}, {atom.Table, block | apart | tabular | dressed},
+	{atom.Tbody, block | tabular}, {atom.Td, cell | tabular}, {atom.Template, unseen}, {atom.Textarea, dressed},
+	{atom.Tfoot, block | tabular}, {atom.Th, cell | tabular}, {atom.Thead, block | tabular}, {atom.Title, unseen},
+	{atom.Tr, block | tabular}, {atom.Track, void}, {atom.Ul, block | apart}, {atom.Video, dressed}, {atom.Wbr, void},
 }

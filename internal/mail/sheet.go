@@ -1,0 +1,145 @@
+package mail
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"github.com/bulkhead-mail/bulkhead/internal/text/css"
+)
+
+// pageWidth is the width of the window for which pages are read, in pixels.
+const pageWidth = 1024
+
+// maxRules is the maximum number of rules that are kept, of those that may hide text or show it.
+const maxRules = 1024
+
+// A sheet is the rules of the style sheets of a page that may hide text or show it.
+type sheet struct {
+	hides   bool // a rule hides
+	effects bool // a rule does anything that matters here
+	rules   []rule
+	by      map[string][]int // rules by the keys of their selectors
+	match   css.Match
+}
+
+// A rule is a selector and what it declares.
+type rule struct {
+	selector css.Selector
+	all      []declaration
+}
+
+// foresee reads a style sheet as far as it shows whether the page must be read with it.
+func (v *visible) foresee(source string) {
+	if v.pace.Over(len(source)) {
+		return
+	}
+	css.Rules(source, pageWidth, func(_, body string) {
+		all := v.declared(body)
+		var c cascade
+		c.take(all, false)
+		c.take(all, true)
+		v.tones.note(&c)
+		v.sheet.effects = v.sheet.effects || len(all) > 0
+		v.sheet.hides = v.sheet.hides || firstLook.within(&c, 0).veil&^faint != 0 ||
+			firstLook.within(&c, block).veil&^faint != 0
+	})
+}
+
+// matters reports whether the style sheets of the page may change what is seen of the page.
+func (v *visible) matters() bool {
+	return v.sheet.effects && (v.sheet.hides || v.shape.hides || v.tones.meet())
+}
+
+// collect reads the style sheets below a node, in order.
+func (v *visible) collect(n *html.Node) {
+	if n.Type == html.ElementNode && n.Data == "style" {
+		v.sheetOf(n)
+		return
+	}
+	if n.Type == html.ElementNode && n.Data == "template" {
+		return
+	}
+	for child := n.FirstChild; child != nil; child = child.NextSibling {
+		v.collect(child)
+	}
+}
+
+// sheetOf reads a style sheet that applies to screens.
+func (v *visible) sheetOf(n *html.Node) {
+	for _, a := range n.Attr {
+		if a.Key == "type" && a.Val != "" && !strings.EqualFold(strings.TrimSpace(a.Val), "text/css") ||
+			a.Key == "media" && !css.Media(a.Val, pageWidth) {
+			return
+		}
+	}
+	var source strings.Builder
+	for child := n.FirstChild; child != nil; child = child.NextSibling {
+		source.WriteString(child.Data)
+	}
+	s := &v.sheet
+	if s.by == nil {
+		s.by = make(map[string][]int)
+	}
+	if v.pace.Over(source.Len()) {
+		return
+	}
+	css.Rules(source.String(), pageWidth, func(prelude, body string) {
+		all := declarations(body)
+		if len(all) == 0 || len(s.rules) >= maxRules {
+			return
+		}
+		selectors, _ := css.Selectors(prelude)
+		for _, selector := range selectors {
+			kind, name := selector.Key()
+			if s.match.Fold && kind != 't' {
+				name = strings.ToLower(name)
+			}
+			key := string(kind) + name
+			s.by[key] = append(s.by[key], len(s.rules))
+			s.rules = append(s.rules, rule{selector, all})
+		}
+	})
+}
+
+// of returns what the rules declare for an element, by rising weight.
+func (s *sheet) of(n *html.Node) (all [][]declaration) {
+	if len(s.rules) == 0 || s.match.Steps < 0 {
+		return nil
+	}
+	var found []int
+	try := func(key string) {
+		for _, i := range s.by[key] {
+			if s.match.Selects(&s.rules[i].selector, n) {
+				found = append(found, i)
+			}
+		}
+	}
+	try("*")
+	try("t" + n.Data)
+	for _, a := range n.Attr {
+		if a.Key != "class" && a.Key != "id" {
+			continue
+		}
+		written := a.Val
+		if s.match.Steps -= len(written) / 8; s.match.Fold {
+			written = strings.ToLower(written)
+		}
+		if a.Key == "id" {
+			try("#" + written)
+			continue
+		}
+		for class := range strings.FieldsSeq(written) {
+			try("." + class)
+		}
+	}
+	slices.SortFunc(found, func(a, b int) int {
+		return cmp.Or(cmp.Compare(s.rules[a].selector.Weight, s.rules[b].selector.Weight), cmp.Compare(a, b))
+	})
+	for _, i := range slices.Compact(found) {
+		all = append(all, s.rules[i].all)
+	}
+	return all
+}

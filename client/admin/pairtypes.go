@@ -17,6 +17,7 @@ type NewInvitation struct {
 type NewSecret struct {
 	Seconds float64 `json:"after_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"From now, in which peers fetch it."`
 	Secret  string  `json:"secret,omitempty" pattern:"^[0-9a-fA-F]{32}$" doc:"16 bytes in hexadecimal, for a network without hubs, whose nodes are given the same one each. Absent: a hub makes one, and sends it to its peers."`
+	Anyway  bool    `json:"anyway,omitempty" doc:"Announce it although members have answered that they cannot take another secret; they stay behind."`
 }
 
 // A SecretChange is a change of the network's secret. It does not contain the secret.
@@ -31,6 +32,7 @@ type SecretChange struct {
 	// aggregate's node has passed the secret on.
 	Through []string `json:"through" doc:"Keys of the peers that have not, but are in a sum that has: its node sends it to them."`
 	Untold  []string `json:"untold" doc:"Keys of all other peers."`
+	Unable  []string `json:"unable,omitempty" doc:"Peers that have answered that they cannot take another secret, with their reasons."`
 }
 
 // An Invitation is an invitation that a node has made.

@@ -96,7 +96,7 @@ func (c *checker) access(section string, external bool, a Access) {
 	}
 }
 
-// rekeying checks that the secret changes rarely enough for a node to need at most three secrets.
+// rekeying checks that the secret changes rarely enough for a node to need few secrets.
 func (c *checker) rekeying(m *Mesh, a *Aggregate, t *Tally, b *Blocklist) {
 	every, kept := m.RekeyEvery, max(Duration(t.Keep)*t.Generation, Duration(b.Keep)*b.Generation)
 	switch {
@@ -109,7 +109,7 @@ func (c *checker) rekeying(m *Mesh, a *Aggregate, t *Tally, b *Blocklist) {
 		c.fail("mesh.rekey_every", "%v is no multiple of blocklist.generation, %v", every, b.Generation)
 	case every < (kept+1)/2:
 		c.fail("mesh.rekey_every",
-			"%v is less than half of the %v for which the books keep what they count: nodes answer under three secrets at most",
+			"%v is less than half of the %v for which the books keep what they count: a check costs more with each secret",
 			every, kept)
 	}
 }

@@ -72,16 +72,39 @@ func TestRekeyExpires(t *testing.T) {
 	c := newClock()
 	e := open(t, Options{Now: c.Now, Exact: true})
 	next := func(n byte) error { return e.Rekey(t.Context(), filter.Secret{n, 9}) }
+	count := func() {
+		report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}, Vote: bulkhead.Spam})
+	}
+	for n := range byte(2 * MaxSecrets) {
+		if err := next(100 + n); err != nil {
+			t.Fatalf("change %d, without counts: %v", n, err)
+		}
+		if got := e.Secrets(); len(got) > MaxSecrets || got[0] != (filter.Secret{100 + n, 9}) {
+			t.Fatalf("change %d, without counts: secrets %v", n, got)
+		}
+	}
+	count()
 	for n := range byte(MaxSecrets - 1) {
 		if err := next(n); err != nil {
 			t.Fatal(err)
 		}
+		count()
 	}
 	if err := next(7); !errors.Is(err, bulkhead.ErrOverLimit) || e.Secrets()[0] != (filter.Secret{MaxSecrets - 2, 9}) {
 		t.Errorf("one secret too many: %v", err)
 	}
 	if err := next(MaxSecrets - 2); err != nil {
 		t.Errorf("the secret that is in use already: %v", err)
+	}
+	if err := e.RekeyAnyway(t.Context(), filter.Secret{77}); err != nil {
+		t.Errorf("a change that gives up the oldest: %v", err)
+	}
+	if got := e.Secrets(); len(got) != MaxSecrets || got[0] != (filter.Secret{77}) ||
+		got[MaxSecrets-1] != (filter.Secret{0, 9}) {
+		t.Errorf("%v after the oldest was given up", got)
+	}
+	if got := verdictOf(t, e, sig(bulkhead.Exact, 1)).Findings[0].Spam; got != MaxSecrets-1 {
+		t.Errorf("%d votes, want those under the %d other secrets", got, MaxSecrets-1)
 	}
 	c.Advance(15 * 24 * time.Hour)
 	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}}) // the clock opens generations

@@ -101,18 +101,18 @@ func TestRegular(t *testing.T) {
 
 // TestRegularPostponed checks that a hub that may not announce logs the reason, once.
 func TestRegularPostponed(t *testing.T) {
-	full := errors.New("it still holds what was counted under three secrets")
+	full := errors.New("it still holds what was counted under too many secrets")
 	for why, tt := range map[string]struct {
 		hubs   func(own string) []string
 		all    bool
 		refuse error
 	}{
-		"announces it":         {func(string) []string { return []string{"A"} }, true, nil},
-		"has not been met":     {func(string) []string { return nil }, false, nil},
-		"under three secrets":  {func(string) []string { return []string{"V"} }, true, full},
-		"the hub A announces":  {func(string) []string { return []string{"V", "A"} }, false, full},
-		"might announce it":    {func(string) []string { return []string{"V"} }, false, full},
-		"still holds what was": {func(string) []string { return nil }, true, full},
+		"announces it":           {func(string) []string { return []string{"A"} }, true, nil},
+		"has not been met":       {func(string) []string { return nil }, false, nil},
+		"under too many secrets": {func(string) []string { return []string{"V"} }, true, full},
+		"the hub A announces":    {func(string) []string { return []string{"V", "A"} }, false, full},
+		"might announce it":      {func(string) []string { return []string{"V"} }, false, full},
+		"still holds what was":   {func(string) []string { return nil }, true, full},
 	} {
 		hub := newChanging(t, member.Hub, func(o *member.Options) {
 			regularly(o)

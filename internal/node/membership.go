@@ -18,7 +18,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
-	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
@@ -102,14 +101,6 @@ func (n *Node) mayJoin(v *mesh.Invitation, rekey bool) error {
 				bulkhead.ErrForbidden, k, fingerprint(n.secret()), v.NetworkName())
 		}
 	}
-	known := n.engine.Secrets()
-	if len(known) >= engine.MaxSecrets && !slices.ContainsFunc(known, func(s filter.Secret) bool {
-		return s.ID() == v.Network
-	}) {
-		return fmt.Errorf(
-			"%w: this node still holds what it counted in %d networks; it can join another one when the oldest has expired",
-			bulkhead.ErrOverLimit, len(known))
-	}
 	return nil
 }
 
@@ -190,7 +181,8 @@ func (n *Node) leave(ctx context.Context) (admin.Left, error) {
 	ctx = context.WithoutCancel(ctx)
 	var secret filter.Secret
 	rand.Read(secret[:])
-	if err := n.engine.CanRekey(secret); err != nil {
+	// With too many secrets, the counts of the oldest are given up.
+	if err := n.engine.CanRekey(secret); err != nil && !errors.Is(err, bulkhead.ErrOverLimit) {
 		return admin.Left{}, err
 	}
 	list := m.Status().Peers

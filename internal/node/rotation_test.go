@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -236,17 +237,35 @@ func TestSwitchRefused(t *testing.T) {
 			t.Errorf("secret %q: %v", bad, err)
 		}
 	}
-	// A node that answers under three secrets already stays where it is, and reports that.
-	if err := bob.rekeyAll(ctx, filter.Secret{1}); err != nil {
+	// A node with counts under as many secrets as it can answer under stays where it is, and reports
+	// that. It can leave.
+	seen, err := bulkhead.NewSignature(bulkhead.Exact, make([]byte, 20))
+	if err != nil {
 		t.Fatal(err)
 	}
+	for i := byte(1); len(bob.engine.Secrets()) < engine.MaxSecrets || bob.engine.CanRekey(filter.Secret{}) == nil; i++ {
+		if _, err := bob.engine.Report(ctx, bulkhead.Report{Signatures: []bulkhead.Signature{seen}}); err != nil {
+			t.Fatal(err)
+		}
+		if bob.engine.CanRekey(filter.Secret{}) != nil {
+			break
+		}
+		if err := bob.rekeyAll(ctx, filter.Secret{i}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	was := bob.secret()
-	bob.follow(filter.Secret{2})
+	bob.follow(filter.Secret{99})
 	if _, err := bob.peers.Mesh(); err != nil || bob.secret() != was {
 		t.Error("the node has left its network, or shares no more")
 	}
 	if _, err := bob.peers.ChangeSecret(ctx, admin.NewSecret{Secret: strings.Repeat("0a", 16)}); !errors.Is(err,
 		bulkhead.ErrOverLimit) {
-		t.Errorf("a fourth secret: %v", err)
+		t.Errorf("a secret too many: %v", err)
+	}
+	left, err := bob.leave(ctx)
+	if now := bob.engine.Secrets(); err != nil || left.Network != fingerprint(bob.secret()) || bob.secret() == was ||
+		len(now) != engine.MaxSecrets {
+		t.Errorf("leaving with the most secrets: %+v, %v, %d secrets", left, err, len(now))
 	}
 }

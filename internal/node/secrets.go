@@ -87,7 +87,8 @@ func (n *core) loadSecrets() error {
 func (n *core) secret() filter.Secret { return *n.secrets.present.Load() }
 
 // rekey makes the secret of another network the node's, while it runs. Earlier counts remain
-// available under the secret that they were counted with. On an error nothing has changed.
+// available under the secret that they were counted with. Counts of the oldest secret are given up
+// if there are too many secrets. On an error nothing has changed.
 func (n *Node) rekey(ctx context.Context, secret filter.Secret) error {
 	return n.exchange(ctx, secret, false)
 }
@@ -105,12 +106,12 @@ func (n *Node) exchange(ctx context.Context, secret filter.Secret, all bool) err
 	if secret == before {
 		return nil
 	}
-	if err := n.engine.CanRekey(secret); err != nil {
+	if err := n.engine.CanRekey(secret); err != nil && (all || !errors.Is(err, bulkhead.ErrOverLimit)) {
 		return err
 	}
 	// A crash at any point leaves files with which everything is found: whatever is the present
 	// secret, the others are among its predecessors.
-	past, change := past{all: append([]filter.Secret{before}, n.secrets.past.all...)}, n.engine.Rekey
+	past, change := past{all: append([]filter.Secret{before}, n.secrets.past.all...)}, n.engine.RekeyAnyway
 	if all {
 		past.former, change = 1+n.secrets.past.former, n.engine.RekeyAll
 	}

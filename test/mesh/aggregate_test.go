@@ -20,14 +20,15 @@ type tier struct {
 	reader  *node
 	hub     *node // of the group
 	members []*node
+	below   string         // address of the group's hub
 	up      *nodetest.Wire // from the sum to the reader
 	sum     string         // its key
 }
 
 func newTier(t *testing.T) *tier {
 	t.Helper()
-	w := &tier{t: t}
 	above, below := ownAddress(t), ownAddress(t)
+	w := &tier{t: t, below: below}
 	w.reader = newNode(t, "reader", "", fmt.Sprintf("mode = \"hub\"\nlisten = %q", above))
 	secret := w.reader.secret()
 	w.up = nodetest.NewWire(t, above)

@@ -80,7 +80,8 @@ func newJoinCommand() *cobra.Command {
 		Long: "Join the network of a node that has printed LINE with \"bulkhead invite\". This node\n" +
 			"may have run for months: what it has counted stays, and goes on answering until it\n" +
 			"expires. Reports and checks continue. With \"-\" LINE is read from standard\n" +
-			"input, where other users of the machine do not see it.",
+			"input, where other users of the machine do not see it.\n\n" +
+			"The exit code is 75 if the inviter has not accepted in the time of --wait.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			in := bufio.NewReader(cmd.InOrStdin())
@@ -112,7 +113,11 @@ func newJoinCommand() *cobra.Command {
 					return err
 				}
 				if out.State != "waiting" || time.Now().After(end) {
-					return u.printJoining(cmd.OutOrStdout(), out)
+					err := u.printJoining(cmd.OutOrStdout(), out)
+					if err == nil && out.State == "waiting" {
+						return cli.Temporary
+					}
+					return err
 				}
 				if !printed {
 					fmt.Fprintf(say,

@@ -20,13 +20,14 @@ func newRekeyCommand() *cobra.Command {
 	var u adminFlags
 	var in time.Duration
 	var secretFile string
-	var status, cancel bool
+	var status, cancel, anyway bool
 	cmd := &cobra.Command{
 		Use:   "rekey",
 		Short: "Announce another secret of the network, which all nodes then use at one time",
 		Long: "Announce another secret of the network on a hub. The hub's peers fetch it until it is\n" +
 			"used; peers that are away then fetch it later. Counts until then answer, and are shared,\n" +
 			"until they expire; former peers learn nothing of what is counted from then on.\n" +
+			"A hub refuses while a member has answered that it cannot take another secret.\n" +
 			"Unused invitations become void. A network without hubs is\n" +
 			"given the same --secret-file on each of its nodes.",
 		Args: cli.Args(cobra.NoArgs),
@@ -44,7 +45,7 @@ func newRekeyCommand() *cobra.Command {
 			case cancel:
 				s, err = c.KeepSecret(cmd.Context())
 			default:
-				s, err = announce(cmd, c, in, secretFile)
+				s, err = announce(cmd, c, admin.NewSecret{Seconds: in.Seconds(), Anyway: anyway}, secretFile)
 			}
 			if err != nil {
 				return err
@@ -70,12 +71,12 @@ func newRekeyCommand() *cobra.Command {
 	f.StringVar(&secretFile, "secret-file", "",
 		"`FILE` with the secret, 32 hexadecimal digits, instead of one that the hub makes")
 	f.BoolVar(&status, "status", false, "print what was announced, and who has fetched it")
+	f.BoolVar(&anyway, "anyway", false, "announce it although members cannot take it; they stay behind")
 	f.BoolVar(&cancel, "cancel", false, "take back what was announced and is not used yet")
 	return cmd
 }
 
-func announce(cmd *cobra.Command, c *admin.Client, in time.Duration, secretFile string) (*admin.SecretChange, error) {
-	n := admin.NewSecret{Seconds: in.Seconds()}
+func announce(cmd *cobra.Command, c *admin.Client, n admin.NewSecret, secretFile string) (*admin.SecretChange, error) {
 	if secretFile != "" {
 		text, err := node.ReadSecret(secretFile)
 		if err != nil {
@@ -106,6 +107,9 @@ func printSecretChange(w io.Writer, s *admin.SecretChange) error {
 		if len(s.Untold) > 0 {
 			fmt.Fprintf(t, "not yet by\t%s\n", strings.Join(s.Untold, " "))
 		}
+	}
+	for _, who := range s.Unable {
+		fmt.Fprintf(t, "cannot take another\t%s\n", who)
 	}
 	return t.Flush()
 }

@@ -75,6 +75,11 @@ func (g *Block) uses() keys {
 	}
 }
 
+// Empty reports whether nothing was voted on or named in the generation.
+func (g *Block) Empty() bool {
+	return g.Spam.Keys()+g.Revoked.Keys()+g.Weights.Keys()+g.Votes.Keys()+g.Names.Keys() == 0
+}
+
 func (g *Block) touch() { touch(g.Spam, g.Revoked, g.Weights, g.Votes, g.Names) }
 
 // Fill returns the number of keys of its fullest array as a share of the capacity. Names do not

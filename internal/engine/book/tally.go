@@ -36,6 +36,9 @@ func (g *Tally) uses() keys { return keys{signatures: g.Counts.Keys(), marks: g.
 
 func (g *Tally) touch() { touch(g.Counts, g.Unique) }
 
+// Empty reports whether nothing was counted in the generation.
+func (g *Tally) Empty() bool { return g.Counts.Keys() == 0 && g.Unique.Keys() == 0 }
+
 // Fill returns the number of keys of its fullest array as a share of the capacity.
 func (g *Tally) Fill() float64 {
 	return g.uses().share(keys{signatures: g.Capacity, marks: g.UniqueCapacity})

@@ -8,9 +8,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// MaxSecrets is the maximum number of secrets that the live generations may have been made with.
-// Each one costs hashes and look-ups in every check.
-const MaxSecrets = 3
+// MaxSecrets is the maximum number of secrets that live generations with counts may have been made
+// with. Each one costs hashes in every check.
+const MaxSecrets = 8
+
+// maxHeld is one more: during a change of the secret, an empty generation may still have the former
+// one.
+const maxHeld = MaxSecrets + 1
 
 // Secrets are the secrets that the live generations were made with, newest first, and their IDs.
 // The first is the network's present secret; everything new is counted with it. The index of a
@@ -35,14 +39,19 @@ func NewSecrets(present filter.Secret, past ...filter.Secret) *Secrets {
 	return s
 }
 
-// Check returns an error that wraps [bulkhead.ErrOverLimit] if there are more than [MaxSecrets]. No
-// keys can be made then.
+// Check returns an error that wraps [bulkhead.ErrOverLimit] if there are too many secrets to make keys
+// with.
 func (s *Secrets) Check() error {
-	if len(s.All) > MaxSecrets {
-		return fmt.Errorf("%w: generations of %d secrets of the network live at once, limit %d", bulkhead.ErrOverLimit,
-			len(s.All), MaxSecrets)
+	if len(s.All) > maxHeld {
+		return TooMany(len(s.All))
 	}
 	return nil
+}
+
+// TooMany returns the error for n secrets at once. It wraps [bulkhead.ErrOverLimit].
+func TooMany(n int) error {
+	return fmt.Errorf("%w: generations of %d secrets of the network live at once, limit %d", bulkhead.ErrOverLimit, n,
+		MaxSecrets)
 }
 
 // Sharing returns the same secrets with Shared set. former holds the secrets that the network
@@ -71,7 +80,7 @@ func (s *Secrets) Knows(id uint64) bool { return slices.Contains(s.IDs, id) }
 func (s *Secrets) Maker() Maker {
 	m := Maker{Secret: s.All[0]}
 	if len(s.All) > 1 {
-		m.Past = &Past{secrets: s.All[1:], was: make(map[filter.Key][MaxSecrets - 1]filter.Key)}
+		m.Past = &Past{secrets: s.All[1:], was: make(map[filter.Key][maxHeld - 1]filter.Key)}
 	}
 	return m
 }
@@ -79,7 +88,7 @@ func (s *Secrets) Maker() Maker {
 // A Past maps keys to their forms under former secrets. Only one goroutine may use it.
 type Past struct {
 	secrets []filter.Secret
-	was     map[filter.Key][MaxSecrets - 1]filter.Key
+	was     map[filter.Key][maxHeld - 1]filter.Key
 }
 
 // note records the form of k in each epoch from 1 on, which made returns, unless it is already
@@ -88,7 +97,7 @@ func (p *Past) note(k filter.Key, made func(epoch int, s filter.Secret) filter.K
 	if _, known := p.was[k]; known {
 		return
 	}
-	var was [MaxSecrets - 1]filter.Key
+	var was [maxHeld - 1]filter.Key
 	for i, s := range p.secrets {
 		was[i] = made(i+1, s)
 	}
@@ -124,7 +133,7 @@ func (m Maker) Forget() {
 	switch {
 	case m.Past == nil:
 	case len(m.Past.was) > large:
-		m.Past.was = make(map[filter.Key][MaxSecrets - 1]filter.Key)
+		m.Past.was = make(map[filter.Key][maxHeld - 1]filter.Key)
 	default:
 		clear(m.Past.was)
 	}

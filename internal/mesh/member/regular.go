@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -83,6 +84,9 @@ func (c *Secrets) mayAnnounce(hubs []string, all bool) string {
 	}
 	if !all {
 		return "a hub that this one names has not been met, and might announce it"
+	}
+	if who := c.Unable(); len(who) > 0 {
+		return "members cannot take it: " + strings.Join(who, "; ")
 	}
 	if c.Opts.MayRekey != nil {
 		if err := c.Opts.MayRekey(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,11 @@ const (
 	// former one before an administrator is notified.
 	lateBeats = 4
 	maxVoid   = 8 // secrets that a hub remembers as announced and taken back
+	// A node keeps this many of the network's former secrets for members that were away, each for this
+	// long. Longer than the network has counts under them, since a member may have been away at several
+	// changes.
+	maxPast  = 32
+	keptPast = 182 * 24 * time.Hour
 )
 
 // A Rotation is a change of the network's secret, announced or done. A published value is
@@ -49,6 +55,14 @@ type Rotation struct {
 	// Void is secrets that this node announced and took back, oldest first. A peer that uses one is
 	// sent back to the present secret.
 	Void [][]byte `json:"void,omitempty"`
+	// Past is the secrets that the network had before From and with From, oldest first.
+	Past []PastSecret `json:"past,omitempty"`
+}
+
+// A PastSecret is a secret that the network had, and when it was replaced.
+type PastSecret struct {
+	Secret []byte    `json:"secret"`
+	Until  time.Time `json:"until"`
 }
 
 // To returns the secret that follows.
@@ -57,9 +71,9 @@ func (r *Rotation) To() filter.Secret { return filter.Secret(r.Secret) }
 // Valid reports whether r, read from a file, can be used.
 func (r *Rotation) Valid() bool {
 	size := len(filter.Secret{})
-	return (len(r.Secret) == 0 || len(r.Secret) == size) && !slices.ContainsFunc(r.Void, func(v []byte) bool {
-		return len(v) != size
-	})
+	return (len(r.Secret) == 0 || len(r.Secret) == size) &&
+		!slices.ContainsFunc(r.Void, func(v []byte) bool { return len(v) != size }) &&
+		!slices.ContainsFunc(r.Past, func(v PastSecret) bool { return len(v.Secret) != size })
 }
 
 // A NewRotation is a change of the network's secret that an administrator requests.
@@ -68,6 +82,8 @@ type NewRotation struct {
 	Secret *filter.Secret
 	// After is the time until its use, 0 to [MaxLead].
 	After time.Duration
+	// Anyway announces it although members have answered that they cannot take it. They stay behind.
+	Anyway bool
 }
 
 // RotationStatus is the state of a change of the network's secret.
@@ -79,6 +95,7 @@ type RotationStatus struct {
 	Told     []string // keys of the peers that have fetched it here
 	Through  []string // other peers in an aggregate whose node has fetched it: that node passes it on
 	Untold   []string // all other peers
+	Unable   []string // peers that have answered that they cannot take another secret, with their reasons
 }
 
 // NetworkOf returns the fingerprint of the network with the given secret.
@@ -102,6 +119,8 @@ type Secrets struct {
 	// none. The value that it points to is immutable.
 	Announcement *Rotation
 	Hurry        chan struct{} // requests the change at once
+	// unable is the answers of peers that cannot take another secret, by key; mu guards it.
+	unable map[string]inability
 	// postponed is the reason, as logged, why a due secret was not announced. Only the announcing
 	// goroutine uses it.
 	postponed string
@@ -164,7 +183,7 @@ func (c *Secrets) LastRotation() *Rotation {
 		return nil
 	}
 	r := *c.Announcement
-	r.Told, r.Void = slices.Clone(r.Told), slices.Clone(r.Void)
+	r.Told, r.Void, r.Past = slices.Clone(r.Told), slices.Clone(r.Void), slices.Clone(r.Past)
 	return &r
 }
 
@@ -185,6 +204,18 @@ func (c *Secrets) Pending() *Rotation {
 	return nil
 }
 
+// past returns the network's former secrets, oldest first, with the present one, which is replaced at
+// the given time.
+func (c *Secrets) past(at time.Time) (out []PastSecret) {
+	if r := c.LastRotation(); r != nil {
+		out = slices.DeleteFunc(r.Past, func(v PastSecret) bool {
+			return filter.Secret(v.Secret) == c.Opts.Secret || at.Sub(v.Until) > keptPast
+		})
+	}
+	out = append(out, PastSecret{Secret: slices.Clone(c.Opts.Secret[:]), Until: at})
+	return out[max(0, len(out)-maxPast):]
+}
+
 // void returns the secrets that were announced here and taken back.
 func (c *Secrets) void() [][]byte {
 	if r := c.LastRotation(); r != nil {
@@ -195,7 +226,8 @@ func (c *Secrets) void() [][]byte {
 
 // Rotate announces another secret of the network, to be used after n.After, in which the peers
 // fetch it. If the node cannot change its secret, or knows of a change to come, the error wraps
-// [bulkhead.ErrForbidden].
+// [bulkhead.ErrForbidden]. The same holds if a member has answered that it cannot take another
+// secret, unless n.Anyway is set.
 func (c *Secrets) Rotate(n NewRotation) (RotationStatus, error) {
 	switch {
 	case c.Opts.Switch == nil:
@@ -217,8 +249,14 @@ func (c *Secrets) Rotate(n NewRotation) (RotationStatus, error) {
 		return RotationStatus{}, fmt.Errorf("%w: mesh: another secret is announced already, for %s; it can be taken back",
 			bulkhead.ErrForbidden, r.At.UTC().Format(time.RFC3339))
 	}
-	r := &Rotation{From: c.NetworkName(), At: c.Opts.Now().Add(n.After).UTC(), By: c.Opts.Identity.ID(),
-		Hand: n.Secret != nil, Void: c.void()}
+	if who := c.Unable(); len(who) > 0 && !n.Anyway {
+		c.Opts.Log.Warn("another secret is not announced, since members cannot take it", "members", strings.Join(who, "; "))
+		return RotationStatus{}, fmt.Errorf("%w: mesh: %d members cannot take another secret: %s",
+			bulkhead.ErrForbidden, len(who), strings.Join(who, "; "))
+	}
+	at := c.Opts.Now().Add(n.After).UTC()
+	r := &Rotation{From: c.NetworkName(), At: at, By: c.Opts.Identity.ID(), Hand: n.Secret != nil, Void: c.void(),
+		Past: c.past(at)}
 	if n.Secret != nil {
 		r.Secret = slices.Clone(n.Secret[:])
 		r.Void = slices.DeleteFunc(r.Void, func(v []byte) bool { return slices.Equal(v, r.Secret) })
@@ -261,7 +299,7 @@ func (c *Secrets) CancelRotation() (RotationStatus, error) {
 // withdrawn returns the rotation that replaces a change that is taken back. It keeps this node from
 // taking the same secret from a hub again.
 func (c *Secrets) withdrawn(r *Rotation) *Rotation {
-	out := &Rotation{From: c.NetworkName(), At: r.At, Void: append(r.Void, r.Secret)}
+	out := &Rotation{From: c.NetworkName(), At: r.At, Void: append(r.Void, r.Secret), Past: r.Past}
 	if over := len(out.Void) - maxVoid; over > 0 {
 		out.Void = out.Void[over:]
 	}
@@ -275,7 +313,8 @@ func (c *Secrets) Rotation() (s RotationStatus, ok bool) {
 	if r == nil {
 		return s, false
 	}
-	s = RotationStatus{From: r.From, To: NetworkOf(r.To()), At: r.At, By: r.By, Done: r.To().ID() == c.Opts.KeyID}
+	s = RotationStatus{From: r.From, To: NetworkOf(r.To()), At: r.At, By: r.By, Done: r.To().ID() == c.Opts.KeyID,
+		Unable: c.Unable()}
 	through := c.book.within(r.Told)
 	for _, p := range c.book.List() {
 		switch {
@@ -332,7 +371,26 @@ func (c *Secrets) Recent() bool { return time.Since(c.Began) < lateBeats*c.Opts.
 
 // FormerNetwork reports whether the network had a secret with that fingerprint before.
 func (c *Secrets) FormerNetwork(network string) bool {
-	return slices.ContainsFunc(c.Opts.Former, func(s filter.Secret) bool { return NetworkOf(s) == network })
+	chain := c.chain()
+	return slices.ContainsFunc(chain[:len(chain)-1], func(s filter.Secret) bool { return NetworkOf(s) == network })
+}
+
+// chain returns the secrets that the network had, oldest first, and the present one. Secrets under
+// which this node holds nothing any more are in the announcement alone.
+func (c *Secrets) chain() (out []filter.Secret) {
+	var past []filter.Secret
+	if r := c.LastRotation(); r != nil {
+		for _, v := range r.Past {
+			past = append(past, filter.Secret(v.Secret))
+		}
+	}
+	for _, s := range slices.Backward(c.Opts.Former) {
+		if !slices.Contains(past, s) {
+			out = append(out, s)
+		}
+	}
+	out = slices.DeleteFunc(append(out, past...), func(s filter.Secret) bool { return s == c.Opts.Secret })
+	return append(out, c.Opts.Secret)
 }
 
 // next returns the secret of a network that a peer names, the secret that follows it, and the time
@@ -343,9 +401,7 @@ func (c *Secrets) next(network string) (had, secret filter.Secret, at time.Time,
 			return had, c.Opts.Secret, at, true
 		}
 	}
-	chain := slices.Clone(c.Opts.Former)
-	slices.Reverse(chain)
-	chain = append(chain, c.Opts.Secret)
+	chain := c.chain()
 	r := c.Pending()
 	if r != nil {
 		chain = append(chain, r.To())
@@ -415,7 +471,7 @@ func (c *Secrets) TakeSecret(hub wire.Public, n *NextSecret) error {
 	c.admin.Lock()
 	defer c.admin.Unlock()
 	at := c.Opts.Now().Add(time.Duration(n.After * float64(time.Second))).UTC()
-	next := &Rotation{From: n.From, Secret: n.Secret, At: at, By: hub.ID(), Void: c.void()}
+	next := &Rotation{From: n.From, Secret: n.Secret, At: at, By: hub.ID(), Void: c.void(), Past: c.past(at)}
 	if slices.ContainsFunc(next.Void, func(v []byte) bool { return slices.Equal(v, n.Secret) }) {
 		return nil // an administrator has rejected it
 	}
@@ -451,7 +507,7 @@ func (c *Secrets) NothingNew(hub wire.Public) error {
 		return nil
 	}
 	c.Opts.Log.Warn("the hub has taken back the network's other secret", "network", NetworkOf(r.To()), "hub", hub.ID())
-	return c.saveRotation(&Rotation{From: c.NetworkName(), Void: r.Void})
+	return c.saveRotation(&Rotation{From: c.NetworkName(), Void: r.Void, Past: r.Past})
 }
 
 // taker returns the secrets of the mesh that takes the announcements of hubs.

@@ -27,11 +27,20 @@ type SecretQuestion struct {
 	Exchange  []byte `json:"exchange"`  // X25519, for the answer alone
 	Proof     []byte `json:"proof"`     // possession of that secret: an HMAC with it over the signed text
 	Signature []byte `json:"signature"` // of the member, over network, exchange and the hub's key
+	// Unable is why the member cannot take another secret now; empty: it can. Vouched is the member's
+	// signature over it and the signed text.
+	Unable  string `json:"unable,omitempty"`
+	Vouched []byte `json:"vouched,omitempty"`
 }
 
 // Text returns the text that the member signs, for the hub with the given key.
 func (q *SecretQuestion) Text(hub string) []byte {
 	return append([]byte("bulkhead mesh secret v1 question\x00"+hub+"\x00"+q.Network+"\x00"), q.Exchange...)
+}
+
+// unableText returns the text of the member's signature over Unable.
+func (q *SecretQuestion) unableText(hub string) []byte {
+	return slices.Concat([]byte("bulkhead mesh secret v1 unable\x00"+q.Unable+"\x00"), q.Text(hub))
 }
 
 // ProofOf proves to a holder of a secret that the sender of the question also has it.
@@ -74,6 +83,9 @@ func (c *Secrets) ServeSecret(from wire.Hint, data []byte) []byte {
 		return nil // its connection is about to end
 	}
 	a, secret, err := c.MakeAnswer(&p, data)
+	if err == nil {
+		c.noteUnable(&p, data)
+	}
 	if err != nil {
 		c.book.Refuse(from, ReasonMalformed, err.Error())
 		return nil
@@ -150,6 +162,10 @@ func (c *Secrets) AskAfter(hub wire.Public) (q *SecretQuestion, private *ecdh.Pr
 	q = &SecretQuestion{Network: c.NetworkName(), Exchange: private.PublicKey().Bytes()}
 	q.Proof = q.ProofOf(hub.ID(), c.Opts.Secret)
 	q.Signature = c.Opts.Identity.Sign(q.Text(hub.ID()))
+	if who := c.taker().unableHere(); who != "" {
+		q.Unable = who
+		q.Vouched = c.Opts.Identity.Sign(q.unableText(hub.ID()))
+	}
 	return q, private, nil
 }
 

@@ -113,7 +113,7 @@ func (p *Peers) ChangeSecret(_ context.Context, in admin.NewSecret) (admin.Secre
 	if err != nil {
 		return admin.SecretChange{}, err
 	}
-	n := mesh.NewRotation{After: time.Duration(in.Seconds * float64(time.Second))}
+	n := mesh.NewRotation{After: time.Duration(in.Seconds * float64(time.Second)), Anyway: in.Anyway}
 	var other filter.Secret // any but the node's present and former secrets
 	if in.Secret != "" {
 		raw, err := hex.DecodeString(in.Secret)
@@ -144,5 +144,5 @@ func (p *Peers) KeepSecret(context.Context) (admin.SecretChange, error) {
 func secretChange(s *mesh.RotationStatus) admin.SecretChange {
 	return admin.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done,
 		Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...),
-		Untold: append([]string{}, s.Untold...)}
+		Untold: append([]string{}, s.Untold...), Unable: s.Unable}
 }

@@ -63,6 +63,7 @@ type Engine struct {
 	clock    *ageingClock
 	queue    queue
 	journal  journal
+	role     role
 	writer   writerState
 	files    checkpointFiles
 	counters counters

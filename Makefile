@@ -91,7 +91,7 @@ torture:
 	TORTURE=$(TORTURE) $(GO) test -tags interop -count=1 -timeout 0 -v ./test/torture
 
 soak-mesh:
-	$(AS_RELEASED) $(GO) test -vet=off -tags interop -count=1 -timeout 0 -v -run 'TestSoak$$' -parallel $(SOAKJOBS) ./test/mesh -soak $(SOAK) -seed $(SEED)
+	$(AS_RELEASED) $(GO) test -vet=off -tags interop -count=1 -timeout 0 -v -run '^TestSoak(Standby)?$$' -parallel $(SOAKJOBS) ./test/mesh -soak $(SOAK) -seed $(SEED)
 
 fidelity:
 	@test/interop test/fidelity

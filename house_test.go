@@ -85,6 +85,7 @@ var mayImport = map[string][]string{
 	"internal/mesh/member": {".", "filter", "internal/arrays", "internal/engine", "internal/mesh/wire",
 		"internal/wholefile"},
 	"internal/aggregate":          {".", "filter", "internal/arrays", "internal/engine"},
+	"internal/standby":            {".", "internal/store", "internal/wholefile"},
 	"internal/config":             {"."},
 	"door":                        {".", "internal/clock", "internal/mmsg"},
 	"internal/clock":              {},

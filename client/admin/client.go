@@ -33,6 +33,11 @@ func (c *Client) Node(ctx context.Context) (*NodeState, error) {
 	return call[*NodeState](ctx, c, "GET", "/v1/node", nil, nil)
 }
 
+// Promote makes a node that follows another one decide in its place. It returns the node's state afterwards.
+func (c *Client) Promote(ctx context.Context) (*NodeState, error) {
+	return call[*NodeState](ctx, c, "POST", "/v1/standby/promote", nil, nil)
+}
+
 // ConfirmClock confirms that a node's clock is right while its ageing is held. Overdue generations
 // then expire. It returns the node's state afterwards.
 func (c *Client) ConfirmClock(ctx context.Context) (*NodeState, error) {

@@ -9,7 +9,7 @@ type NodeState struct {
 	Network    string     `json:"network,omitempty" doc:"Fingerprint of the secret of its network, as \"bulkhead network show\" prints it. Nodes know each other's near copies only if it is the same."`
 	Started    time.Time  `json:"started"`
 	Now        time.Time  `json:"now" doc:"The node's clock, a second old at most."`
-	Durability string     `json:"durability" enum:"always,relaxed" doc:"When a report is acknowledged: once it would survive a power cut, or before."`
+	Durability string     `json:"durability" enum:"always,relaxed,standby" doc:"When a report is acknowledged: once it would survive a power cut, before that, or once the standby has it as well."`
 	ReadOnly   string     `json:"read_only,omitempty" doc:"Why reports are refused at present; absent if they are not."`
 	Doubts     []Doubt    `json:"doubts,omitempty" doc:"What may be lower than was acknowledged since a damaged store was salvaged. Absent if nothing is."`
 	Healed     []Healed   `json:"healed,omitempty" doc:"Pages that were lost and are whole again since the start, by the peer whose replica they are of. Absent if there are none."`
@@ -25,7 +25,23 @@ type NodeState struct {
 	Judgement  *Judgement `json:"judgement,omitempty" doc:"How careful the judgement is. Absent on an edge."`
 	Learned    *Learned   `json:"learned,omitempty" doc:"What the node has learnt of words and style. Absent if it does not learn."`
 	Books      []Book     `json:"books"`
+	Standby    *Standby   `json:"standby,omitempty" doc:"The node's part in a pair of which one follows the other. Absent if it is alone."`
 	Disk       *Disk      `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
+}
+
+// Standby describes one of two nodes of which the second follows the first.
+type Standby struct {
+	Role      string    `json:"role" enum:"first,second" doc:"first: it decides; second: it follows, answers checks, and refuses votes."`
+	Address   string    `json:"address,omitempty" doc:"Where the other node listens, as far as this one knows."`
+	Term      uint64    `json:"term" doc:"Each take-over begins the next one."`
+	Connected bool      `json:"connected" doc:"Entries of the journal flow."`
+	Copying   bool      `json:"copying,omitempty" doc:"The whole state is being copied."`
+	Last      uint64    `json:"last" doc:"Last entry of the first node's journal, as far as this node knows."`
+	Copied    uint64    `json:"copied" doc:"Last entry that the second node has on disk."`
+	Lag       uint64    `json:"lag" doc:"Entries that the second node lacks."`
+	Age       float64   `json:"age_seconds" doc:"For how long it has lacked entries, seconds; 0 if it lacks none."`
+	Heard     time.Time `json:"heard,omitzero" doc:"When the other node was last heard; absent if it never was."`
+	Problem   string    `json:"problem,omitempty" doc:"Why nothing flows; absent if there is no reason known."`
 }
 
 // Ageing describes a node whose clock is implausibly far ahead.

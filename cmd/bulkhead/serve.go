@@ -40,7 +40,13 @@ func newServeCommand() *cobra.Command {
 			}
 			s := &server{configPath: configPath, salvage: salvage, level: new(slog.LevelVar)}
 			s.log = command.NewLogger(cmd.ErrOrStderr(), cfg, s.level)
-			return s.run(cmd.Context(), cfg, command.DataFolder(data, cfg.Node.Data), cmd.OutOrStdout())
+			for {
+				err := s.run(cmd.Context(), cfg, command.DataFolder(data, cfg.Node.Data), cmd.OutOrStdout())
+				if !errors.Is(err, node.ErrReopen) {
+					return err
+				}
+				s.log.Warn("opening the node again", "why", err)
+			}
 		},
 	}
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE`; see \"bulkhead config reference\"")

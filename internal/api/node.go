@@ -19,6 +19,8 @@ type Node interface {
 	// ConfirmClock accepts the present time of a clock that looked implausible, so that generations
 	// age again.
 	ConfirmClock(ctx context.Context) error
+	// Promote makes a node that follows another one decide in its place.
+	Promote(ctx context.Context) error
 	// Learn learns the words and the style of a message, of spam or of delivered mail, from a reporter
 	// whom the node trusts.
 	Learn(ctx context.Context, who bulkhead.Reporter, sigs []bulkhead.Signature, features []string, spam bool) error
@@ -61,6 +63,20 @@ func (s *Server) confirmClock(r *request) (any, error) {
 		r.did = []any{"clock", a.Clock, "newest_record", a.Newest, "expired_tally", a.Tally, "expired_blocklist", a.Blocklist}
 	}
 	if err := s.opts.Node.ConfirmClock(r.Context()); err != nil {
+		return nil, err
+	}
+	return s.state(r)
+}
+
+// promote makes a second node of a pair the first.
+func (s *Server) promote(r *request) (any, error) {
+	if s.opts.Node == nil {
+		return nil, newProblem(http.StatusNotFound, "this server describes no node")
+	}
+	if p := s.opts.Node.State(r.Context()).Standby; p != nil {
+		r.did = []any{"term", p.Term, "last", p.Last, "lag", p.Lag}
+	}
+	if err := s.opts.Node.Promote(r.Context()); err != nil {
 		return nil, err
 	}
 	return s.state(r)

@@ -145,6 +145,8 @@ func (s *Server) routes() []route {
 		s.route("POST /v1/ageing/confirm", "confirmClock",
 			"Take the clock as right while the ageing is held; overdue generations expire.", manage, s.confirmClock,
 			gives(s.schema(admin.NodeState{}))),
+		s.route("POST /v1/standby/promote", "promote",
+			"Make a node that follows another one decide in its place.", manage, s.promote, gives(s.schema(admin.NodeState{}))),
 		s.route("POST /v1/learn", "learn",
 			"Learn the words and the style of a message, without a vote on its signatures.", report, s.learn,
 			takes(mail, nil), params(queryParam("as", "string", "spam, or delivered.")),

@@ -73,6 +73,7 @@ type Config struct {
 	Mesh      Mesh        `toml:"mesh" doc:"Sharing with other nodes; see \"bulkhead network\" and \"bulkhead peer\"."`
 	Aggregate Aggregate   `toml:"aggregate" doc:"The sum of this node and peers, for those who shall count many organisations as one\npeer; see docs/mesh.md."`
 	Upstream  Upstream    `toml:"upstream" doc:"The node that this one asks, as an edge that has only doors of its own. Not together\nwith [tally], [blocklist], [judgement], [trust] and [mesh]."`
+	Standby   Standby     `toml:"standby" doc:"A second node that follows this one and takes over when it dies; see docs/standby.md."`
 	Whitelist Whitelist   `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`
 }
 
@@ -80,7 +81,7 @@ type Config struct {
 type Node struct {
 	Data       string   `toml:"data" doc:"folder of the node's state; --data overrides it. Empty: $STATE_DIRECTORY, else ./bulkhead-data"`
 	Name       string   `toml:"name" doc:"name of the node in logs and on the pages. Empty: the host name"`
-	Durability string   `toml:"durability" doc:"\"always\": a report is acknowledged once it would survive a power cut;\n\"relaxed\": acknowledged before it is on disk, lost with the machine"`
+	Durability string   `toml:"durability" doc:"\"always\": a report is acknowledged once it would survive a power cut;\n\"relaxed\": acknowledged before it is on disk, lost with the machine;\n\"standby\": as \"always\", and once the standby has it on disk, see [standby]"`
 	Checkpoint Duration `toml:"checkpoint" doc:"longest time between two snapshots of the books. A start reads back from the journal\nwhat was reported since the last one"`
 	LogLevel   string   `toml:"log_level" reload:"yes" doc:"\"debug\", \"info\", \"warn\" or \"error\""`
 	LogFormat  string   `toml:"log_format" doc:"\"text\" or \"json\""`

@@ -142,7 +142,7 @@ func TestParseRefuses(t *testing.T) {
 		{"socket where none is", "[listen]\nhttp = \"unix:/run/x\"\n", []string{"no unix socket"}},
 		{"relative socket", "[listen]\nmilter = \"unix:run/x\"\n", []string{"starts with /"}},
 		{"durability", "[node]\ndurability = \"often\"\n",
-			[]string{`line 2: node.durability: "often" is none of ["always" "relaxed"]`}},
+			[]string{`line 2: node.durability: "often" is none of ["always" "relaxed" "standby"]`}},
 		{"weight above one", "[trust]\nanonymous = 1.5\n", []string{"trust.anonymous: 1.5 is not between 0 and 1"}},
 		{"weight that is no number", "[trust]\nanonymous = nan\n", []string{"trust.anonymous: NaN is not between 0 and 1"}},
 		{"no error at all", "[tally]\nerror = 0.0\n", []string{"tally.error: 0 is not between"}},

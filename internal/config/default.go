@@ -77,6 +77,7 @@ func Default() *Config {
 		Mesh:      defaultMesh(),
 		Aggregate: Aggregate{Members: []string{}, Servers: []string{}},
 		Upstream:  defaultUpstream(),
+		Standby:   defaultStandby(),
 		Whitelist: Whitelist{
 			AuthResults: []string{}, Senders: []string{}, Domains: []string{}, Networks: []string{},
 			ListIDs: []string{}, DKIM: []string{}, Signatures: []string{},

@@ -16,6 +16,27 @@ type Upstream struct {
 	Cache     Duration `toml:"cache" doc:"how long an answer \"unknown\" is cached; 0: not at all"`
 }
 
+// Standby is the section [standby].
+type Standby struct {
+	Listen string   `toml:"listen" doc:"address at which the two nodes of a pair reach each other (TCP, always TLS):\n\"host:port\". Empty: this node has no standby and is none"`
+	Wait   Duration `toml:"wait" doc:"with durability \"standby\": longest time that a report waits for the standby"`
+	Away   string   `toml:"away" doc:"with durability \"standby\", while the standby does not answer: \"alone\":\nreports are acknowledged once they are on this node's disk; \"refuse\": they are\nrefused for now, so that two nodes can never acknowledge reports at once"`
+}
+
+func defaultStandby() Standby { return Standby{Wait: Duration(2 * time.Second), Away: "alone"} }
+
+func (c *checker) standby(s *Standby, n *Node, u *Upstream) {
+	c.address("standby.listen", s.Listen, false)
+	c.duration("standby.wait", s.Wait, 100*time.Millisecond, time.Minute)
+	c.oneOf("standby.away", s.Away, "alone", "refuse")
+	switch {
+	case s.Listen == "" && n.Durability == "standby":
+		c.fail("node.durability", "\"standby\" needs standby.listen")
+	case s.Listen != "" && u.URL != "":
+		c.fail("standby.listen", "an edge keeps no counts: set this on its upstream")
+	}
+}
+
 func defaultUpstream() Upstream {
 	return Upstream{Timeout: Duration(2 * time.Second), Cache: Duration(2 * time.Second)}
 }

@@ -190,11 +190,12 @@ func (cfg *Config) validate(lines map[string]int) []*Error {
 	c.dnsbl(&cfg.DNSBL, &cfg.Lists)
 	c.whitelist(&cfg.Whitelist)
 	c.upstream(&cfg.Upstream, &cfg.Mesh)
+	c.standby(&cfg.Standby, &cfg.Node, &cfg.Upstream)
 	return c.errs
 }
 
 func (c *checker) node(n *Node) {
-	c.oneOf("node.durability", n.Durability, "always", "relaxed")
+	c.oneOf("node.durability", n.Durability, "always", "relaxed", "standby")
 	c.duration("node.checkpoint", n.Checkpoint, time.Second, 24*time.Hour)
 	c.oneOf("node.log_level", n.LogLevel, "debug", "info", "warn", "error")
 	c.oneOf("node.log_format", n.LogFormat, "text", "json")

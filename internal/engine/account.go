@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -22,7 +23,7 @@ func (e *Engine) RemoveAccount(ctx context.Context, name string) error {
 
 // changeAccount makes a change durable and applies it. Only the writer calls it.
 func (e *Engine) changeAccount(c *codec.Account) error {
-	if err := e.journal.refusing(); err != nil {
+	if err := errors.Join(e.journal.refusing(), e.role.mayDecide()); err != nil {
 		return err
 	}
 	if c.Put != nil {

@@ -40,6 +40,8 @@ func (e *Engine) apply(index uint64, entry codec.Entry) error {
 		e.applyRenewal(x)
 	case *codec.Heal:
 		return e.applyHealing(index, x)
+	case *codec.Term:
+		e.role.term.Store(&codec.Term{Number: x.Number, From: index})
 	}
 	return nil
 }

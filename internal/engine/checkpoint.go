@@ -28,7 +28,7 @@ func (e *Engine) maintain(ctx context.Context) bool {
 	if e.opts.Store == nil {
 		return true
 	}
-	if e.journal.refusing() == nil {
+	if e.journal.failure() == nil {
 		err := e.checkpoint(ctx, e.queue.between)
 		if err != nil && ctx.Err() == nil {
 			// The journal still holds everything, so reports are still accepted.
@@ -153,6 +153,7 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		m.Clock = uint64(max(0, e.clock.now().Unix()))
 		s.remote = e.replicas.Snapshot()
 		m.Doubts = e.Doubts()
+		m.Term = e.Term()
 		wounds = e.healer.Encode()
 		if e.learned.On() {
 			m.Learned, learnt, messages = e.learned.Manifest(), e.learned.Live(), e.learned.EncodeMessages()
@@ -266,7 +267,7 @@ const mergeRest = 30 * time.Second
 // merge merges arrays of replicas that have no memory of their own. It runs in the goroutine that
 // writes checkpoints, because these replace the files that it reads.
 func (e *Engine) merge(ctx context.Context) error {
-	if e.journal.refusing() != nil {
+	if e.journal.failure() != nil {
 		return e.replicas.Merge(ctx, e.queue.between, nil)
 	}
 	return e.replicas.Merge(ctx, e.queue.between, func(ctx context.Context) error {

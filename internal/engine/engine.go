@@ -64,6 +64,7 @@ type Engine struct {
 	clock    *ageingClock
 	queue    queue
 	journal  journal
+	role     role
 	writer   writerState
 	files    checkpointFiles
 	counters counters

@@ -13,10 +13,11 @@ import (
 // A journal makes entries durable. After a failure it refuses entries until a recovery has
 // succeeded. Only the writer appends; refusing and wakeCheckpoint may be called concurrently.
 type journal struct {
-	store  *store.Store // nil: nothing is durable
+	store  store.Journal // nil: nothing is durable
 	log    *slog.Logger
 	limit  uint64                // bytes from which a checkpoint is requested
 	failed atomic.Pointer[error] // why entries are refused; nil while they are accepted
+	closed atomic.Pointer[error] // why the node decides nothing, since another node does; nil if it decides
 	wake   chan struct{}         // requests a checkpoint
 
 	index   uint64 // index of the last entry, on a node without a store
@@ -39,18 +40,23 @@ func (j *journal) append(entry []byte) (uint64, error) {
 		j.fail("write journal", err)
 		return 0, j.refusing()
 	}
+	j.note(entry)
+	return index, nil
+}
+
+// note counts an entry that was written.
+func (j *journal) note(entry []byte) {
 	j.entries.Add(1)
 	j.bytes += uint64(len(entry))
 	if j.bytes >= j.limit {
 		j.wakeCheckpoint()
 	}
-	return index, nil
 }
 
 // watch fails the journal if the store has failed: with relaxed durability, the store syncs on its
 // own.
 func (j *journal) watch() {
-	if j.store == nil || j.refusing() != nil {
+	if j.store == nil || j.failure() != nil {
 		return
 	}
 	if err := j.store.Err(); errors.Is(err, store.ErrFailed) {
@@ -69,6 +75,17 @@ func (j *journal) fail(doing string, err error) {
 
 // refusing returns why reports are refused, or nil.
 func (j *journal) refusing() error {
+	if err := j.failure(); err != nil {
+		return err
+	}
+	if p := j.closed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// failure returns why nothing can be written, or nil.
+func (j *journal) failure() error {
 	if p := j.failed.Load(); p != nil {
 		return *p
 	}

@@ -30,6 +30,9 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := newEngine(opts)
+	if opts.Follow != nil {
+		e.StandDown(opts.Follow)
+	}
 	if opts.Store != nil {
 		if err := e.load(ctx); err != nil {
 			return nil, err
@@ -48,6 +51,9 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 	}
 	e.checker.Measure()
 	go e.write()
+	if opts.Standby != nil {
+		e.keepers.Go(e.role.confirm)
+	}
 	e.keepers.Go(e.keep)
 	return e, nil
 }
@@ -62,9 +68,13 @@ func newEngine(opts Options) *Engine {
 		learned:  learned.New(learned.Options{Bytes: opts.LearnBytes}),
 		clock:    newAgeingClock(&opts),
 		queue:    newQueue(),
-		journal: journal{store: opts.Store, log: opts.Log, limit: opts.CheckpointBytes,
+		journal: journal{log: opts.Log, limit: opts.CheckpointBytes,
 			wake: make(chan struct{}, 1)},
 	}
+	if opts.Store != nil {
+		e.journal.store = opts.Store
+	}
+	e.role.begin(&opts)
 	e.current = view.New(&view.Books{Secrets: secrets}, func() *replica.View { return e.replicas.View() })
 	e.pools.seen.New = func() any { return new(bulkhead.Verdict) }
 	e.pools.reports.New = func() any { return new(reportAddition) }
@@ -102,8 +112,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.close.Do(func() {
 		close(e.queue.closing)
 		<-e.queue.stopped
+		e.role.end()
 		e.keepers.Wait()
-		if e.opts.Store != nil && e.journal.refusing() == nil {
+		if e.opts.Store != nil && e.journal.failure() == nil {
 			e.closed = e.checkpoint(ctx, func(f func()) { f() })
 		}
 	})
@@ -152,7 +163,7 @@ func (e *Engine) keep() {
 		case <-checkpoint.C:
 			e.replicas.Crowd() // arrays may have filled since the indexes were made
 		case <-e.journal.wake:
-			if e.journal.refusing() == nil && time.Since(noSnapshot) < checkpointRest {
+			if e.journal.failure() == nil && time.Since(noSnapshot) < checkpointRest {
 				continue // every entry requests one again
 			}
 		}

@@ -63,6 +63,11 @@ type Options struct {
 	// CheckpointBytes is the journal size in bytes that starts a checkpoint early; 0 means 256 MiB.
 	CheckpointEvery time.Duration
 	CheckpointBytes uint64
+	// Follow is why the node decides nothing: it applies the entries of another node's journal, see
+	// [Engine.Follow], until [Engine.Promote]. nil: it decides.
+	Follow error
+	// Standby confirms entries before they are acknowledged; nil: none does.
+	Standby Standby
 	// Refill replaces data that a damaged Store has lost; nil: no replacement.
 	Refill *Refill
 	// RemoteBytes bounds the memory of replicas; 0: no bound. See [Engine.Room].

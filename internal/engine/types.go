@@ -58,6 +58,9 @@ type (
 	Healing = heal.Healing
 )
 
+// A Term is the time during which one node of a pair decides; see [Engine.Promote].
+type Term = codec.Term
+
 // Broker takes the place of a peer in a [Healing] if the pages come from the node's own messages
 // that a broker had stored.
 const Broker = heal.Broker

@@ -49,7 +49,8 @@ func (e *Engine) turn(batch []*request) {
 		if req.addition != nil {
 			adds = append(adds, req)
 		} else {
-			req.answer(req.change())
+			req.err = req.change()
+			e.answer(req)
 		}
 	}
 	if len(adds) > 0 {
@@ -60,7 +61,10 @@ func (e *Engine) turn(batch []*request) {
 // addAll decides the additions of a batch, makes the decisions durable in one entry,
 // applies them, and answers.
 func (e *Engine) addAll(adds []*request) {
-	err := e.decidable()
+	err := e.role.mayDecide()
+	if err == nil {
+		err = e.decidable()
+	}
 	if err == nil {
 		resolver, s := e.writer.resolver, e.checker.Sources()
 		resolver.Begin(s.View.Evidence(), s.Sources)
@@ -90,6 +94,6 @@ func (e *Engine) addAll(adds []*request) {
 		case req.err != errOtherSecret: // the caller tries again
 			e.counters.refused.Add(1)
 		}
-		req.answer(req.err)
 	}
+	e.answer(adds...)
 }

@@ -45,6 +45,7 @@ type core struct {
 	whitelist *manage.Whitelist // an administrator's entries
 	front     front
 	mending   *mending // nil: a damaged store is refused
+	pair      *pair    // nil: the folder is not opened by a running node
 	missing   []string // parts that were missing at the start, and began anew
 }
 
@@ -71,6 +72,9 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 	if err := ownFolder(n.dir); err != nil {
 		return err
 	}
+	if err := n.pairOf(ctx, n.cfg.Load()); err != nil {
+		return err
+	}
 	n.noticeMissing()
 	if err := n.open(ctx, false); err != nil {
 		return err
@@ -87,7 +91,8 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 	}
 	n.state = manage.NewState(manage.StateOptions{Dir: n.dir, Version: n.version, Started: n.started, Engine: n.engine,
 		Missing: n.missing, Config: n.cfg.Load, Network: func() string { return fingerprint(n.secret()) },
-		Doors: n.doors.Addresses, Joined: n.front.joins, Calibration: n.front.calibration})
+		Doors: n.doors.Addresses, Joined: n.front.joins,
+		Calibration: n.front.calibration, Standby: n.standbyState, Promote: n.Promote})
 	st.tasks = append(st.tasks, task{name: "weights", run: n.accounts.WatchWeights},
 		task{name: "inventory", run: n.keepInventory})
 	return nil
@@ -139,6 +144,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 	}
 	opts, err := n.engineOptions(cfg)
 	opts.Still = still
+	n.pair.attach(n.store, cfg.Node.Durability == "standby", &opts)
 	if n.mending != nil {
 		opts.Refill = n.mending.refill
 	}

@@ -55,8 +55,10 @@ func (n *Node) startMesh(ctx context.Context, st *stage) error {
 	n.sharing.failed, n.sharing.ending = make(chan error, 1), make(chan struct{})
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
-	if err := n.openMesh(ctx); err != nil {
-		return err
+	if !n.pair.second() { // the first node shares; this one begins when it takes over
+		if err := n.openMesh(ctx); err != nil {
+			return err
+		}
 	}
 	st.tasks = []task{{name: "mesh", run: n.share}}
 	st.close = func(context.Context) error {
@@ -105,7 +107,7 @@ func (n *Node) openMesh(ctx context.Context) error {
 		Dir: dir, Identity: id, Engine: counts, KeyID: n.secret().ID(), Secret: n.secret(),
 		Former: n.engine.Former(), Switch: n.switchSecret, RekeyEvery: time.Duration(c.RekeyEvery),
 		MayRekey: func() error { return n.engine.CanRekey(filter.Secret{}) }, // any but the node's present and former secrets
-		Store:    n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability != "always", Name: meshName(cfg.Node.Name),
+		Store:    n.store.Manifest().Incarnation, Unsynced: cfg.Node.Durability == "relaxed", Name: meshName(cfg.Node.Name),
 		Mode: mesh.Mode(mode), Role: mesh.Role(c.Role), Listen: c.Listen, Servers: servers,
 		Credentials: c.Credentials, CA: c.CA, Cert: c.Cert, Key: c.Key, Domain: c.Domain,
 		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),

@@ -103,6 +103,7 @@ func (n *Node) order() []*stage {
 		{name: "upstream", start: n.startUpstream},
 		{name: "history", start: n.startHistory},
 		{name: "rate limits and lists", start: n.startMTA},
+		{name: "pair", start: n.startPair},
 		{name: "mesh", start: n.startMesh},
 		{name: "doors", start: n.startDoors},
 	}

@@ -69,7 +69,7 @@ func (j *journal) count(text string) (n int) {
 
 // inOrder returns the order in which a node stops.
 func inOrder() []string {
-	return []string{"doors", "mesh", "rate limits and lists", "history", "upstream", "engine"}
+	return []string{"doors", "mesh", "pair", "rate limits and lists", "history", "upstream", "engine"}
 }
 
 // everyDoor is a configuration in which all doors are on, at free ports.

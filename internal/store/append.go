@@ -34,6 +34,15 @@ func (s *Store) Append(entry []byte) (index uint64, err error) {
 // write writes an entry for the holder of appendMu. Nothing is acknowledged before its last step is
 // done.
 func (s *Store) write(index uint64, entry []byte) error {
+	return s.writeEntry(index, entry, s.opts.Durability == Always)
+}
+
+// writeUnsynced is write for an entry of several, which syncTail makes durable together.
+func (s *Store) writeUnsynced(index uint64, entry []byte) error {
+	return s.writeEntry(index, entry, false)
+}
+
+func (s *Store) writeEntry(index uint64, entry []byte, sync bool) error {
 	if s.tail != nil && s.tail.size >= s.opts.SegmentBytes {
 		if err := s.finishTail(); err != nil {
 			return err
@@ -54,7 +63,7 @@ func (s *Store) write(index uint64, entry []byte) error {
 	if err != nil {
 		return err
 	}
-	if fresh || s.opts.Durability == Always {
+	if fresh || sync {
 		if err := t.f.Sync(); err != nil {
 			return err
 		}
@@ -65,7 +74,7 @@ func (s *Store) write(index uint64, entry []byte) error {
 		}
 	}
 	durable := s.durable
-	if fresh || s.opts.Durability == Always {
+	if fresh || sync {
 		durable = index
 	}
 	if err := s.writeMark(index, durable); err != nil {
@@ -74,6 +83,7 @@ func (s *Store) write(index uint64, entry []byte) error {
 	s.mu.Lock()
 	t.last, t.size = index, size
 	s.last, s.durable = index, durable
+	s.publish(index, entry)
 	s.mu.Unlock()
 	return nil
 }
@@ -112,6 +122,7 @@ func (s *Store) syncTail() error {
 	}
 	s.mu.Lock()
 	s.durable = s.last
+	s.wakeFollowers()
 	s.mu.Unlock()
 	return nil
 }

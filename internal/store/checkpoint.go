@@ -160,6 +160,10 @@ func (s *Store) restart(t *segmentWriter, last uint64) error {
 	s.tail, s.segs, s.epoch = t, nil, t.epoch
 	s.last, s.durable, s.burned = last, last, last
 	s.failure, s.salvaged = nil, nil
+	for _, f := range s.followers {
+		f.lost, f.queue = true, nil // indexes are skipped
+	}
+	s.wakeFollowers()
 	s.mu.Unlock()
 	if old != nil {
 		if err := old.f.Close(); err != nil {

@@ -102,7 +102,9 @@ type Store struct {
 	epoch    uint64         // epoch of the journal
 	failure  error          // why the store is Failed; nil if it is not
 	closed   bool
-	salvaged *Inspection // until the first Recover; nil if nothing was damaged
+	// followers are the open Followings.
+	followers []*following
+	salvaged  *Inspection // until the first Recover; nil if nothing was damaged
 
 	stop    chan struct{} // closed by Close
 	syncing sync.WaitGroup
@@ -181,6 +183,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.wakeFollowers()
 	failed := s.failure != nil
 	s.mu.Unlock()
 	close(s.stop)

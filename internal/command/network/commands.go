@@ -1,4 +1,4 @@
-// Package network holds the commands on the network of nodes: its secret, invitations and peers.
+// Package network holds the commands on the network of nodes: its secret, invitations, peers and standbys.
 package network
 
 import (
@@ -16,6 +16,8 @@ func Commands() []*cobra.Command {
 		newJoinCommand(),
 		newLeaveCommand(),
 		newRekeyCommand(),
+		newStandbyCommand(),
+		newPromoteCommand(),
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 	kindForget   byte = 'F'
 	kindRenew    byte = 'N'
 	kindHeal     byte = 'H'
+	kindTerm     byte = 'T'
 	entryVersion byte = 5 // up to 4 votes were in the tally's generations
 )
 
@@ -96,6 +97,12 @@ type Heal struct {
 	End   bool          `json:"end,omitempty"`   // the pages that are still missing are given up
 }
 
+// A Term is the time during which one node of a pair decides. Each take-over begins the next one.
+type Term struct {
+	Number uint64 `json:"number"`         // counted from 1; 0: there never was a standby
+	From   uint64 `json:"from,omitempty"` // index of its first entry; in a checkpoint only
+}
+
 // Append implements [Entry].
 func (r *Rotation) Append(b []byte) ([]byte, error) { return appendJSON(b, kindRotation, r) }
 
@@ -113,6 +120,9 @@ func (r *Renew) Append(b []byte) ([]byte, error) { return appendJSON(b, kindRene
 
 // Append implements [Entry].
 func (h *Heal) Append(b []byte) ([]byte, error) { return appendJSON(b, kindHeal, h) }
+
+// Append implements [Entry].
+func (t *Term) Append(b []byte) ([]byte, error) { return appendJSON(b, kindTerm, t) }
 
 func appendJSON(b []byte, kind byte, body any) ([]byte, error) {
 	data, err := json.Marshal(body)
@@ -151,6 +161,8 @@ func Decode(data []byte) (Entry, error) {
 		body = new(Renew)
 	case kindHeal:
 		body = new(Heal)
+	case kindTerm:
+		body = new(Term)
 	default:
 		return nil, fmt.Errorf("%w: kind %q", ErrEntry, data[0])
 	}

@@ -31,6 +31,8 @@ type Meta struct {
 
 	Doubts []Doubt `json:"doubts,omitempty"` // since a salvage
 	Wounds string  `json:"wounds,omitempty"` // file
+
+	Term Term `json:"term,omitzero"` // of the node that decides; absent if there never was a standby
 }
 
 // A TallyMeta is a generation of the tally, and its files.

@@ -36,6 +36,9 @@ type StateOptions struct {
 	Doors   func() []admin.Door
 	// Joined returns how votes were joined with their deliveries, nil if the node joins none.
 	Joined func() *admin.Joined
+	// Standby describes the node's part in a pair, nil if it is alone. Promote makes it the first.
+	Standby func() *admin.Standby
+	Promote func(context.Context) error
 	// Calibration records what became of the decisions of the rules; nil on an edge.
 	Calibration *calibration.House
 }
@@ -64,6 +67,7 @@ func (s *State) State(context.Context) admin.NodeState {
 func (s *State) describe() admin.NodeState {
 	state := s.describeEngine()
 	state.Disk = diskOf(s.opts.Dir)
+	state.Standby = s.opts.Standby()
 	if state.Disk != nil {
 		for _, b := range state.Books {
 			state.Disk.Needed += b.Bytes
@@ -137,6 +141,13 @@ func (s *State) Learn(ctx context.Context, who bulkhead.Reporter, sigs []bulkhea
 // ConfirmClock implements [api.Node].
 func (s *State) ConfirmClock(ctx context.Context) error {
 	err := s.opts.Engine.ConfirmClock(ctx)
+	s.Renew()
+	return err
+}
+
+// Promote implements [api.Node].
+func (s *State) Promote(ctx context.Context) error {
+	err := s.opts.Promote(ctx)
 	s.Renew()
 	return err
 }

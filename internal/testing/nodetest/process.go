@@ -79,6 +79,12 @@ func (p *Process) Kill() {
 	})
 }
 
+// Freeze stops the process and its children until Thaw, as a machine that hangs would.
+func (p *Process) Freeze() { p.signal(syscall.SIGSTOP) }
+
+// Thaw lets the process and its children go on after Freeze.
+func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }
+
 // Exited returns a channel that is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 

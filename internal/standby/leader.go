@@ -1,0 +1,597 @@
+package standby
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// Options are the settings of a node of a pair.
+type Options struct {
+	Dir   string // the data folder
+	Key   *Key
+	State State
+	// Port is where this node listens for the other one.
+	Port  string
+	Store *store.Store
+	// Term returns the present term of the node's journal and its first entry.
+	Term func() (number, from uint64)
+	// Files returns the small files that the second node needs, or those that have changed since a set of
+	// marks, which it updates.
+	Files func(marks map[string]string) ([]File, error)
+	// Fence is called when another node has begun a later term, whose first entry has the index from. It
+	// returns once nothing is decided any more. It may be called several times.
+	Fence func(term, from uint64)
+	// StandDown ends all decisions. It returns once the last entry is in the journal.
+	StandDown func()
+	// Paired is called with the state that changes when the other node's key or address becomes known.
+	Paired func(State) error
+	// Wait limits the time for which the first node waits for the second. Alone: it then goes on by
+	// itself, and otherwise it decides nothing.
+	Wait  time.Duration
+	Alone bool
+	Log   *slog.Logger
+}
+
+// maxConnections is the number of connections that a node of a pair serves at once.
+const maxConnections = 8
+
+// followLimit is how many bytes of entries wait for a slow follower.
+const followLimit = 256 << 20
+
+// A Leader is the side of a pair that decides: the first node. Its methods may be called concurrently.
+type Leader struct {
+	o Options
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	status  Status
+	streams int                // number of the present stream
+	end     context.CancelFunc // ends the present stream; nil if there is none
+	fenced  bool
+	alone   bool // an entry was not confirmed in time; until the follower has caught up
+	state   State
+}
+
+// NewLeader returns a leader without a follower.
+func NewLeader(o Options) *Leader {
+	l := &Leader{o: o, state: o.State}
+	l.changed = sync.NewCond(&l.mu)
+	l.status = Status{Role: First, Address: o.State.Address}
+	return l
+}
+
+// Status returns the present state.
+func (l *Leader) Status() Status {
+	last := l.o.Store.LastIndex()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.status
+	s.Last, s.Address = last, l.state.Address
+	s.Term, _ = l.o.Term()
+	if s.Connected && s.Copied >= last {
+		s.Current = time.Now()
+	}
+	return s
+}
+
+func (l *Leader) admits(public string) bool {
+	l.mu.Lock()
+	peer := l.state.Peer
+	l.mu.Unlock()
+	return public == peer || invited(l.o.Dir)
+}
+
+// A Side is a [Leader] or a [Follower].
+type Side interface {
+	admits(public string) bool
+	answer(ctx context.Context, conn *tls.Conn) error
+}
+
+// Serve answers the other node on a listener until ctx ends. side returns the part that this node has at
+// present.
+func Serve(ctx context.Context, listener net.Listener, key *Key, side func() Side, log *slog.Logger) error {
+	var open sync.WaitGroup
+	defer open.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	places := make(chan struct{}, maxConnections)
+	settings := key.config(func(public string) bool { return side().admits(public) })
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			log.Warn("connection for the standby not accepted", "err", err)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+		default:
+			conn.Close() // more than one node of a pair needs
+			continue
+		}
+		open.Go(func() {
+			defer func() { <-places }()
+			defer conn.Close()
+			end := context.AfterFunc(ctx, func() { conn.Close() })
+			defer end()
+			secure := tls.Server(conn, settings)
+			short, done := context.WithTimeout(ctx, dialTimeout)
+			err := secure.HandshakeContext(short)
+			done()
+			if err == nil {
+				err = side().answer(ctx, secure)
+			}
+			if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+				log.Info("connection of the standby has ended", "from", conn.RemoteAddr().String(), "err", err)
+			}
+		})
+	}
+}
+
+// answer serves one connection.
+func (l *Leader) answer(ctx context.Context, conn *tls.Conn) error {
+	w := &wire{conn: conn, limit: maxHello}
+	var h hello
+	if err := w.receiveJSON(frameHello, &h); err != nil {
+		return err
+	}
+	if err := l.pair(conn, &h); err != nil {
+		return err
+	}
+	term, from := l.o.Term()
+	reply := welcome{Version: wireVersion, Role: First, Term: term, From: from, Last: l.o.Store.LastIndex()}
+	if h.Term > term {
+		l.fence(h.Term, h.From)
+		reply.Role = Second
+		reply.Problem = "this node has learnt of a later term, and follows from now on"
+		return w.sendJSON(frameWelcome, &reply)
+	}
+	if h.TakeOver {
+		l.standDown()
+		reply.Last = l.o.Store.LastIndex()
+		return w.sendJSON(frameWelcome, &reply)
+	}
+	if !h.Follow {
+		return w.sendJSON(frameWelcome, &reply)
+	}
+	if l.isFenced() {
+		reply.Role, reply.Problem = Second, "this node has been replaced"
+		return w.sendJSON(frameWelcome, &reply)
+	}
+	return l.stream(ctx, w, &h, &reply)
+}
+
+// pair admits the other side by its key, or by its invitation, which makes its key the known one. It learns
+// where the other side listens.
+func (l *Leader) pair(conn *tls.Conn, h *hello) error {
+	tlsState := conn.ConnectionState()
+	public, err := publicOf(&tlsState)
+	if err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.state
+	if public != next.Peer {
+		ok, err := redeem(l.o.Dir, h.Token)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("standby: %w: the invitation is not valid (any more)", bulkhead.ErrUnauthorised)
+		}
+		l.o.Log.Info("a standby was paired", "key", public[:16], "from", host)
+		next.Peer, next.Note = public, "paired"
+	}
+	next.Role = First
+	if h.Port != "" {
+		next.Address = net.JoinHostPort(host, h.Port)
+	}
+	if next == l.state {
+		return nil
+	}
+	if err := l.o.Paired(next); err != nil {
+		return err
+	}
+	l.state = next
+	return nil
+}
+
+// stream sends the state to the follower, until the connection or ctx ends.
+func (l *Leader) stream(ctx context.Context, w *wire, h *hello, reply *welcome) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n := l.begin(cancel, h.Last)
+	err := l.send(ctx, w, n, h, reply)
+	l.ended(n, err)
+	return err
+}
+
+func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welcome) error {
+	entries := l.o.Store.Follow(followLimit)
+	defer entries.Close()
+	m, durable := l.o.Store.Manifest(), l.o.Store.Durable()
+	reply.Incarnation, reply.Last = m.Incarnation, durable
+	same := h.Source == m.Incarnation
+	reply.Copy = !same || h.Last+1 < m.Start
+	if same && h.Last > durable {
+		reply.Problem = fmt.Sprintf("the standby has entries up to %d, and this node has lost those after %d: "+
+			"promote the standby", h.Last, durable)
+		l.o.Log.Error("the standby has entries that this node has lost", "last", durable, "of_standby", h.Last,
+			"remedy", "stop this node and run \"bulkhead promote\" there")
+	}
+	if err := w.sendJSON(frameWelcome, reply); err != nil || reply.Problem != "" {
+		return err
+	}
+	marks := make(map[string]string)
+	if err := l.sendFiles(w, marks); err != nil {
+		return err
+	}
+	if reply.Copy {
+		return l.sendCopy(ctx, w, n)
+	}
+	l.note(n, func(s *Status) { s.Connected, s.Copied = true, h.Last })
+	if err := l.accompanied(); err != nil {
+		return err
+	}
+	var acks sync.WaitGroup
+	defer acks.Wait()
+	defer w.conn.Close() // ends receiveAcks
+	acks.Go(func() { l.receiveAcks(w, n) })
+	sent := h.Last
+	// Entries that the follower lacks and that are not among those of Follow.
+	var missed []store.Entry
+	size := 0
+	flush := func() error {
+		err := l.sendEntries(w, marks, missed)
+		missed, size = missed[:0], 0
+		return err
+	}
+	err := l.o.Store.Replay(ctx, sent+1, func(index uint64, data []byte) error {
+		if index > durable {
+			return errCaughtUp
+		}
+		missed, sent = append(missed, store.Entry{Index: index, Data: append([]byte(nil), data...)}), index
+		if size += len(data); size >= 4<<20 {
+			return flush()
+		}
+		return nil
+	})
+	if err != nil && err != errCaughtUp {
+		return err
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	for {
+		short, done := context.WithTimeout(ctx, beatEvery)
+		next, err := entries.Next(short)
+		done()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			if err := l.sendFiles(w, marks); err != nil {
+				return err
+			}
+			if err := w.sendIndex(frameBeat, l.o.Store.Durable()); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		for len(next) > 0 && next[0].Index <= sent {
+			next = next[1:]
+		}
+		if len(next) == 0 {
+			continue
+		}
+		if err := l.sendEntries(w, marks, next); err != nil {
+			return err
+		}
+		sent = next[len(next)-1].Index
+	}
+}
+
+var errCaughtUp = errors.New("standby: caught up")
+
+// accompanied notes that a second node follows since the last take-over.
+func (l *Leader) accompanied() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.state
+	next.Solo = false
+	if next == l.state {
+		return nil
+	}
+	if err := l.o.Paired(next); err != nil {
+		return err
+	}
+	l.state = next
+	return nil
+}
+
+// mayGoOn reports whether the node may decide without the second one. The caller holds mu.
+func (l *Leader) mayGoOn() bool { return l.o.Alone || l.state.Solo }
+
+// sendEntries sends entries, after the files that have changed: an entry may need the network's secret that
+// was written before it.
+func (l *Leader) sendEntries(w *wire, marks map[string]string, entries []store.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := l.sendFiles(w, marks); err != nil {
+		return err
+	}
+	return w.send(frameEntries, appendEntries(nil, entries))
+}
+
+func (l *Leader) sendFiles(w *wire, marks map[string]string) error {
+	files, err := l.o.Files(marks)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := w.sendFile(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendCopy sends a backup of the store. The follower then opens it, and connects again.
+func (l *Leader) sendCopy(ctx context.Context, w *wire, n int) error {
+	l.note(n, func(s *Status) { s.Copying = true })
+	l.o.Log.Info("the standby is sent a copy of the whole state")
+	began := time.Now()
+	info, err := l.o.Store.Backup(ctx, copyWriter{w})
+	if err == nil {
+		err = w.send(frameCopied)
+	}
+	if err != nil {
+		return err
+	}
+	l.o.Log.Info("the standby has a copy of the whole state", "last_entry", info.LastIndex,
+		"took", time.Since(began).Round(time.Millisecond).String())
+	return nil
+}
+
+type copyWriter struct{ w *wire }
+
+func (c copyWriter) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		piece := rest[:min(len(rest), 1<<20)]
+		if err := c.w.send(frameCopy, piece); err != nil {
+			return 0, err
+		}
+		rest = rest[len(piece):]
+	}
+	return len(p), nil
+}
+
+func (l *Leader) receiveAcks(w *wire, n int) {
+	for {
+		kind, content, err := w.receive()
+		if err != nil || kind != frameAck {
+			w.conn.Close() // send fails
+			return
+		}
+		index, err := parseIndex(content)
+		if err != nil {
+			w.conn.Close()
+			return
+		}
+		last := l.o.Store.LastIndex()
+		l.note(n, func(s *Status) {
+			s.Copied, s.Heard = max(s.Copied, index), time.Now()
+			if s.Copied >= last {
+				s.Current = s.Heard
+				if l.alone {
+					l.alone = false
+					l.o.Log.Info("the standby has caught up", "entry", last)
+				}
+			}
+		})
+	}
+}
+
+// begin makes a new stream the present one, and ends the one before.
+func (l *Leader) begin(cancel context.CancelFunc, last uint64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.end != nil {
+		l.end()
+	}
+	l.end = cancel
+	l.streams++
+	l.status.Copied, l.status.Heard, l.status.Problem = last, time.Now(), ""
+	return l.streams
+}
+
+// ended ends the stream n. The other node is away, if no later stream has begun.
+func (l *Leader) ended(n int, err error) {
+	l.note(n, func(s *Status) {
+		was := s.Connected
+		s.Connected, s.Copying = false, false
+		l.end = nil
+		if err != nil && !errors.Is(err, context.Canceled) {
+			s.Problem = err.Error()
+		}
+		if was && !l.fenced {
+			l.o.Log.Warn("the standby is away", "err", err, "last_entry", s.Copied)
+		}
+	})
+}
+
+// note changes the status on behalf of the stream n, unless a later one has begun.
+func (l *Leader) note(n int, change func(*Status)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n != l.streams {
+		return
+	}
+	change(&l.status)
+	l.changed.Broadcast()
+}
+
+// standDown ends all decisions, because the other node is about to take over.
+func (l *Leader) standDown() {
+	l.o.StandDown()
+	l.o.Log.Warn("the standby takes over: this node decides nothing from now on",
+		"remedy", "if the take-over fails, restart this node")
+}
+
+func (l *Leader) isFenced() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fenced
+}
+
+// fence ends the node's term: another node decides.
+func (l *Leader) fence(term, from uint64) {
+	l.o.Fence(term, from)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fenced = true
+	if l.end != nil {
+		l.end()
+	}
+	l.changed.Broadcast()
+}
+
+var errAway = fmt.Errorf("%w: the standby does not confirm, and this node must not go on alone", bulkhead.ErrReadOnly)
+
+// MayDecide implements engine.Standby.
+func (l *Leader) MayDecide() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.fenced:
+		return fmt.Errorf("%w: %w", bulkhead.ErrReadOnly, ErrFenced)
+	case l.mayGoOn() || l.status.Connected:
+		return nil
+	}
+	return errAway
+}
+
+// Confirm implements engine.Standby.
+func (l *Leader) Confirm(index uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mayGoOn() && (l.alone || !l.status.Connected) && !l.fenced {
+		l.goAlone()
+		return nil
+	}
+	late := false
+	timer := time.AfterFunc(l.o.Wait, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		late = true
+		l.changed.Broadcast()
+	})
+	defer timer.Stop()
+	for l.status.Copied < index && !late && !l.fenced && l.status.Connected {
+		l.changed.Wait()
+	}
+	switch {
+	case l.fenced:
+		return fmt.Errorf("%w: %w", bulkhead.ErrReadOnly, ErrFenced)
+	case l.status.Copied >= index:
+		return nil
+	case l.mayGoOn():
+		l.goAlone()
+		return nil
+	}
+	return errAway
+}
+
+// goAlone notes that entries are acknowledged without the standby. The caller holds mu.
+func (l *Leader) goAlone() {
+	if !l.alone {
+		l.alone = true
+		l.o.Log.Warn("the standby does not confirm: reports are acknowledged without it",
+			"last_confirmed", l.status.Copied, "consequence", "a take-over now would lack them")
+	}
+}
+
+// fenceEvery is the time between two attempts of the first node to reach the other one.
+const fenceEvery = 2 * time.Second
+
+// Watch asks the other node for its term now and then, as long as it does not follow: this is how a
+// node learns that it was replaced. It runs until ctx ends.
+func (l *Leader) Watch(ctx context.Context) error {
+	tick := time.NewTicker(fenceEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		quiet := l.status.Connected || l.status.Copying || l.fenced || l.state.Peer == "" || l.state.Address == ""
+		l.mu.Unlock()
+		if !quiet {
+			l.Ask(ctx) // an unreachable node is no news
+		}
+	}
+}
+
+// Ask states the term to the other node, and asks for its term. A later one fences this node. It returns an
+// error that wraps [ErrFenced] then, and another one if the other node does not answer.
+func (l *Leader) Ask(ctx context.Context) error {
+	l.mu.Lock()
+	state := l.state
+	l.mu.Unlock()
+	term, from := l.o.Term()
+	h := hello{Version: wireVersion, Role: First, Term: term, From: from, Port: l.o.Port}
+	reply, err := ask(ctx, l.o.Key, &state, h)
+	if err != nil {
+		return err
+	}
+	if reply.Term > term {
+		l.fence(reply.Term, reply.From)
+		return fmt.Errorf("%w: its term is %d, this node's %d", ErrFenced, reply.Term, term)
+	}
+	return nil
+}
+
+// ask sends a hello to the other node and returns its welcome.
+func ask(ctx context.Context, key *Key, state *State, h hello) (reply welcome, err error) {
+	conn, err := key.dial(ctx, state.Address, state.Peer)
+	if err != nil {
+		return reply, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	w := &wire{conn: conn, limit: maxHello}
+	if err := w.sendJSON(frameHello, &h); err != nil {
+		return reply, err
+	}
+	return reply, w.receiveJSON(frameWelcome, &reply)
+}

@@ -1,0 +1,368 @@
+package standby
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
+)
+
+// A machine is a node of a pair without an engine: it appends what clients bring to its store.
+type machine struct {
+	t        *testing.T
+	dir      string
+	key      *Key
+	listener net.Listener
+	wire     *nodetest.Wire // by which the other machine reaches this one
+
+	mu     sync.Mutex // held while a node opens and closes
+	store  *store.Store
+	lead   *Leader
+	follow *Follower
+	stop   func()
+	term   atomic.Pointer[[2]uint64]
+	down   atomic.Bool // decides nothing
+	reopen chan struct{}
+}
+
+func newMachine(t *testing.T, name string) *machine {
+	t.Helper()
+	m := &machine{t: t, dir: filepath.Join(t.TempDir(), name), reopen: make(chan struct{}, 1)}
+	if err := os.Mkdir(m.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if m.key, err = OpenKey(m.dir); err != nil {
+		t.Fatal(err)
+	}
+	if m.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	m.wire = nodetest.NewWire(t, m.listener.Addr().String())
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		err := Serve(ctx, m.listener, m.key, m.side, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		m.close()
+		cancel()
+		serving.Wait()
+	})
+	return m
+}
+
+func (m *machine) side() Side {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lead != nil {
+		return m.lead
+	}
+	if m.follow != nil {
+		return m.follow
+	}
+	return closedSide{}
+}
+
+// A closedSide is a machine that is off.
+type closedSide struct{}
+
+func (closedSide) admits(string) bool { return false }
+
+func (closedSide) answer(context.Context, *tls.Conn) error { return nil }
+
+// open starts the node of the machine in the role that its state has.
+func (m *machine) open() {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := LoadState(m.dir)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if s.Role == Second {
+		if _, err := TakeCopy(m.dir, filepath.Join(m.dir, fmt.Sprint("aside", time.Now().UnixNano())), &s); err != nil {
+			m.t.Fatal(err)
+		}
+		if s.Note == StoodDown && s.Source != "" {
+			s.Note = "copied"
+			if err := s.Save(m.dir); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	}
+	if m.store, err = store.Open(filepath.Join(m.dir, "store"), store.Options{}); err != nil {
+		m.t.Fatal(err)
+	}
+	m.term.Store(&[2]uint64{1, 0})
+	m.down.Store(s.Role == Second)
+	err = m.store.Replay(context.Background(), 1, func(index uint64, data []byte) error {
+		m.note(store.Entry{Index: index, Data: data})
+		return nil
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	m.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	if s.Role == Second {
+		f := NewFollower(m.options(s), Applier{Entries: m.apply, File: func(context.Context, File) error { return nil }})
+		m.follow, m.lead = f, nil
+		running.Go(func() {
+			if err := f.Run(ctx); err != nil {
+				m.again()
+			}
+		})
+		return
+	}
+	m.lead, m.follow = NewLeader(m.options(s)), nil
+	lead := m.lead
+	running.Go(func() { _ = lead.Ask(ctx); _ = lead.Watch(ctx) })
+}
+
+func (m *machine) again() {
+	select {
+	case m.reopen <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the node.
+func (m *machine) close() {
+	m.mu.Lock()
+	stop := m.stop
+	m.stop = nil
+	m.mu.Unlock()
+	if stop == nil {
+		return
+	}
+	stop()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lead, m.follow = nil, nil
+	if err := m.store.Close(); err != nil {
+		m.t.Error(err)
+	}
+}
+
+func (m *machine) options(s State) Options {
+	_, port, _ := net.SplitHostPort(m.wire.Address())
+	return Options{Dir: m.dir, Key: m.key, State: s, Port: port, Store: m.store, Wait: 200 * time.Millisecond,
+		Term:  func() (uint64, uint64) { t := m.term.Load(); return t[0], t[1] },
+		Files: func(map[string]string) ([]File, error) { return nil, nil },
+		Fence: func(term, _ uint64) {
+			m.down.Store(true)
+			s, err := LoadState(m.dir)
+			s.Role, s.Term, s.Source, s.Note = Second, term, "", StoodDown
+			if err = errors.Join(err, s.Save(m.dir)); err != nil {
+				m.t.Error(err)
+			}
+			m.again()
+		},
+		StandDown: func() { m.down.Store(true) },
+		Paired:    func(s State) error { return s.Save(m.dir) },
+		Log:       slog.New(slog.DiscardHandler),
+	}
+}
+
+// An entry of a machine is a number of a client, or the begin of a term.
+const beginsTerm = 1 << 63
+
+func (m *machine) note(e store.Entry) {
+	if n := binary.BigEndian.Uint64(e.Data); n&beginsTerm != 0 {
+		m.term.Store(&[2]uint64{n &^ beginsTerm, e.Index})
+	}
+}
+
+func (m *machine) apply(_ context.Context, entries []store.Entry) error {
+	if err := m.store.AppendAll(entries); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		m.note(e)
+	}
+	return nil
+}
+
+// decide appends a client's number, and reports whether it was acknowledged.
+func (m *machine) decide(n uint64) bool {
+	m.mu.Lock()
+	lead := m.lead
+	if lead == nil || m.down.Load() || lead.MayDecide() != nil {
+		m.mu.Unlock()
+		return false
+	}
+	index, err := m.store.Append(binary.BigEndian.AppendUint64(nil, n))
+	m.mu.Unlock()
+	if err != nil {
+		return false
+	}
+	err = lead.Confirm(index)
+	if err != nil && !errors.Is(err, bulkhead.ErrReadOnly) {
+		m.t.Errorf("entry %d: %v", index, err)
+	}
+	return err == nil
+}
+
+// promote makes the second node the first.
+func (m *machine) promote() {
+	m.t.Helper()
+	m.mu.Lock()
+	f := m.follow
+	m.mu.Unlock()
+	f.TakeOver(context.Background())
+	last := m.term.Load()[0]
+	m.close()
+	s, err := LoadState(m.dir)
+	s.Role, s.Source, s.Solo, s.Term = First, "", true, max(s.Term, last)+1
+	if err = errors.Join(err, s.Save(m.dir)); err != nil {
+		m.t.Fatal(err)
+	}
+	st, err := store.Open(filepath.Join(m.dir, "store"), store.Options{})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	_, err = st.Append(binary.BigEndian.AppendUint64(nil, s.Term|beginsTerm))
+	if err = errors.Join(err, st.Close()); err != nil {
+		m.t.Fatal(err)
+	}
+	m.open()
+}
+
+func (m *machine) numbers() map[uint64]int {
+	out := make(map[uint64]int)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.store.Replay(context.Background(), 1, func(_ uint64, data []byte) error {
+		out[binary.BigEndian.Uint64(data)]++
+		return nil
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return out
+}
+
+// TestPartitions cuts the network between both nodes in each direction, promotes the second one in the middle
+// of it, closes and opens nodes, at random, while numbers are written. Neither node may go on alone. It
+// checks that the pair comes together again, and that both nodes then have every number that was
+// acknowledged, once: two nodes never acknowledged at once.
+func TestPartitions(t *testing.T) {
+	schedules := 6
+	if testing.Short() {
+		schedules = 2
+	}
+	for seed := range schedules {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { partitions(t, rand.New(rand.NewPCG(uint64(seed), 8))) })
+	}
+}
+
+func partitions(t *testing.T, rng *rand.Rand) {
+	a, b := newMachine(t, "a"), newMachine(t, "b")
+	a.open()
+	text, err := Invite(a.dir, a.wire.Address(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Join(b.dir, text); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	follows := func(first, second *machine) bool {
+		for _, m := range []*machine{first, second} {
+			select {
+			case <-m.reopen:
+				m.close()
+				m.open()
+			default:
+			}
+		}
+		first.mu.Lock()
+		defer first.mu.Unlock()
+		if first.lead == nil {
+			return false
+		}
+		s := first.lead.Status()
+		return s.Connected && s.Lag() == 0
+	}
+	first, second := a, b
+	meet := func() {
+		t.Helper()
+		if !await.Within(await.Patience, func() bool { return follows(first, second) }) {
+			t.Fatalf("the pair does not come together: %T, %T", first.side(), second.side())
+		}
+	}
+	meet()
+	acked, n := make(map[uint64]bool), uint64(0)
+	write := func(on *machine) {
+		if n++; on.decide(n) {
+			acked[n] = true
+		}
+	}
+	cut := func() {
+		yes := rng.IntN(2) == 0
+		[]*machine{a, b}[rng.IntN(2)].wire.Partition(yes)
+	}
+	for range 60 {
+		switch rng.IntN(12) {
+		case 0, 1:
+			cut()
+		case 2:
+			if _, ok := second.side().(*Follower); ok {
+				second.promote()
+				first, second = second, first
+				write(second) // it may not know
+				write(first)
+				a.wire.Partition(false)
+				b.wire.Partition(false)
+				meet()
+			}
+		case 3:
+			m := []*machine{a, b}[rng.IntN(2)]
+			m.close()
+			m.open()
+		default:
+			write(first)
+			if rng.IntN(4) == 0 {
+				write(second)
+			}
+		}
+	}
+	a.wire.Partition(false)
+	b.wire.Partition(false)
+	meet()
+	if len(acked) == 0 {
+		t.Fatal("nothing was acknowledged")
+	}
+	t.Logf("%d of %d numbers acknowledged, term %d", len(acked), n, first.term.Load()[0])
+	for _, m := range []*machine{first, second} {
+		got := m.numbers()
+		for n := range acked {
+			if got[n] != 1 {
+				t.Errorf("number %d was acknowledged and is there %d times", n, got[n])
+			}
+		}
+	}
+}

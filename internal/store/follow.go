@@ -1,0 +1,185 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A Journal is an ordered log of entries that a node is a state machine of: entries are decisions, so
+// whoever applies them in order has the same state. [Store] is the journal in local files.
+//
+// One goroutine appends. A journal on several machines, such as a JetStream stream, can take the
+// place of the local one: Append returns once the entry is as durable as the journal promises, and
+// an index is used for one entry only.
+type Journal interface {
+	// Append appends an entry and returns its index.
+	Append(entry []byte) (index uint64, err error)
+	// Replay passes the entries from an index on to fn, in order.
+	Replay(ctx context.Context, from uint64, fn func(index uint64, entry []byte) error) error
+	// Follow returns the entries that become durable from now on.
+	Follow(limit int) Following
+	// LastIndex returns the index of the last acknowledged entry.
+	LastIndex() uint64
+	// Err returns why the journal accepts no entries, or nil.
+	Err() error
+}
+
+var _ Journal = (*Store)(nil)
+
+// ErrLag means that the receiver of a [Following] is too slow, so that entries were dropped. They are
+// still in the journal.
+var ErrLag = errors.New("store: the follower of the journal is too slow")
+
+// An Entry is an entry of the journal with its index.
+type Entry struct {
+	Index uint64
+	Data  []byte
+}
+
+// A Following receives the entries of a journal as they become durable. One goroutine calls Next;
+// the methods may be called concurrently with the journal's.
+type Following interface {
+	// Next returns the next entries, at least one and at most about 4 MiB. It waits until there are
+	// some or ctx ends. Its errors wrap [ErrLag], after which the Following is useless, or
+	// [ErrClosed], or are ctx.Err().
+	Next(ctx context.Context) ([]Entry, error)
+	// Close ends the Following.
+	Close()
+}
+
+// A following is the Following of a Store.
+type following struct {
+	s     *Store
+	limit int // bytes
+
+	// Store.mu guards the fields below.
+	queue []Entry
+	bytes int
+	lost  bool
+	wake  chan struct{} // signalled after each change of the queue or of the durable index
+}
+
+// Follow returns a Following of the entries that are appended from now on. It holds at most limit
+// bytes of entries that were not received. The caller closes it.
+func (s *Store) Follow(limit int) Following {
+	f := &following{s: s, limit: limit, wake: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.followers = append(s.followers, f)
+	return f
+}
+
+// Close implements [Following].
+func (f *following) Close() {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	f.queue = nil
+	for i, other := range f.s.followers {
+		if other == f {
+			f.s.followers = append(f.s.followers[:i:i], f.s.followers[i+1:]...)
+			return
+		}
+	}
+}
+
+// Next implements [Following].
+func (f *following) Next(ctx context.Context) ([]Entry, error) {
+	for {
+		entries, err := f.take()
+		if err != nil || len(entries) > 0 {
+			return entries, err
+		}
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// maxTaken is the size in bytes from which Next adds no further entry.
+const maxTaken = 4 << 20
+
+func (f *following) take() ([]Entry, error) {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if f.lost {
+		return nil, ErrLag
+	}
+	n, size := 0, 0
+	for n < len(f.queue) && f.queue[n].Index <= f.s.durable && size < maxTaken {
+		size += len(f.queue[n].Data)
+		n++
+	}
+	if n == 0 && f.s.closed {
+		return nil, ErrClosed
+	}
+	out := f.queue[:n:n]
+	f.queue = f.queue[n:]
+	f.bytes -= size
+	return out, nil
+}
+
+// publish passes an entry that was just written to the followers. The caller holds mu.
+func (s *Store) publish(index uint64, entry []byte) {
+	if len(s.followers) == 0 {
+		return
+	}
+	e := Entry{index, bytes.Clone(entry)}
+	for _, f := range s.followers {
+		if f.lost {
+			continue
+		}
+		f.queue = append(f.queue, e)
+		if f.bytes += len(entry); f.bytes > f.limit {
+			f.lost, f.queue = true, nil
+		}
+	}
+	s.wakeFollowers()
+}
+
+// wakeFollowers makes followers look at the queue again. The caller holds mu.
+func (s *Store) wakeFollowers() {
+	for _, f := range s.followers {
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Durable returns the index of the last entry that is known to be on disk.
+func (s *Store) Durable() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.durable
+}
+
+// AppendAll appends the entries of another journal under their own indexes, which continue this one,
+// and returns once all of them are on disk. Its errors are those of [Store.Append]; entries before the
+// one that failed may be in the journal.
+func (s *Store) AppendAll(entries []Entry) error {
+	s.appendMu.Lock()
+	defer s.appendMu.Unlock()
+	if err := s.Err(); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Index != s.last+1 || len(e.Data) > MaxEntry {
+			return fmt.Errorf("store: entry %d of %d bytes does not continue the journal, which ends with entry %d",
+				e.Index, len(e.Data), s.last)
+		}
+		s.burned = e.Index
+		if err := s.writeUnsynced(e.Index, e.Data); err != nil {
+			s.fail(err)
+			return s.Err()
+		}
+	}
+	if err := s.syncTail(); err != nil {
+		s.fail(err)
+		return s.Err()
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+)
+
+// TestFollowing appends random entries and checkpoints, and copies what a Following returns to a second store by
+// AppendAll. Both must have the same entries. A Following that is too slow ends with ErrLag.
+func TestFollowing(t *testing.T) {
+	for _, durability := range []Durability{Always, Relaxed} {
+		t.Run(durability.String(), func(t *testing.T) { followRandomly(t, durability) })
+	}
+}
+
+func followRandomly(t *testing.T, durability Durability) {
+	ctx, rng := context.Background(), rand.New(rand.NewPCG(3, 4))
+	open := func(name string) *Store {
+		s, err := Open(filepath.Join(t.TempDir(), name), Options{Durability: durability, SegmentBytes: 1 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	first, second := open("first"), open("second")
+	all, slow := first.Follow(1<<20), first.Follow(100)
+	defer all.Close()
+	defer slow.Close()
+	want := make(map[uint64]string)
+	for i := range 300 {
+		text := fmt.Sprint(i, make([]byte, rng.IntN(100)))
+		index, err := first.Append([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[index] = text
+		switch rng.IntN(10) {
+		case 0:
+			if err := first.Checkpoint(ctx, index+1, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			if err := first.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			for second.LastIndex() < index {
+				entries, err := all.Next(ctx)
+				if err == nil {
+					err = second.AppendAll(entries)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if last := second.Durable(); last > first.Durable() || last != second.LastIndex() {
+			t.Fatalf("the copy has %d entries, %d of them on disk, and the original %d on disk", second.LastIndex(), last,
+				first.Durable())
+		}
+	}
+	err := second.Replay(ctx, 1, func(index uint64, entry []byte) error {
+		if want[index] != string(entry) {
+			return fmt.Errorf("entry %d is %q, want %q", index, entry, want[index])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := slow.Next(ctx); !errors.Is(err, ErrLag) {
+		t.Errorf("a slow receiver: %v", err)
+	}
+	last := second.LastIndex()
+	for _, bad := range []uint64{last, last + 2, 0} {
+		if err := second.AppendAll([]Entry{{Index: bad}}); err == nil || second.LastIndex() != last || second.Err() != nil {
+			t.Errorf("entry %d after entry %d: %v, then %d, %v", bad, last, err, second.LastIndex(), second.Err())
+		}
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		entries, err := all.Next(ctx)
+		if err != nil {
+			if !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+			return
+		}
+		_ = entries
+	}
+}

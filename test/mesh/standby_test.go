@@ -1,0 +1,286 @@
+//go:build interop
+
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
+)
+
+// A half is one node of a pair.
+type half struct {
+	t          *testing.T
+	dir        string
+	http, port int
+	process    *nodetest.Process
+	log        *os.File
+	admin      *admin.Client
+}
+
+func newHalf(t *testing.T, away string) *half {
+	t.Helper()
+	h := &half{t: t, dir: t.TempDir(), http: nodetest.FreePort(t), port: nodetest.FreePort(t)}
+	config := fmt.Sprintf(`[node]
+durability = "standby"
+checkpoint = "2s"
+[listen]
+http = "127.0.0.1:%d"
+[http]
+anonymous_report = "loopback"
+[limits]
+requests_per_second = 0
+[standby]
+listen = "127.0.0.1:%d"
+wait = "1s"
+away = %q
+`, h.http, h.port, away)
+	if err := os.WriteFile(filepath.Join(h.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.admin = &admin.Client{Client: client.Client{Server: h.url()}}
+	return h
+}
+
+func (h *half) url() string { return fmt.Sprintf("http://127.0.0.1:%d", h.http) }
+
+func (h *half) data() string { return filepath.Join(h.dir, "data") }
+
+func (h *half) start() {
+	h.t.Helper()
+	h.process = nodetest.Run(h.t, h.dir, nodetest.Binary(h.t), "serve", "--config", "bulkhead.toml", "--data", "data")
+	nodetest.Await(h.t, "a node that answers", func() bool { return h.admin.Ready(h.t.Context()) == nil })
+	token, err := os.ReadFile(filepath.Join(h.data(), "admin.token"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.admin.Token = strings.TrimSpace(string(token))
+}
+
+// state returns the node's part in its pair; nil while it does not answer.
+func (h *half) state() *admin.Standby {
+	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Second)
+	defer cancel()
+	s, err := h.admin.Node(ctx)
+	if err != nil {
+		return nil
+	}
+	return s.Standby
+}
+
+// promote promotes the node by the command.
+func (h *half) promote() {
+	h.t.Helper()
+	code, out := nodetest.Command(h.t, "", nodetest.Binary(h.t), "promote", "--yes", "--server", h.url(), "--token-file",
+		filepath.Join(h.data(), "admin.token"))
+	if code != 0 || !strings.Contains(out, "first node of a pair") {
+		h.t.Fatalf("promote ends with %d: %s", code, out)
+	}
+}
+
+// pairUp starts two nodes and pairs them by the commands that an administrator types.
+func pairUp(t *testing.T, away string) (first, second *half) {
+	t.Helper()
+	first, second = newHalf(t, away), newHalf(t, away)
+	first.start()
+	_, out := nodetest.Command(t, "", nodetest.Binary(t), "standby", "invite", fmt.Sprintf("127.0.0.1:%d", first.port),
+		"--data", first.data())
+	words := strings.Fields(out[strings.Index(out, "bulkhead standby join"):])
+	code, out := nodetest.Command(t, "", nodetest.Binary(t), "standby", "join", words[3], "--data", second.data())
+	if code != 0 {
+		t.Fatal(out)
+	}
+	second.start()
+	awaitPair(t, first, second)
+	return first, second
+}
+
+// awaitPair waits until second follows first without a lag.
+func awaitPair(t *testing.T, first, second *half) {
+	t.Helper()
+	nodetest.Await(t, "a standby that has everything", func() bool {
+		a, b := first.state(), second.state()
+		return a != nil && b != nil && a.Role == "first" && b.Role == "second" && a.Connected && b.Connected && a.Lag == 0
+	})
+}
+
+// A crowd reports messages to whichever node of a pair takes reports. Each report has an ID, and is repeated
+// until it is acknowledged.
+type crowd struct {
+	nodes   [2]*half
+	at      atomic.Int32
+	mu      sync.Mutex
+	acked   map[int]uint32
+	longest time.Duration // longest time without an acknowledgement
+	last    time.Time
+}
+
+const messages = 200
+
+func (c *crowd) run(ctx context.Context, who int, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, uint64(who)))
+	for i := 0; ctx.Err() == nil; i++ {
+		m := rng.IntN(messages)
+		r := bulkhead.Report{Signatures: []bulkhead.Signature{signature(m)}, ID: fmt.Sprintf("%d-%d", who, i)}
+		for {
+			at := c.at.Load()
+			short, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			_, err := c.nodes[at].admin.Report(short, r)
+			cancel()
+			if err == nil {
+				break
+			}
+			c.at.CompareAndSwap(at, 1-at)
+			<-time.After(10 * time.Millisecond)
+		}
+		c.mu.Lock()
+		c.acked[m]++
+		if now := time.Now(); !c.last.IsZero() {
+			c.longest, c.last = max(c.longest, now.Sub(c.last)), now
+		} else {
+			c.last = now
+		}
+		c.mu.Unlock()
+	}
+}
+
+// mark begins a new measurement of the time without an acknowledgement.
+func (c *crowd) mark() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.longest, c.last = 0, time.Now()
+}
+
+func (c *crowd) gap() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(c.longest, time.Since(c.last))
+}
+
+// compare compares the counts of a node with the map.
+func (c *crowd) compare(t *testing.T, h *half) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for m, want := range c.acked {
+		v, err := h.admin.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{signature(m)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Sightings != want {
+			t.Errorf("message %d: %d sightings, and %d were acknowledged, each once", m, v.Sightings, want)
+		}
+	}
+}
+
+// TestSoakStandby takes over, in random schedules, from a first node that is killed, frozen or asked, and
+// lets it come back. Reports go on all the while, each until it is acknowledged. At the end, both nodes have
+// exactly one sighting of each.
+func TestSoakStandby(t *testing.T) {
+	for i := range min(*soaks, 20) {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { soakStandby(t, seed) })
+	}
+}
+
+func soakStandby(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 34))
+	first, second := pairUp(t, []string{"refuse", "alone"}[rng.IntN(2)])
+	c := &crowd{nodes: [2]*half{first, second}, acked: make(map[int]uint32)}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var running sync.WaitGroup
+	load := func() (end func()) {
+		ctx, stop := context.WithCancel(ctx)
+		who := rng.IntN(1 << 30)
+		for i := range 4 {
+			running.Go(func() { c.run(ctx, who+i, seed) })
+		}
+		return func() {
+			stop()
+			running.Wait()
+		}
+	}
+	for range 3 {
+		end := load()
+		<-time.After(time.Duration(rng.IntN(1500)) * time.Millisecond)
+		c.mark()
+		began := time.Now()
+		switch fault := rng.IntN(3); fault {
+		case 0:
+			first.process.Kill()
+			second.promote()
+			t.Logf("killed: promoted after %v", time.Since(began))
+			<-time.After(time.Duration(rng.IntN(500)) * time.Millisecond)
+			first.start()
+		case 1:
+			second.promote()
+			t.Logf("asked: promoted after %v", time.Since(began))
+		case 2:
+			second.process.Kill() // the first one must bear it
+			if rng.IntN(2) == 0 {
+				<-time.After(time.Duration(rng.IntN(1000)) * time.Millisecond)
+			}
+			second.start()
+			awaitPair(t, first, second)
+			end()
+			continue
+		}
+		nodetest.Await(t, "reports that are taken again", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.last.After(began)
+		})
+		t.Logf("longest time without an acknowledgement: %v", c.gap())
+		first, second = second, first
+		awaitPair(t, first, second)
+		end()
+	}
+	awaitPair(t, first, second)
+	c.compare(t, first)
+	c.compare(t, second)
+}
+
+// TestStandbyFrozen checks that a first node that was replaced while it was frozen acknowledges nothing when it
+// goes on, and follows then.
+func TestStandbyFrozen(t *testing.T) {
+	first, second := pairUp(t, "refuse")
+	c := &crowd{nodes: [2]*half{first, second}, acked: make(map[int]uint32)}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for i := range 4 {
+		running.Go(func() { c.run(ctx, i, 7) })
+	}
+	<-time.After(500 * time.Millisecond)
+	first.process.Freeze()
+	second.promote()
+	<-time.After(time.Second)
+	first.process.Thaw()
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{signature(messages + 1)}, ID: "lone"}
+	if _, err := first.admin.Report(ctx, r); !errors.Is(err, bulkhead.ErrReadOnly) {
+		t.Errorf("a node that was replaced answers a report with %v", err)
+	}
+	awaitPair(t, second, first)
+	stop()
+	running.Wait()
+	awaitPair(t, second, first)
+	c.compare(t, first)
+	c.compare(t, second)
+	kept, err := filepath.Glob(filepath.Join(first.data(), "set-aside", "*", "store"))
+	if err != nil || len(kept) != 1 {
+		t.Errorf("stores set aside: %v, %v", kept, err)
+	}
+}

@@ -107,8 +107,8 @@ func (r *Remote) client(own *machineNode) (c *admin.Client, bySocket bool, err e
 	return c, false, nil
 }
 
-// socket returns the path of the node's socket, "" if it has none. A socket that no node answers, or
-// that another user may have put there, is an error.
+// socket returns the path of the node's socket, "" if it has none. A socket that another user may have
+// put there is an error.
 func (n *machineNode) socket() (string, error) {
 	for _, path := range n.sockets() {
 		ctx, stop := context.WithTimeout(context.Background(), 5*time.Second)
@@ -117,6 +117,8 @@ func (n *machineNode) socket() (string, error) {
 		switch {
 		case err == nil:
 			return path, conn.Close()
+		case errors.Is(err, syscall.ECONNREFUSED): // as each request will find out
+			return path, nil
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported),
 			errors.Is(err, syscall.EINVAL): // a path too long for a socket
 			continue

@@ -53,9 +53,12 @@ func (p *Plan) dovecot() error {
 }
 
 func (p *Plan) sieveScripts(pipes, junk string) error {
-	vote := "#!/bin/sh\n# Called by Dovecot's Sieve, with spam or ham and the user who says so. Written by " +
-		"\"bulkhead setup\".\n" +
-		"exec " + p.binary() + " report --server " + p.server() + " --timeout 10s --vote \"$1\" --user \"$2\" - >/dev/null\n"
+	// A failure must not hold up the move of the mail. The command keeps a vote that no node takes.
+	vote := "#!/bin/sh\n# Called by Dovecot's Sieve, with spam or ham and the user who votes. Written by " +
+		"\"bulkhead setup\".\n# A vote that the node does not take waits: see \"bulkhead waiting\".\n" +
+		"error=$(" + p.binary() + " report --server " + p.server() +
+		" --timeout 10s --vote \"$1\" --user \"$2\" - 2>&1 >/dev/null) ||\n" +
+		"\tlogger -t bulkhead-vote -p mail.warning -- \"$2: $error\"\nexit 0\n"
 	scripts := []struct{ name, text string }{
 		{"spam.sieve", `# Moved into ` + junk + `: a vote of the user for spam.
 require ["vnd.dovecot.pipe", "copy", "imapsieve", "environment", "variables"];

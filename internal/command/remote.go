@@ -197,6 +197,12 @@ func (u *Admin) Flags(f *pflag.FlagSet) {
 			"(default: $STATE_DIRECTORY, else ./bulkhead-data, else the installed node's)")
 }
 
+// IsOwn reports whether the flags name the node of this machine.
+func (u *Admin) IsOwn() bool {
+	own := findNode(u.Data, "")
+	return u.Server == "" || own.isAt(u.Server)
+}
+
 // Ask returns a command that runs with a client. The client's token comes from the flags, or else
 // is the administrator's token of a node on this machine.
 func (u *Admin) Ask(run func(cmd *cobra.Command, c *admin.Client,

@@ -8,6 +8,7 @@ package waiting
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -24,8 +25,8 @@ import (
 )
 
 // Shared is the folder in which every user may create a folder. Packages and "bulkhead setup" make it,
-// with mode 1777. Tests replace it.
-var Shared = "/var/spool/bulkhead"
+// with mode 1777. $BULKHEAD_WAITING names another, and tests replace it.
+var Shared = cmp.Or(os.Getenv("BULKHEAD_WAITING"), "/var/spool/bulkhead")
 
 // The limits of one user's folder.
 const (

@@ -253,7 +253,8 @@ func (s *sender) sendAs(uid int) error {
 		}
 	}
 	run := exec.CommandContext(s.cmd.Context(), self, "waiting", "--send", "--timeout", s.timeout.String())
-	run.Dir, run.Env, run.Stderr = "/", []string{"PATH=/usr/bin:/bin"}, s.cmd.ErrOrStderr()
+	run.Dir, run.Stderr = "/", s.cmd.ErrOrStderr()
+	run.Env = []string{"PATH=/usr/bin:/bin", "BULKHEAD_WAITING=" + waiting.Shared}
 	run.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(group)}}
 	var ended *exec.ExitError
 	if err := run.Run(); err != nil && !(errors.As(err, &ended) && ended.ExitCode() == int(cli.Temporary)) {

@@ -163,7 +163,7 @@ var mayImport = map[string][]string{
 	// A command knows the node, and the packages of commands that need no node.
 	"cmd/bulkhead": {"client", "client/admin", "internal/cli", "internal/command", "internal/command/*",
 		"internal/config", "internal/node", "internal/setup", "internal/trial", "internal/units",
-		"internal/wholefile"},
+		"internal/waiting", "internal/wholefile"},
 	"internal/command": {".", "client", "client/admin", "internal/cli", "internal/config", "internal/consequence",
 		"internal/local", "internal/node", "internal/setup", "internal/store"},
 	"internal/command/mail": {".", "client", "client/admin", "internal/abuse", "internal/cli", "internal/command",

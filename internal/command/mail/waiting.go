@@ -5,10 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -85,15 +83,14 @@ func report(ctx context.Context, c *admin.Client, raw []byte, messageID string,
 	return c.ReportMessage(ctx, raw, o)
 }
 
-// passes reports whether the same vote may succeed later.
+// passes reports whether the same vote may succeed later: unless the node refused it, or it cannot be
+// sent. A proxy or another program in the place of the node refuses nothing.
 func passes(err error) bool {
 	var p *client.Problem
 	if errors.As(err, &p) {
 		return p.Status >= 500 || p.Status == http.StatusTooManyRequests || p.Status == http.StatusRequestTimeout
 	}
-	var dial *net.OpError
-	var asked *url.Error
-	return errors.As(err, &dial) || errors.As(err, &asked)
+	return !errors.Is(err, bulkhead.ErrMalformed)
 }
 
 // sendWaiting sends the votes of this user that wait. If the node takes none, later votes wait behind

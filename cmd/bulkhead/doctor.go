@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/setup"
 	"github.com/bulkhead-mail/bulkhead/internal/trial"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
+	"github.com/bulkhead-mail/bulkhead/internal/waiting"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -136,6 +137,9 @@ func askDoors(cmd *cobra.Command, r *command.Remote, root string, asJSON bool) e
 		return err
 	}
 	rows = append(rows, programRows(root)...)
+	if row := waitingRow(); row != nil {
+		rows = append(rows, *row)
+	}
 	w := cmd.OutOrStdout()
 	if asJSON {
 		err = command.PrintJSON(w, rows)
@@ -164,6 +168,33 @@ func programRows(root string) (rows []trial.Row) {
 		rows = append(rows, trial.Row{Name: f.Program, OK: f.OK, Found: f.Found, Mend: f.Mend})
 	}
 	return rows
+}
+
+// waitingRow reports the votes that no node has taken, nil if there are none: of every user for root,
+// and else of this user.
+func waitingRow() *trial.Row {
+	folders := waiting.Folders()
+	for _, own := range waiting.Owned() {
+		if !slices.Contains(folders, own) {
+			folders = append(folders, own)
+		}
+	}
+	votes, oldest := 0, time.Time{}
+	for _, f := range folders {
+		s, err := f.State()
+		if err != nil { // of another user
+			continue
+		}
+		votes += s.Votes
+		if s.Votes > 0 && (oldest.IsZero() || s.Oldest.Before(oldest)) {
+			oldest = s.Oldest
+		}
+	}
+	if votes == 0 {
+		return nil
+	}
+	return &trial.Row{Name: "waiting", Found: fmt.Sprintf("%s that no node has taken, the oldest since %s",
+		units.Plural(votes, "vote"), oldest.Format(time.DateTime)), Mend: "bulkhead waiting --send"}
 }
 
 // writeRows prints a row for each door, and a remedy below each door that fails.

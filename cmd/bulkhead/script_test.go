@@ -35,6 +35,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/waiting"
 )
 
 // testRoot names a folder that stands for / in the search for an installed node.
@@ -51,6 +52,8 @@ func TestMain(m *testing.M) {
 func redirect(root string) {
 	command.InstalledConfig = filepath.Join(root, "etc/bulkhead/bulkhead.toml")
 	command.InstalledData = filepath.Join(root, "var/lib/bulkhead")
+	command.InstalledRun = filepath.Join(root, "run/bulkhead")
+	waiting.Shared = filepath.Join(root, "var/spool/bulkhead")
 }
 
 // TestScripts runs the terminal sessions of testdata. Each has a free address

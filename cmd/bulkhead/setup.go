@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,8 +31,8 @@ func newSetupCommand() *cobra.Command {
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := cmd.OutOrStdout()
-			if printOnly && (yes || undo) || yes && undo {
-				return cli.Usagef("--print, --yes and --undo exclude each other")
+			if printOnly && (yes || undo) {
+				return cli.Usagef("--print excludes --yes and --undo: it changes nothing")
 			}
 			if asJSON && !printOnly && !yes && !undo {
 				return cli.Usagef("--json asks nothing: it takes --print, --yes or --undo")
@@ -39,19 +40,15 @@ func newSetupCommand() *cobra.Command {
 			if undo {
 				return undoSetup(w, o.Root, asJSON)
 			}
-			p, err := setup.Look(o)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-				return cli.DataError{Err: err}
-			}
-			if err != nil {
-				return err
-			}
-			defer p.Close()
 			if asJSON {
+				p, err := look(o)
+				if err != nil {
+					return err
+				}
+				defer p.Close()
 				return setupJSON(w, p, printOnly)
 			}
-			asking := &question{in: bufio.NewReader(cmd.InOrStdin()), out: w, yes: yes}
-			return runSetup(w, p, asking, printOnly)
+			return runSetup(w, o, &question{in: bufio.NewReader(cmd.InOrStdin()), out: w, yes: yes}, printOnly)
 		},
 	}
 	f := cmd.Flags()
@@ -61,13 +58,17 @@ func newSetupCommand() *cobra.Command {
 	f.StringVar(&o.Config, "config", setup.DefaultConfig, "configuration `FILE` of the node, below the root")
 	f.BoolVar(&printOnly, "print", false, "print the changes, and make none")
 	f.BoolVar(&yes, "yes", false, "make the changes without asking")
-	f.BoolVar(&undo, "undo", false, "put back what the latest setup has changed")
+	f.BoolVar(&undo, "undo", false, "put back what the latest setup has changed; it does not ask")
 	command.JSONFlag(f, &asJSON)
 	return cmd
 }
 
 func undoSetup(w io.Writer, root string, asJSON bool) error {
-	paths, err := setup.Undo(root)
+	last, err := setup.Last(root)
+	var paths []string
+	if err == nil {
+		paths, err = setup.Undo(root)
+	}
 	if errors.Is(err, setup.ErrNoBackup) {
 		return cli.InputError{Err: fmt.Errorf("no changes of setup are left to undo below %s", root)}
 	}
@@ -75,12 +76,29 @@ func undoSetup(w io.Writer, root string, asJSON bool) error {
 		return cli.DataError{Err: err}
 	}
 	if asJSON {
-		return command.PrintJSON(w, []map[string][]string{{"put_back": paths}})
+		return command.PrintJSON(w, []undone{{paths, append([]string{}, last.Removed...), append([]string{}, last.After...)}})
 	}
-	for _, path := range paths {
+	for _, path := range last.PutBack {
 		fmt.Fprintf(w, "put back: %s\n", path)
 	}
+	for _, path := range last.Removed {
+		fmt.Fprintf(w, "removed: %s\n", path)
+	}
+	printAfter(w, last.After)
 	return nil
+}
+
+func printAfter(w io.Writer, commands []string) {
+	if len(commands) > 0 {
+		fmt.Fprintf(w, "\nThen run:\n\n    %s\n    bulkhead doctor\n", strings.Join(commands, "\n    "))
+	}
+}
+
+// An undone is what --undo did, as --json prints it.
+type undone struct {
+	PutBack []string `json:"put_back"` // every file, as before the changes
+	Removed []string `json:"removed"`  // the files among them that were not there before
+	After   []string `json:"after"`    // commands to run now
 }
 
 // A plan is a plan of package setup with its outcome, as --json prints it.
@@ -119,54 +137,80 @@ func setupJSON(w io.Writer, p *setup.Plan, printOnly bool) (err error) {
 	return command.PrintJSON(w, []plan{out})
 }
 
-// runSetup shows a plan and carries it out if the user agrees.
-func runSetup(w io.Writer, p *setup.Plan, asking *question, printOnly bool) error {
-	fmt.Fprintf(w, "found: %s\n", orNone(p.Found))
+// look makes a plan. Its errors have the exit codes of the command.
+func look(o setup.Options) (*setup.Plan, error) {
+	p, err := setup.Look(o)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return nil, cli.DataError{Err: err}
+	}
+	return p, err
+}
+
+// runSetup asks whether the node joins a network, shows the changes of the programs, and makes them if
+// the user agrees. The user may name other programs, whose changes are shown then.
+func runSetup(w io.Writer, o setup.Options, asking *question, printOnly bool) error {
+	for first := true; ; first = false {
+		p, err := look(o)
+		if err != nil {
+			return err
+		}
+		again, err := runPlan(w, p, asking, printOnly, first)
+		p.Close()
+		if err != nil || again == nil {
+			return err
+		}
+		o.For = again
+	}
+}
+
+// runPlan shows a plan and carries it out if the user agrees. It returns the names of programs if the
+// user wants a plan for these.
+func runPlan(w io.Writer, p *setup.Plan, asking *question, printOnly, first bool) (again []string, err error) {
+	if first {
+		fmt.Fprintf(w, "found: %s\n", orNone(p.Found))
+	}
 	if len(p.For) > 0 {
 		fmt.Fprintf(w, "set up: %s\n", orNone(p.For))
 	}
 	fmt.Fprintln(w)
-	if !p.Keyed && !printOnly {
-		invitation, err := asking.line(
-			"This node has no key yet. To join a network, paste its invitation; to stand alone, press Enter: ")
+	if first && !p.Keyed && !printOnly {
+		invitation, err := asking.invitation()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if invitation != "" {
 			fmt.Fprintf(w, "First join, before the node starts, and then run setup again:\n\n    bulkhead join %s\n",
 				shellQuote(invitation))
-			return nil
+			return nil, nil
 		}
 	}
 	if err := p.WriteDiff(w); err != nil {
-		return err
+		return nil, err
 	}
 	for _, note := range p.Notes {
 		fmt.Fprintf(w, "note: %s\n", note)
 	}
 	if len(p.Changes) == 0 {
 		fmt.Fprintln(w, "Nothing to change.")
-		return nil
+		return nil, nil
 	}
 	if !printOnly {
-		answer, err := asking.line(fmt.Sprintf("\nMake these changes of %d files? [y/N] ", len(p.Changes)))
-		if err != nil {
-			return err
+		again, agreed, err := asking.changes(len(p.Changes))
+		if err != nil || again != nil {
+			return again, err
 		}
-		if !asking.yes && !command.IsYes(answer) {
+		if !agreed {
 			fmt.Fprintln(w, "Nothing was changed.")
-			return nil
+			return nil, nil
 		}
 		backup, err := p.Apply(time.Now())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		fmt.Fprintf(w, "Done. As it was, it is in %s; \"bulkhead setup --undo\" puts it back.\n", backup)
 	}
-	if len(p.After) > 0 {
-		fmt.Fprintf(w, "\nThen run:\n\n    %s\n    bulkhead doctor\n", strings.Join(p.After, "\n    "))
-	}
-	return nil
+	printAfter(w, p.After)
+	return nil, nil
 }
 
 func orNone(names []string) string {
@@ -199,4 +243,49 @@ func (q *question) line(text string) (string, error) {
 		return "", cli.Usagef("standard input has no answer; use --print or --yes")
 	}
 	return strings.TrimSpace(answer), nil
+}
+
+// shortestInvitation is the length below which an answer is certainly no invitation, in bytes.
+const shortestInvitation = 16
+
+// invitation asks whether the node stands alone, "", or joins a network by an invitation.
+func (q *question) invitation() (string, error) {
+	text := "This node has no key yet. Does it stand alone, or join a network?\n" +
+		"Press Enter to stand alone, or paste the invitation of the network: "
+	for {
+		answer, err := q.line(text)
+		if err != nil || answer == "" || strings.EqualFold(answer, "alone") {
+			return "", err
+		}
+		if len(answer) >= shortestInvitation {
+			return answer, nil
+		}
+		text = fmt.Sprintf("%q is no invitation. An invitation is one long line, which \"bulkhead invite\"\n"+
+			"prints on a member. Press Enter to stand alone, or paste it: ", answer)
+	}
+}
+
+// changes asks whether to change files. agreed is the answer; programs is not nil if the answer names
+// programs.
+func (q *question) changes(files int) (programs []string, agreed bool, err error) {
+	if q.yes {
+		return nil, true, nil
+	}
+	text := fmt.Sprintf("\nMake these changes of %d files? y, N, or programs to set up in place of these, with commas: ",
+		files)
+	for {
+		answer, err := q.line(text)
+		if err != nil || command.IsYes(answer) {
+			return nil, err == nil, err
+		}
+		programs := strings.FieldsFunc(answer, func(r rune) bool { return r == ',' || r == ' ' })
+		unknown := slices.IndexFunc(programs, func(name string) bool { return !slices.Contains(setup.Programs(), name) })
+		switch {
+		case answer == "" || strings.EqualFold(answer, "n") || strings.EqualFold(answer, "no"):
+			return nil, false, nil
+		case len(programs) > 0 && unknown < 0:
+			return programs, false, nil
+		}
+		text = fmt.Sprintf("%q is none of y, n, %s: ", answer, strings.Join(setup.Programs(), ", "))
+	}
 }

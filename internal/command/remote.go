@@ -113,8 +113,8 @@ func (r *Remote) client(own *machineNode) (c *admin.Client, bySocket bool, err e
 	return c, false, nil
 }
 
-// socket returns the path of the node's socket, "" if it has none. A socket that no node answers, or
-// that another user may have put there, is an error.
+// socket returns the path of the node's socket, "" if it has none. A socket that another user may have
+// put there is an error.
 func (n *machineNode) socket() (string, error) {
 	for _, path := range n.sockets() {
 		ctx, stop := context.WithTimeout(context.Background(), 5*time.Second)
@@ -123,6 +123,8 @@ func (n *machineNode) socket() (string, error) {
 		switch {
 		case err == nil:
 			return path, conn.Close()
+		case errors.Is(err, syscall.ECONNREFUSED): // as each request will find out
+			return path, nil
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported),
 			errors.Is(err, syscall.EINVAL): // a path too long for a socket
 			continue
@@ -199,6 +201,12 @@ func (u *Admin) Flags(f *pflag.FlagSet) {
 	f.StringVar(&u.Data, "data", "",
 		"data `FOLDER` of the node of this machine\n"+
 			"(default: $STATE_DIRECTORY, else ./bulkhead-data, else the installed node's)")
+}
+
+// IsOwn reports whether the flags name the node of this machine.
+func (u *Admin) IsOwn() bool {
+	own := findNode(u.Data, "")
+	return u.Server == "" || own.isAt(u.Server)
 }
 
 // Ask returns a command that runs with a client. The client's token comes from the flags, or else

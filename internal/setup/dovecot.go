@@ -2,11 +2,14 @@ package setup
 
 import (
 	"fmt"
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/internal/plugins"
 )
 
 const (
@@ -14,6 +17,8 @@ const (
 	dovecotOurs   = "/etc/dovecot/conf.d/95-bulkhead.conf"
 	dovecotSieve  = "/etc/dovecot/bulkhead"
 	dovecotMailed = "/etc/dovecot/bulkhead/pipe"
+	// packageScripts is where packages put the scripts for Dovecot.
+	packageScripts = "/usr/share/bulkhead/dovecot"
 )
 
 // dovecot turns moves of mail into and out of junk folders into votes by the owner of the mailbox,
@@ -24,12 +29,14 @@ func (p *Plan) dovecot() error {
 		return err
 	}
 	if d.version4 {
-		p.note("Dovecot 2.4 has another configuration, which setup does not write: docs/setup.md has the scripts")
+		p.note("Dovecot 2.4 has another form of configuration, which setup does not write: copy %s/dovecot-2.4.conf "+
+			"to %s, and reload Dovecot. The scripts that it names are beside it", packageScripts, dovecotOurs)
 		return nil
 	}
 	if !p.tree.exists("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so",
 		"/usr/lib64/dovecot/lib95_imap_sieve_plugin.so", "/usr/lib/dovecot/lib95_imap_sieve_plugin.so") {
-		p.note("Dovecot has no Sieve for IMAP here: install it (Debian: dovecot-sieve), and run setup again")
+		p.note("Dovecot has no Sieve for IMAP here: install it (Debian: dovecot-sieve), and run setup again. Its scripts "+
+			"are in %s", packageScripts)
 		return nil
 	}
 	pipes := d.last("sieve_pipe_bin_dir")
@@ -52,36 +59,24 @@ func (p *Plan) dovecot() error {
 	return p.edit("dovecot", dovecotConf, func(text string) string { return withBlock(text, lines) })
 }
 
+// sieveScripts plans the scripts of package plugins, for the site's mailbox for junk, its node and its
+// program.
 func (p *Plan) sieveScripts(pipes, junk string) error {
-	vote := "#!/bin/sh\n# Called by Dovecot's Sieve, with spam or ham and the user who says so. Written by " +
-		"\"bulkhead setup\".\n" +
-		"exec " + p.binary() + " report --server " + p.server() + " --timeout 10s --vote \"$1\" --user \"$2\" - >/dev/null\n"
-	scripts := []struct{ name, text string }{
-		{"spam.sieve", `# Moved into ` + junk + `: a vote of the user for spam.
-require ["vnd.dovecot.pipe", "copy", "imapsieve", "environment", "variables"];
-if environment :matches "imap.user" "*" { set "user" "${1}"; }
-pipe :copy "bulkhead-vote" ["spam", "${user}"];
-`},
-		{"ham.sieve", `# Moved out of ` + junk + `, and not thrown away: a vote of the user against it.
-require ["vnd.dovecot.pipe", "copy", "imapsieve", "environment", "variables"];
-if environment :matches "imap.mailbox" ["Trash", "*/Trash", "*.Trash", "Deleted*"] { stop; }
-if environment :matches "imap.user" "*" { set "user" "${1}"; }
-pipe :copy "bulkhead-vote" ["ham", "${user}"];
-`},
-		{"arrived.sieve", `# What arrives marked as spam, by the milter, rspamd or SpamAssassin.
-require ["fileinto", "mailbox"];
-if anyof (header :is "X-Bulkhead" "spam", header :is "X-Spam" "Yes", header :is "X-Spam-Flag" "YES",
-  allof (header :is "X-Bulkhead" "suspected", header :contains "X-Bulkhead-Results" " unanswered=yes")) {
-  fileinto :create ` + sieveString(junk) + `;
-  stop;
-}
-`},
-	}
-	for _, s := range scripts {
-		if err := p.place("dovecot", path.Join(dovecotSieve, s.name), s.text); err != nil {
+	for _, name := range []string{"spam.sieve", "ham.sieve", "arrived.sieve"} {
+		text, err := fs.ReadFile(plugins.Files, "dovecot/"+name)
+		if err != nil {
+			return err
+		}
+		script := strings.NewReplacer(`"Junk"`, sieveString(junk), " Junk", " "+junk).Replace(string(text))
+		if err := p.place("dovecot", path.Join(dovecotSieve, name), script); err != nil {
 			return err
 		}
 	}
+	text, err := fs.ReadFile(plugins.Files, "dovecot/bulkhead-vote")
+	if err != nil {
+		return err
+	}
+	vote := strings.Replace(string(text), "/usr/bin/bulkhead report", p.binary()+" report --server "+p.server(), 1)
 	return p.editMode("dovecot", path.Join(pipes, "bulkhead-vote"), 0o755, func(string) string { return vote })
 }
 

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,7 +43,10 @@ func Inspect(o Options) ([]Finding, error) {
 	for _, one := range []struct {
 		name string
 		look func() (asks bool, problem, mend string, err error)
-	}{{"rspamd", p.inspectRspamd}, {"spamassassin", p.inspectSpamAssassin}, {"postfix", p.inspectPostfix}} {
+	}{
+		{"rspamd", p.inspectRspamd}, {"spamassassin", p.inspectSpamAssassin}, {"postfix", p.inspectPostfix},
+		{"dovecot", p.inspectDovecot},
+	} {
 		if !p.has(one.name) {
 			continue
 		}
@@ -50,19 +54,26 @@ func Inspect(o Options) ([]Finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		asking = asking || asks
+		asking = asking || asks && one.name != "dovecot" // which reports mail, and does not ask about it
 		f := Finding{Program: one.name, OK: true, Found: "does not ask the node"}
 		switch {
 		case problem != "":
 			f.OK, f.Found, f.Mend = false, problem, mend
+		case asks && one.name == "dovecot":
+			f.Found = "moves into and out of junk are votes"
+		case one.name == "dovecot":
+			f.Found = "moves into junk are no votes: bulkhead setup --for dovecot"
 		case asks:
 			f.Found = "asks the node"
 		}
 		all = append(all, f)
 	}
-	if len(all) > 0 && !asking { // it is no fault if only one of them asks
-		last := &all[len(all)-1]
-		if last.OK {
+	// It is no fault if only one of them asks.
+	if last := slices.IndexFunc(all, func(f Finding) bool { return f.Program != "dovecot" }); last >= 0 && !asking {
+		for i := last; i < len(all) && all[i].Program != "dovecot"; i++ {
+			last = i
+		}
+		if last := &all[last]; last.OK {
 			last.OK, last.Found, last.Mend = false, "no mail program of this machine asks the node", "bulkhead setup"
 		}
 	}
@@ -305,3 +316,55 @@ func number(text string) int {
 	}
 	return n
 }
+
+var sievePath = regexp.MustCompile(`(?m)^[^#\n]*?(/[^\s"]*/(?:spam|ham|arrived)\.sieve)`)
+
+// inspectDovecot looks for the scripts that setup or the package's configuration for Dovecot 2.4 names.
+func (p *Plan) inspectDovecot() (votes bool, problem, mend string, err error) {
+	d, err := p.readDovecot()
+	if err != nil {
+		return false, "", "", err
+	}
+	text, err := p.now(dovecotOurs)
+	if err == nil && text == "" {
+		text, err = p.now(dovecotConf)
+	}
+	if err != nil {
+		return false, "", "", err
+	}
+	pipes := ""
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) == "sieve_pipe_bin_dir" {
+			pipes = strings.TrimSpace(value)
+		}
+	}
+	found := sievePath.FindAllStringSubmatch(text, -1)
+	if len(found) == 0 || pipes == "" {
+		return false, "", "", nil
+	}
+	again := "bulkhead setup --for dovecot"
+	if d.version4 {
+		again = "put back the scripts of " + packageScripts
+	}
+	for _, m := range found {
+		if !p.tree.exists(m[1]) {
+			return true, m[1] + ", which Dovecot runs, is missing", again, nil
+		}
+	}
+	script := path.Join(pipes, "bulkhead-vote")
+	vote, err := p.tree.read(script)
+	switch {
+	case err != nil:
+		return true, "", "", err
+	case !vote.exists:
+		return true, script + ", which casts the votes, is missing", again, nil
+	case vote.mode&0o111 == 0:
+		return true, script + ", which casts the votes, is not executable", "chmod 755 " + script, nil
+	}
+	if m := voteProgram.FindStringSubmatch(vote.text); m != nil && !p.tree.exists(m[1]) {
+		return true, script + " runs " + m[1] + ", which is missing", again, nil
+	}
+	return true, "", "", nil
+}
+
+var voteProgram = regexp.MustCompile(`(?m)^[^#\n]*?(/\S*bulkhead) report`)

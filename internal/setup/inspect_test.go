@@ -1,12 +1,14 @@
 package setup
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // inspect returns the finding about one program.
@@ -180,5 +182,66 @@ func TestInspectSocket(t *testing.T) {
 	}
 	if f := inspect(t, root, "postfix"); f.OK || !strings.Contains(f.Found, "is no socket") {
 		t.Errorf("a file: %+v", f)
+	}
+}
+
+// TestInspectDovecot takes away, one after the other, what the votes of Dovecot's users need.
+func TestInspectDovecot(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		at := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row := func() Finding {
+		t.Helper()
+		all, err := Inspect(Options{Root: root})
+		if err != nil || len(all) != 1 || all[0].Program != "dovecot" {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		return all[0]
+	}
+	write("etc/dovecot/dovecot.conf", "protocols = imap\n!include conf.d/*.conf\n")
+	write("usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so", "")
+	write("usr/bin/bulkhead", "")
+	if f := row(); !f.OK || !strings.Contains(f.Found, "no votes") {
+		t.Errorf("before setup: %+v", f)
+	}
+	p, err := Look(Options{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Apply(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if f := row(); !f.OK || f.Found != "moves into and out of junk are votes" {
+		t.Errorf("after setup: %+v", f)
+	}
+	vote := filepath.Join(root, dovecotMailed, "bulkhead-vote")
+	if err := os.Chmod(vote, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f := row(); f.OK || !strings.Contains(f.Found, "not executable") || !strings.HasPrefix(f.Mend, "chmod 755") {
+		t.Errorf("a script that cannot run: %+v", f)
+	}
+	for _, one := range []struct{ name, want string }{
+		{"usr/bin/bulkhead", "runs /usr/bin/bulkhead, which is missing"},
+		{dovecotMailed + "/bulkhead-vote", "which casts the votes, is missing"},
+		{dovecotSieve + "/ham.sieve", "which Dovecot runs, is missing"},
+	} {
+		if err := errors.Join(os.Chmod(filepath.Dir(vote), 0o755), os.Remove(filepath.Join(root, one.name))); err != nil {
+			t.Fatal(err)
+		}
+		if one.name == "usr/bin/bulkhead" {
+			if err := os.Chmod(vote, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if f := row(); f.OK || !strings.Contains(f.Found, one.want) || f.Mend == "" {
+			t.Errorf("without %s: %+v", one.name, f)
+		}
 	}
 }

@@ -463,3 +463,54 @@ func FuzzLook(f *testing.F) {
 		}
 	})
 }
+
+// TestUndoLeavesNothing applies a plan, compiles its scripts as sievec does, and takes it back: no file
+// and no folder is left, and the commands are those that make the programs notice.
+func TestUndoLeavesNothing(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"etc/dovecot/dovecot.conf", "usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so"} {
+		at := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte("a = b\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	everything := func() (all []string) {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			all = append(all, path)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	before := everything()
+	p, err := Look(Options{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Apply(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, dovecotSieve, "spam.svbin"), []byte("compiled"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	last, err := Last(root)
+	if err != nil || !slices.Contains(last.After, "systemctl reload dovecot") || len(last.Removed) < 4 ||
+		!slices.Equal(last.PutBack, []string{dovecotConf}) {
+		t.Errorf("the latest change is %+v, %v", last, err)
+	}
+	if slices.ContainsFunc(last.After, func(c string) bool { return strings.HasPrefix(c, "sievec") }) {
+		t.Errorf("after undo, scripts are compiled that are gone: %q", last.After)
+	}
+	if _, err := Undo(root); err != nil {
+		t.Fatal(err)
+	}
+	if after := everything(); !slices.Equal(after, before) {
+		t.Errorf("after undo there is %q, before there was %q", after, before)
+	}
+	if _, err := Last(root); !errors.Is(err, ErrNoBackup) {
+		t.Errorf("a second undo: %v", err)
+	}
+}

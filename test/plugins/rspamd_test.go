@@ -57,10 +57,10 @@ classifier "bayes" {
 }
 spf { }
 dkim { }
-bulkhead { server = "%[4]s"; timeout = 2.0; user = true; }
+bulkhead { server = "%[4]s"; timeout = 2.0; user = true; waiting = "%[7]s"; }
 modules { path = "/usr/share/rspamd/plugins/spf.lua"; path = "%[6]s"; }
 lua = "/usr/share/rspamd/rules/rspamd.lua";
-`, dir, r.worker, r.controller, server, dns, plugin)
+`, dir, r.worker, r.controller, server, dns, plugin, waitingFolder(t))
 	file := filepath.Join(dir, "rspamd.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)

@@ -42,9 +42,17 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 	var role, weight string
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Create an account and print its token, once",
-		Args: cli.Args(cobra.ExactArgs(1)),
+		Long: "Create an account and print its token on standard output, once, and on standard error what\n" +
+			"its votes are worth. On the node of this machine the account is trusted: its votes have\n" +
+			"full weight, and it may name the users for whom it reports. On another node it is a\n" +
+			"reporter, whose votes gain weight with time. --role and --weight choose otherwise.",
+		Example: "  bulkhead user add ann\n  bulkhead user add guests --role reporter",
+		Args:    cli.Args(cobra.ExactArgs(1)),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			in := admin.NewUser{Name: args[0], Role: role}
+			if role == "" && u.IsOwn() {
+				in.Role = "trusted"
+			}
 			if weight != "" {
 				w, err := command.ParseWeight(weight)
 				if err != nil {
@@ -56,13 +64,34 @@ func newUserAdd(u *adminFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return u.printToken(cmd.OutOrStdout(), token)
+			if err := u.printToken(cmd.OutOrStdout(), token); err != nil {
+				return err
+			}
+			user, err := c.User(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.ErrOrStderr(), worth(user))
+			return err
 		}),
 	}
-	cmd.Flags().StringVar(&role, "role", "reporter", "anonymous, reporter, trusted or admin")
+	cmd.Flags().StringVar(&role, "role", "",
+		"anonymous, reporter, trusted or admin (default: trusted on the node of\nthis machine, else reporter)")
 	cmd.Flags().StringVar(&weight, "weight", "",
 		"weight of its reports, 0 to 1 (default: what the configuration gives to the role)")
 	return cmd
+}
+
+// worth describes what the votes of a new account are worth.
+func worth(u *admin.User) string {
+	text := fmt.Sprintf("%s is %s: its votes weigh %.3g", u.Name, u.Role, u.Worth)
+	switch {
+	case u.Worth >= 1:
+		return text + ", the full weight"
+	case u.Worth <= 0:
+		return text + " and count for nothing"
+	}
+	return text + " of 1. \"bulkhead user role " + u.Name + " trusted\" gives them full weight"
 }
 
 func (u *adminFlags) printToken(w io.Writer, t *admin.Token) error {

@@ -14,6 +14,7 @@ func Commands() []*cobra.Command {
 		newCheckCommand(),
 		newReportCommand(),
 		newRevokeCommand(),
+		newWaitingCommand(),
 		newSignaturesCommand(),
 		newAbuseCommand(),
 		newLearnCommand(),

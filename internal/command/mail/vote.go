@@ -1,18 +1,16 @@
 package mail
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
-	"github.com/bulkhead-mail/bulkhead/client/admin"
-
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
@@ -59,6 +57,8 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 		Use:   name + " [--server URL] [--json] MESSAGE...",
 		Short: short,
 		Long: short + ". " + messageHelp + " Prints what was\ncounted.\n\n" +
+			"A vote that no node takes now is kept, and sent by a later vote or by \"bulkhead waiting\":\n" +
+			"the exit code is 75 then.\n\n" +
 			"With --message-id or --entry instead of a MESSAGE, the vote is on a message that the node\n" +
 			"has seen lately: see \"bulkhead history\".",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -79,19 +79,26 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 			if o.Source, err = src.root(); err != nil {
 				return err
 			}
-			if messageID != "" || entry != 0 {
-				m, receipt, err := voteRemembered(cmd.Context(), node, messageID, entry, o)
+			tell := func(m *message, receipt *client.Receipt, err error) error {
 				if err != nil || quiet {
 					return err
 				}
 				return printReceipt(cmd.OutOrStdout(), m, receipt, r.JSON)
 			}
+			if entry != 0 {
+				receipt, err := node.ReportEntry(cmd.Context(), entry, admin.RememberedVote{Vote: o.Vote.String(), User: o.User,
+					ID: o.ID})
+				return tell(&message{name: fmt.Sprintf("entry %d", entry)}, receipt, err)
+			}
+			v := &voter{remote: &r, node: node}
+			v.sendWaiting(cmd)
+			if messageID != "" {
+				receipt, err := v.cast(cmd.Context(), nil, messageID, o)
+				return tell(&message{name: messageID}, receipt, err)
+			}
 			return in.each(cmd, args, func(m *message) error {
-				receipt, err := node.ReportMessage(cmd.Context(), m.raw, o)
-				if err != nil || quiet {
-					return err
-				}
-				return printReceipt(cmd.OutOrStdout(), m, receipt, r.JSON)
+				receipt, err := v.cast(cmd.Context(), m.raw, "", o)
+				return tell(m, receipt, err)
 			})
 		},
 	}
@@ -107,19 +114,6 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 	cmd.Flags().Int64Var(&entry, "entry", 0, "vote on a message that the node has seen lately, by its `ID` in the history")
 	cmd.Flags().StringVar(&id, "id", "", "idempotency key: a second report with the same key changes nothing")
 	return cmd
-}
-
-// voteRemembered votes on a message that the node has seen recently, by its Message-ID or else by
-// an entry of the history.
-func voteRemembered(ctx context.Context, c *admin.Client, messageID string, entry int64,
-	o client.MessageOptions) (*message, *client.Receipt, error) {
-	if messageID != "" {
-		receipt, err := c.ReportMessageID(ctx, client.MessageVote{MessageID: messageID, Vote: o.Vote.String(),
-			User: o.User, ID: o.ID})
-		return &message{name: messageID}, receipt, err
-	}
-	receipt, err := c.ReportEntry(ctx, entry, admin.RememberedVote{Vote: o.Vote.String(), User: o.User, ID: o.ID})
-	return &message{name: fmt.Sprintf("entry %d", entry)}, receipt, err
 }
 
 func printReceipt(w io.Writer, m *message, r *client.Receipt, asJSON bool) error {

@@ -5,7 +5,8 @@ bulkhead says how to set it up.
 It hands over the whole mail with what rspamd has verified, and inserts a symbol for the
 class that the node gives it, with the reason as option. What rspamc learns is a vote, if
 the classifier's learn_condition asks this plugin. While the node is away, slow or says
-what cannot be understood, there is no symbol but BULKHEAD_FAIL, which scores nothing.
+what cannot be understood, there is no symbol but BULKHEAD_FAIL, which scores nothing,
+and votes wait on disk: see "bulkhead waiting".
 ]]--
 
 if confighelp then
@@ -17,6 +18,7 @@ local N = 'bulkhead'
 local lua_bayes_learn = require 'lua_bayes_learn'
 local rspamd_http = require 'rspamd_http'
 local rspamd_logger = require 'rspamd_logger'
+local rspamd_util = require 'rspamd_util'
 local ucl = require 'ucl'
 
 local settings = {
@@ -25,6 +27,7 @@ local settings = {
   timeout = 3.0, -- seconds
   max_size = 4 * 1024 * 1024, -- bytes of a mail that is sent
   count = true, -- delivered mail is counted. false where the milter of the node counts it
+  waiting = '/var/spool/bulkhead', -- below it votes wait while the node is away. '': they are lost
   user = false, -- a vote names its user: the header User of the request, or its recipient
   full_confidence = 80, -- from which a symbol has its whole score
 }
@@ -71,23 +74,24 @@ local function headers()
   return settings.token and { ['Authorization'] = 'Bearer ' .. settings.token } or {}
 end
 
--- decode returns the table that an answer is, or nil and why it is none.
+-- decode returns the table that an answer is, or nil, why it is none, and whether that may pass.
 local function decode(err, code, body)
   if err then
-    return nil, err
+    return nil, err, true
   end
   body = tostring(body or '')
   if #body > max_answer then
-    return nil, 'an answer of ' .. #body .. ' bytes'
+    return nil, 'an answer of ' .. #body .. ' bytes', true
   end
   local parser = ucl.parser()
   local ok, why = parser:parse_string(body)
   local answer = ok and parser:get_object() or nil
   if code ~= 200 then
-    return nil, string.format('%s %s', code, one_line(type(answer) == 'table' and answer.detail or ''))
+    return nil, string.format('%s %s', code, one_line(type(answer) == 'table' and answer.detail or '')),
+      code >= 500 or code == 429 or code == 408
   end
   if type(answer) ~= 'table' then
-    return nil, 'an answer that is none: ' .. one_line(why)
+    return nil, 'an answer that is none: ' .. one_line(why), true
   end
   return answer
 end
@@ -269,6 +273,53 @@ local function count(task)
   end)
 end
 
+local max_votes = 1000 -- that a worker keeps
+
+local own -- the folder of this worker's votes that wait
+
+-- keep puts a vote into a folder, from which "bulkhead waiting --send" takes it. The first line is
+-- JSON, the rest is the message. It returns nil, or why the vote is lost.
+local function keep(head, text)
+  if settings.waiting == '' or not rspamd_util.file_exists(settings.waiting) then
+    return 'no folder ' .. settings.waiting
+  end
+  local now = rspamd_util.get_time()
+  local before = rspamd_util.umask('077')
+  local function put()
+    if not own or not rspamd_util.file_exists(own) then
+      local folder = settings.waiting .. '/rspamd-' .. rspamd_util.random_hex(16)
+      local ok, why = rspamd_util.mkdir(folder)
+      if not ok then
+        return tostring(why)
+      end
+      own = folder
+    end
+    if #rspamd_util.glob(own .. '/*.vote') >= max_votes then
+      return 'too many votes wait'
+    end
+    head.id = 'rspamd-' .. rspamd_util.random_hex(24)
+    head.time = os.date('!%Y-%m-%dT%H:%M:%SZ', math.floor(now))
+    head.server = settings.server
+    local name = string.format('%s/%010d%09d-%s', own, math.floor(now), math.floor((now % 1) * 1e9), rspamd_util.random_hex(16))
+    local f, why = io.open(name .. '.tmp', 'wb')
+    if not f then
+      return why
+    end
+    local ok
+    ok, why = f:write(ucl.to_format(head, 'json-compact'), '\n', text)
+    local closed, why_not = f:close()
+    if not ok or not closed then
+      os.remove(name .. '.tmp')
+      return tostring(why or why_not)
+    end
+    ok, why = os.rename(name .. '.tmp', name .. '.vote')
+    return not ok and why or nil
+  end
+  local ok, why = pcall(put)
+  rspamd_util.umask(before)
+  return not ok and tostring(why) or ok and why or nil
+end
+
 -- learn votes on a message that rspamc learns, and says whether the classifier may. What
 -- rspamd learns by itself, while it scans, nobody has voted on.
 local function learn(task, is_spam, is_unlearn)
@@ -278,11 +329,23 @@ local function learn(task, is_spam, is_unlearn)
     if settings.user and user then
       query = query .. '&user=' .. escape(user)
     end
-    post(beside(task), '/v1/report' .. query, 'message/rfc822', task:get_content(), function(_, why)
+    local head = { vote = is_spam and 'spam' or 'ham', user = settings.user and user or nil }
+    local text = tostring(task:get_content()) -- the request outlives the task
+    local function failed(why, passes)
+      local lost = 'it is wrong'
+      if passes then
+        lost = settings.token and 'it would need the token' or keep(head, text)
+      end
+      rspamd_logger.warnx(rspamd_config, '%s: a vote is not taken: %s; %s', N, why, lost and 'it is lost: ' .. lost or 'it waits')
+    end
+    local sent = post(beside(task), '/v1/report' .. query, 'message/rfc822', text, function(_, why, passes)
       if why then
-        rspamd_logger.warnx(rspamd_config, '%s: a vote is not taken: %s', N, why)
+        failed(why, passes)
       end
     end)
+    if not sent then
+      failed('not asked', true)
+    end
   end
   return lua_bayes_learn.can_learn(task, is_spam, is_unlearn)
 end

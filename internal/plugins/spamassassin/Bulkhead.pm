@@ -7,17 +7,22 @@ package Mail::SpamAssassin::Plugin::Bulkhead;
 # the class that the node gives it. "spamassassin -r", "sa-learn --spam" and spamc's
 # learning are votes for spam; "-k" and "sa-learn --ham" against it. What SpamAssassin
 # learns by itself is no vote. While the node is away, slow or says what cannot be
-# understood, no rule hits.
+# understood, no rule hits, and votes wait on disk: see "bulkhead waiting".
 
 use strict;
 use warnings;
 
+use Fcntl qw(O_CREAT O_EXCL O_WRONLY);
+use File::Temp qw(tempdir);
 use HTTP::Tiny;
 use JSON::PP;
+use POSIX qw(strftime);
+use Time::HiRes ();
 
 use Mail::SpamAssassin::Plugin;
 use Mail::SpamAssassin::Logger;
 use Mail::SpamAssassin::Timeout;
+use Mail::SpamAssassin::Util qw(untaint_var);
 
 our @ISA = qw(Mail::SpamAssassin::Plugin);
 
@@ -48,6 +53,8 @@ sub set_config {
     { setting => 'bulkhead_max_size', default => 4 << 20, type => $Mail::SpamAssassin::Conf::CONF_TYPE_NUMERIC, is_admin => 1 },
     # Whether mail that is not spam is counted as delivered. 0 where the milter counts it.
     { setting => 'bulkhead_count', default => 1, type => $Mail::SpamAssassin::Conf::CONF_TYPE_BOOL, is_admin => 1 },
+    # Folder below which votes wait while the node is away; empty: they are lost.
+    { setting => 'bulkhead_waiting', default => '/var/spool/bulkhead', type => $Mail::SpamAssassin::Conf::CONF_TYPE_STRING, is_admin => 1 },
     # Whether a vote names the user for whom spamd or sa-learn runs.
     { setting => 'bulkhead_user', default => 0, type => $Mail::SpamAssassin::Conf::CONF_TYPE_BOOL, is_admin => 1 },
   ]);
@@ -58,6 +65,7 @@ sub set_config {
 sub ask {
   my ($self, $path, $query, $type, $body) = @_;
   my $conf = $self->{main}->{conf};
+  $self->{passes} = 1; # a failure that may pass
   my %headers = ('Content-Type' => $type);
   if (my $file = $conf->{bulkhead_token_file}) {
     my $fh;
@@ -93,6 +101,7 @@ sub ask {
     my $why = $decoded && ref $answer eq 'HASH' && defined $answer->{detail} ? $answer->{detail} : $reply->{reason};
     $why =~ s/[^\x20-\x7e]/ /g;
     info("bulkhead: $path: $reply->{status} " . substr($why, 0, 200));
+    $self->{passes} = $reply->{status} >= 500 || $reply->{status} == 429 || $reply->{status} == 408;
     return;
   }
   if (!$decoded || ref $answer ne 'HASH') {
@@ -217,14 +226,55 @@ sub check_end {
   return;
 }
 
-# vote tells the node what somebody says of a message. It returns whether the node took it.
+# vote tells the node what somebody says of a message. It returns whether the node took it, or
+# takes it later.
 sub vote {
   my ($self, $text, $vote) = @_;
   return if $self->{main}->{local_tests_only};
   my $query = "vote=$vote";
   my $user = $self->{main}->{username};
-  $query .= '&user=' . escape($user) if $self->{main}->{conf}->{bulkhead_user} && defined $user && $user ne '';
-  return $self->ask('/v1/report', $query, 'message/rfc822', $text) ? 1 : 0;
+  undef $user if !$self->{main}->{conf}->{bulkhead_user} || !defined $user || $user eq '';
+  $query .= '&user=' . escape($user) if defined $user;
+  return 1 if $self->ask('/v1/report', $query, 'message/rfc822', $text);
+  return $self->{passes} && $self->keep($text, $vote, $user) ? 1 : 0;
+}
+
+# The most votes that a process keeps in a folder, and the largest message of one.
+my ($max_votes, $max_kept) = (1000, 32 << 20);
+
+# keep puts a vote into a folder of this user, from which "bulkhead waiting --send" takes it. The
+# first line is JSON, the rest is the message. It returns whether the vote is on disk.
+sub keep {
+  my ($self, $text, $vote, $user) = @_;
+  my $conf = $self->{main}->{conf};
+  my $shared = $conf->{bulkhead_waiting};
+  return 0 if $shared eq '' || !-d $shared || length $text > $max_kept;
+  # "spamassassin -r" and "-k" vote and then learn, which is the same vote.
+  my $same = join("\0", $vote, defined $user ? $user : '', $text);
+  return 1 if defined $self->{kept} && $self->{kept} eq $same;
+  $shared = untaint_var($shared); # of the administrator
+  my $done = eval {
+    local $SIG{__DIE__};
+    my @own = grep { my @s = lstat; @s && -d _ && $s[4] == $> && !($s[2] & 077) } glob "$shared/*";
+    my $folder = untaint_var($own[0]);
+    $folder = tempdir("$>-XXXXXXXXXX", DIR => $shared) if !defined $folder; # of mode 0700
+    my @waiting = glob "$folder/*.vote";
+    die "too many votes wait in $folder\n" if @waiting >= $max_votes;
+    my ($seconds, $micro) = Time::HiRes::gettimeofday();
+    my $name = sprintf('%s/%010d%06d000-%d-%06d', $folder, $seconds, $micro, $$, rand 1e6);
+    my %head = (id => "spamassassin-$seconds-$micro-$$", vote => $vote, server => $conf->{bulkhead_server}, time => strftime('%Y-%m-%dT%H:%M:%SZ', gmtime $seconds));
+    $head{user} = $user if defined $user;
+    $head{token_file} = $conf->{bulkhead_token_file} if $conf->{bulkhead_token_file} ne '';
+    sysopen(my $fh, "$name.tmp", O_WRONLY | O_CREAT | O_EXCL, 0600) or die "$name: $!\n";
+    binmode $fh;
+    print {$fh} JSON::PP->new->utf8->canonical->encode(\%head), "\n", $text or die "$name: $!\n";
+    close $fh or die "$name: $!\n";
+    rename("$name.tmp", "$name.vote") or die "$name: $!\n";
+    1;
+  };
+  $self->{kept} = $same if $done;
+  info('bulkhead: ' . ($done ? 'the vote waits for the node' : "the vote is lost: $@"));
+  return $done ? 1 : 0;
 }
 
 # spamassassin -r

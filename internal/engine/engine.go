@@ -46,6 +46,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -56,6 +57,7 @@ type Engine struct {
 	accounts *trust.Book
 	ballots  *ballots.Book
 	learned  *learned.Book
+	lessons  *lesson.Exchange // nil: nothing is learnt together with peers
 	current  *view.Current
 	replicas *replica.Set
 	checker  *check.Checker

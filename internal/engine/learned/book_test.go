@@ -18,13 +18,14 @@ var secret = filter.Secret{4}
 
 // A plain is the oracle of a book: it counts in maps and forgets nothing.
 type plain struct {
-	reported, delivered map[learn.Token]bool // texts
-	tokens              map[learn.Token]learn.Counts
-	totals              learn.Counts
+	reported, delivered, seen map[learn.Token]bool // texts
+	tokens                    map[learn.Token]learn.Counts
+	totals                    learn.Counts
 }
 
 func newPlain() *plain {
 	return &plain{reported: make(map[learn.Token]bool), delivered: make(map[learn.Token]bool),
+		seen:   make(map[learn.Token]bool),
 		tokens: make(map[learn.Token]learn.Counts)}
 }
 
@@ -45,9 +46,16 @@ func (p *plain) act(what What, text learn.Token, tokens []learn.Token) {
 	case what == Reported && !p.reported[text]:
 		p.reported[text] = true
 		p.add(tokens, 1, 0)
+		if !p.seen[text] && !p.delivered[text] {
+			p.delivered[text] = true
+			p.add(tokens, 0, 1)
+		}
 	case what == Withdrawn && p.reported[text]:
 		p.reported[text] = false
 		p.add(tokens, -1, 0)
+	}
+	if what != Withdrawn {
+		p.seen[text] = true
 	}
 }
 

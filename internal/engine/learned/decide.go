@@ -23,6 +23,7 @@ type batch struct {
 type status struct {
 	reportedIn uint64 // generation with a report that was not taken back; 0: none
 	delivered  bool
+	seen       bool // in this batch
 }
 
 // Begin begins the decisions on a batch of reports, which go to out. now is the time in Unix seconds.
@@ -43,12 +44,16 @@ func (b *Book) Deliver(text learn.Token, tokens []learn.Token, who lesson.Person
 // Remember remembers the tokens of a message that does not count as delivered, for votes on it.
 func (b *Book) Remember(text learn.Token, tokens []learn.Token) {
 	if len(tokens) > 0 && b.messages.find(text, b.batch.keyID) == nil && b.ready() {
-		b.decide(Change{What: Seen, Gen: b.batch.gen.Start, Text: text, Tokens: tokens}, b.status(text))
+		s := b.status(text)
+		s.seen = true
+		b.decide(Change{What: Seen, Gen: b.batch.gen.Start, Text: text, Tokens: tokens}, s)
 	}
 }
 
 // Report counts a message that a person called spam, once until the report is taken back. Without
-// tokens, it takes the tokens of the delivered message if these are remembered.
+// tokens, it takes the tokens of the delivered message if these are remembered. A message that the node has
+// not seen was delivered elsewhere: it counts as delivered, too, or each such report would be taken for the
+// report of a message among those that the node has delivered.
 func (b *Book) Report(text learn.Token, tokens []learn.Token, who lesson.Person) {
 	tokens = b.tokensOf(text, tokens)
 	s := b.status(text)
@@ -69,6 +74,9 @@ func (b *Book) Report(text learn.Token, tokens []learn.Token, who lesson.Person)
 	}
 	s.reportedIn = c.Gen
 	b.decide(c, s)
+	if !s.seen && b.messages.find(text, b.batch.keyID) == nil {
+		b.Deliver(text, tokens, who)
+	}
 }
 
 // Withdraw takes a report back, in the generation that has it. As in [Book.Report], remembered tokens

@@ -76,6 +76,27 @@ type Learned struct {
 	Share     float64 `json:"share" minimum:"0" maximum:"1" doc:"Estimated share of the spam that is reported; 0: unknown."`
 	Judges    bool    `json:"judges" doc:"There are enough reports for a score alone to make a message suspected."`
 	Bytes     uint64  `json:"bytes" doc:"Memory."`
+	// Together is what the node learns together with its peers.
+	Together *Together `json:"together,omitempty" doc:"What the node learns together with its peers. Absent if it does not share words."`
+}
+
+// Together describes what a node learns together with its peers.
+type Together struct {
+	Taught  int       `json:"taught" doc:"Words and idioms of which the node has shared the counts."`
+	Waiting int       `json:"waiting" doc:"Messages since the last round. A round takes 50."`
+	Peers   []Teacher `json:"peers" doc:"Peers that share their counts."`
+}
+
+// Teacher is a peer from whose counts of words a node learns.
+type Teacher struct {
+	Key       string  `json:"key"`
+	Reported  float64 `json:"reported" doc:"Messages that were reported as spam."`
+	Delivered float64 `json:"delivered" doc:"Messages that were delivered."`
+	Words     int     `json:"words" doc:"Words and idioms with counts."`
+	Tried     int     `json:"tried" doc:"The latest wanted messages of this node that were scored by the peer's counts alone."`
+	Hits      int     `json:"hits" doc:"Those with a score of 0.99 or more."`
+	LeftOut   bool    `json:"left_out" doc:"The peer does not count, because it would condemn more than 1 % of this node's wanted mail."`
+	Full      bool    `json:"full" doc:"The peer's share of the memory is used up."`
 }
 
 // Disk is the room in the file system of the data folder.

@@ -144,8 +144,9 @@ type Memory struct {
 
 // Learn is the section [learn].
 type Learn struct {
-	Enabled bool  `toml:"enabled" doc:"learn words and style, and judge by them. They stay on this node"`
+	Enabled bool  `toml:"enabled" doc:"learn words and style, and judge by them. They stay on this node, unless it shares them"`
 	Condemn bool  `toml:"condemn" doc:"a score of 0.999 or more alone makes a message spam; otherwise it is suspected"`
+	Share   bool  `toml:"share" doc:"exchange counts of words that two people had in their mail with the peers of [mesh] that\ndo the same; see docs/privacy.md"`
 	Memory  int64 `toml:"memory_bytes" doc:"memory for what was learnt, bytes. When it is used up, the oldest is forgotten"`
 }
 

@@ -47,6 +47,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -57,6 +58,7 @@ type Engine struct {
 	accounts *trust.Book
 	ballots  *ballots.Book
 	learned  *learned.Book
+	lessons  *lesson.Exchange // nil: nothing is learnt together with peers
 	current  *view.Current
 	replicas *replica.Set
 	checker  *check.Checker

@@ -12,7 +12,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/heal"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
@@ -65,7 +64,6 @@ func newEngine(opts Options) *Engine {
 		opts:     opts,
 		accounts: trust.NewBook(opts.Trust),
 		ballots:  ballots.New(ballotBytes),
-		learned:  learned.New(learned.Options{Bytes: opts.LearnBytes}),
 		clock:    newAgeingClock(&opts),
 		queue:    newQueue(),
 		journal: journal{log: opts.Log, limit: opts.CheckpointBytes,
@@ -75,6 +73,7 @@ func newEngine(opts Options) *Engine {
 		e.journal.store = opts.Store
 	}
 	e.role.begin(&opts)
+	e.openLearned()
 	e.current = view.New(&view.Books{Secrets: secrets}, func() *replica.View { return e.replicas.View() })
 	e.pools.seen.New = func() any { return new(bulkhead.Verdict) }
 	e.pools.reports.New = func() any { return new(reportAddition) }

@@ -42,6 +42,9 @@ type Options struct {
 	// LearnBytes bounds the memory for words and style, in bytes; 0: nothing is learnt. See
 	// internal/engine/learned.
 	LearnBytes uint64
+	// Teach prepares the engine to learn together with peers, see [Engine.Lessons]. The counts of
+	// peers take up to LearnBytes more.
+	Teach bool
 	// LearnCondemns makes a message spam whose words and style alone are nearly certain to be spam.
 	LearnCondemns bool
 	// RevocationFirst looks up revocations before spam, which is faster if most checked mail was

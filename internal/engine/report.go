@@ -63,16 +63,16 @@ func (e *Engine) prepare(r *bulkhead.Report) (*reportAddition, error) {
 	}
 	a := e.pools.reports.Get().(*reportAddition)
 	a.message.Report, a.secrets = *r, e.current.Books().Secrets
+	if e.learned.On() {
+		a.message.Tokens = learn.Tokens(a.secrets.Present(), r.Source.Features)
+	}
 	if r.Vote == bulkhead.Sighting {
-		if err := e.see(r, &a.message.Seen); err != nil {
+		if err := e.see(a); err != nil {
 			return nil, err
 		}
 	}
 	maker := a.secrets.Maker()
 	a.message.Past = maker.Past
-	if e.learned.On() {
-		a.message.Tokens = learn.Tokens(a.secrets.Present(), r.Source.Features)
-	}
 	e.unhidden(a, maker)
 	return a, nil
 }
@@ -88,7 +88,8 @@ func (e *Engine) recycle(a *reportAddition) {
 }
 
 // see judges a message that a root reports as delivered, because spam does not count as a delivery.
-func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
+func (e *Engine) see(a *reportAddition) error {
+	r, seen := &a.message.Report, &a.message.Seen
 	standing, err := e.accounts.Door(r.Reporter)
 	if err != nil || !standing.Root {
 		return nil // the writer refuses the report, or counts it as a claim
@@ -111,6 +112,7 @@ func (e *Engine) see(r *bulkhead.Report, seen *resolve.Seen) error {
 	if i := outcome.Accused; i >= 0 {
 		seen.Accused = resolve.Accused{Signature: r.Signatures[i], Peers: outcome.Peers, Deliveries: outcome.Received}
 	}
+	e.tryPeers(seen, a.message.Tokens, a.secrets.IDs[0])
 	return nil
 }
 
@@ -268,8 +270,8 @@ func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAdd
 	return c, nil
 }
 
-// A lesson is a message of a collection that is learnt.
-type lesson struct {
+// A collected is a message of a collection that is learnt.
+type collected struct {
 	secrets *keys.Secrets
 	who     bulkhead.Reporter
 	text    learn.Token
@@ -277,11 +279,13 @@ type lesson struct {
 	spam    bool
 }
 
-func (l *lesson) signatures() int { return 1 }
+func (l *collected) signatures() int { return 1 }
 
-func (l *lesson) under() *keys.Secrets { return l.secrets }
+func (l *collected) under() *keys.Secrets { return l.secrets }
 
-func (l *lesson) decide(r *resolve.Resolver) error { return r.Learn(l.who, l.text, l.tokens, l.spam) }
+func (l *collected) decide(r *resolve.Resolver) error {
+	return r.Learn(l.who, l.text, l.tokens, l.spam)
+}
 
 // Learn learns the words and the style of a message, of spam or of delivered mail, without a vote on its
 // signatures. A message is learnt once. Learn returns an error that wraps [bulkhead.ErrMalformed] if the
@@ -299,7 +303,7 @@ func (e *Engine) Learn(ctx context.Context, who bulkhead.Reporter, sigs []bulkhe
 	for {
 		secrets := e.current.Books().Secrets
 		maker := keys.Maker{Secret: secrets.Present()}
-		l := &lesson{secrets: secrets, who: who, text: resolve.TextOf(maker.Base(&sigs[i])), spam: spam,
+		l := &collected{secrets: secrets, who: who, text: resolve.TextOf(maker.Base(&sigs[i])), spam: spam,
 			tokens: learn.Tokens(secrets.Present(), features)}
 		if err := e.queue.add(ctx, l); !errors.Is(err, errOtherSecret) {
 			return err

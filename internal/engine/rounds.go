@@ -7,7 +7,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/resolve"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 )
 
 // Record starts or stops recording the changes of the own arrays, for
@@ -147,3 +151,29 @@ func (r *recorder) cut(key replica.Key) {
 
 // forget discards the recording of an array whose content was replaced.
 func (r *recorder) forget(key replica.Key) { delete(r.rounds, key) }
+
+// openLearned makes the book of words and style, and with Teach the exchange of its counts.
+func (e *Engine) openLearned() {
+	o := learned.Options{Bytes: e.opts.LearnBytes}
+	if e.opts.Teach {
+		o.Learnt = func(m lesson.Learnt) { e.lessons.Learnt(m) }
+	}
+	e.learned = learned.New(o)
+	if e.opts.Teach && e.learned.On() {
+		e.lessons = lesson.New(lesson.Options{Source: e.learned, Bytes: e.opts.LearnBytes, Known: e.Knows,
+			Set: e.learned.SetOthers})
+	}
+}
+
+// Lessons returns the exchange of words and style with peers; nil if the engine has none.
+func (e *Engine) Lessons() *lesson.Exchange { return e.lessons }
+
+// likelyWanted is the score below which a delivered message tests what single peers teach.
+const likelyWanted = 0.5
+
+// tryPeers judges a delivered message by what one peer teaches, unless the message may be spam.
+func (e *Engine) tryPeers(seen *resolve.Seen, tokens []learn.Token, keyID uint64) {
+	if e.lessons != nil && !seen.Flagged && !seen.Caught && seen.Learned < likelyWanted {
+		e.lessons.Try(tokens, keyID, e.learned.Known())
+	}
+}

@@ -66,3 +66,10 @@ func Combined(own Counts, others []Counts, reported, delivered []float64) Counts
 	own.Delivered += Capped(each, t)
 	return own
 }
+
+// Others are what all other origins know together, capped: of all mail, and of each token that enough of
+// them have counted. They are never changed, only replaced.
+type Others struct {
+	Totals Counts
+	Of     map[Token]Counts
+}

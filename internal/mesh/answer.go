@@ -23,8 +23,12 @@ func (s *sender) question(ask *wire.Message) {
 // answer serves a peer's ask. Rounds go out at once. Images go out with the next interval, so that
 // one copy serves every peer that asks.
 func (s *sender) answer(ctx context.Context, m *wire.Message) {
-	if m.Kind == wire.KindPages {
+	switch m.Kind {
+	case wire.KindPages:
 		s.refill(ctx, m)
+		return
+	case wire.KindStudy:
+		s.teach(m)
 		return
 	}
 	own := make(map[wire.Ref]engine.ArrayState)

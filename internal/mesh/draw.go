@@ -61,10 +61,11 @@ func (s *sender) chargeTo(draws map[wire.Hint]*draw, h wire.Hint, bytes int) {
 
 // forgetDraws drops the budgets of former peers.
 func (s *sender) forgetDraws() {
-	for _, draws := range []map[wire.Hint]*draw{s.draws, s.refills} {
+	for _, draws := range []map[wire.Hint]*draw{s.draws, s.refills, s.lessons} {
 		for h := range draws {
 			if _, ok := s.book.Find(h); !ok {
 				delete(draws, h)
+				delete(s.beats, h)
 			}
 		}
 	}

@@ -74,6 +74,7 @@ func prepare(ctx context.Context, opts member.Options) (*Mesh, error) {
 		return nil, err
 	}
 	m.receiver = newReceiver(&opts, m.Book, m.state, m.Secrets, m.sender)
+	m.openLessons()
 	return m, m.receiver.loadHeard()
 }
 
@@ -107,6 +108,7 @@ func (w watcher) Dropped(id string, h wire.Hint) error {
 		w.m.broker.ShowOut(id)
 	}
 	w.m.receiver.call(func(context.Context) { w.m.receiver.forget(h) })
+	w.m.keepLessons()
 	return w.m.LeftRotation(id)
 }
 
@@ -146,6 +148,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 			wg.Go(func() { b.Watch(ctx) })
 		}
 	}
+	wg.Go(func() { m.learnTogether(ctx) })
 	wg.Go(func() { m.groups.FollowGroups(ctx) })
 	wg.Go(func() { m.FollowSecret(ctx) })
 	wg.Go(func() { m.AwaitRotation(ctx) })
@@ -172,7 +175,7 @@ func (m *Mesh) watch(ctx context.Context, b transport) {
 // Close closes the connections and stops the broker of a hub. Run must have returned.
 func (m *Mesh) Close() error {
 	var errs []error
-	errs = append(errs, m.state.Close(!m.sender.healing.Load()), m.receiver.saveHeard())
+	errs = append(errs, m.state.Close(!m.sender.healing.Load()), m.receiver.saveHeard(), m.closeLessons())
 	for _, b := range m.buses {
 		errs = append(errs, b.Close())
 	}

@@ -179,6 +179,8 @@ func (r *receiver) take(ctx context.Context, x *incoming) {
 		case m.To != r.opts.Identity.Hint():
 		case m.Kind == wire.KindRefill:
 			r.requests.Refilled(m)
+		case m.Kind == wire.KindLesson:
+			r.lesson(&p, m)
 		default:
 			r.requests.Ask(m)
 		}

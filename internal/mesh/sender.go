@@ -46,17 +46,17 @@ type sender struct {
 
 	sent
 
+	budgets
+
 	seq      uint64
 	arrays   map[wire.Ref]*ownArray
 	history  int // cost of all rounds in arrays
 	order    []wire.Ref
 	outbox   []outbox               // by bus
 	wanted   map[wire.Ref]wire.Hint // requested images by requesting peer; the zero hint: the node itself
-	draws    map[wire.Hint]*draw
-	refills  map[wire.Hint]*draw // of pages that peers have lost themselves
-	renewals []time.Time         // new incarnations of this process
-	headed   time.Time           // when the last head was published
-	headDue  bool                // a head was requested since
+	renewals []time.Time            // new incarnations of this process
+	headed   time.Time              // when the last head was published
+	headDue  bool                   // a head was requested since
 }
 
 // requests are the channels by which other goroutines reach the sender.
@@ -102,8 +102,7 @@ func newSender(o *member.Options, b *member.Book, st *member.State) *sender {
 		opts: o, book: b, state: st, requests: requests{asks: make(chan *wire.Message, 256), fills: make(chan *wire.Message,
 			16), hello: make(chan struct{}, 1),
 			wants: make(chan *wire.Message, 64), pasts: make(chan wire.Past, 64)},
-		arrays: make(map[wire.Ref]*ownArray), wanted: make(map[wire.Ref]wire.Hint), draws: make(map[wire.Hint]*draw),
-		refills: make(map[wire.Hint]*draw),
+		arrays: make(map[wire.Ref]*ownArray), wanted: make(map[wire.Ref]wire.Hint), budgets: newBudgets(),
 	}
 }
 
@@ -201,9 +200,11 @@ func (s *sender) run(ctx context.Context) {
 			}
 		case <-head.C:
 			s.head(ctx)
+			s.study()
 		case <-s.hello:
 			s.flush()
 			s.headSoon(ctx)
+			s.study()
 			for _, p := range s.book.List() {
 				s.question(&wire.Message{To: p.Key.Hint()})
 			}

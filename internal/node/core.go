@@ -181,6 +181,7 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 		CheckpointEvery: time.Duration(cfg.Node.Checkpoint),
 		RemoteBytes:     uint64(cfg.Mesh.Memory),
 		LearnBytes:      learnBytes(cfg),
+		Teach:           cfg.Learn.Share,
 		LearnCondemns:   cfg.Learn.Condemn,
 		MaxStep:         engine.StepLimit(tally, block),
 		Uptime:          clock.Uptime,

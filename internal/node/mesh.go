@@ -113,7 +113,7 @@ func (n *Node) openMesh(ctx context.Context) error {
 		Interval: time.Duration(c.Interval), Heartbeat: time.Duration(c.Heartbeat),
 		MaxAdds: c.MaxAdds, MaxListings: c.MaxListings,
 		StreamAge: time.Duration(c.StreamAge), StreamBytes: c.StreamBytes, Replicas: c.Replicas, Now: n.engine.Now,
-		Log: n.log,
+		Lessons: n.engine.Lessons(), Log: n.log,
 	})
 	if err != nil {
 		end()

@@ -71,6 +71,8 @@ func (c *ruleCollector) Collect(ch chan<- prometheus.Metric) {
 type learnCollector struct {
 	engine                 *engine.Engine
 	messages, share, bytes *prometheus.Desc
+
+	taught, words, tried *prometheus.Desc
 }
 
 func newLearnCollector(e *engine.Engine) *learnCollector {
@@ -81,6 +83,13 @@ func newLearnCollector(e *engine.Engine) *learnCollector {
 		share: prometheus.NewDesc("bulkhead_learned_share", "Estimated share of the spam that is reported; 0: unknown.", nil,
 			nil),
 		bytes: prometheus.NewDesc("bulkhead_learned_bytes", "Memory of what was learnt.", nil, nil),
+		taught: prometheus.NewDesc("bulkhead_learned_taught_words",
+			"Words and idioms whose counts the node shares.", nil, nil),
+		words: prometheus.NewDesc("bulkhead_learned_peer_words",
+			"Words and idioms whose counts a peer shares; 0 if it is left out.", []string{"peer"}, nil),
+		tried: prometheus.NewDesc("bulkhead_learned_peer_tried",
+			"The latest wanted messages that were scored by the counts of one peer alone: all, and those it would condemn.",
+			[]string{"peer", "what"}, nil),
 	}
 }
 
@@ -89,6 +98,9 @@ func (c *learnCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.messages
 	ch <- c.share
 	ch <- c.bytes
+	ch <- c.taught
+	ch <- c.words
+	ch <- c.tried
 }
 
 // Collect implements [prometheus.Collector].
@@ -104,4 +116,18 @@ func (c *learnCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.messages, float64(s.Delivered), "delivered")
 	gauge(c.share, s.Share)
 	gauge(c.bytes, float64(s.Bytes))
+	x := c.engine.Lessons()
+	if x == nil {
+		return
+	}
+	gauge(c.taught, float64(x.Taught().Features))
+	for _, p := range x.Class.State() {
+		words := p.Features
+		if p.Condemns {
+			words = 0
+		}
+		gauge(c.words, float64(words), p.ID)
+		gauge(c.tried, float64(p.Tried), p.ID, "all")
+		gauge(c.tried, float64(p.Hits), p.ID, "condemned")
+	}
 }

@@ -244,6 +244,18 @@ func words(l *admin.Learned) *Row {
 	case !l.Judges:
 		row.Found += ", too few reports to judge by words alone"
 	}
+	if t := l.Together; t != nil {
+		row.Found += fmt.Sprintf("; shares the counts of %s, and learns from %s", units.Plural(t.Taught, "word"),
+			units.Plural(len(t.Peers), "peer"))
+		for _, p := range t.Peers {
+			if p.LeftOut {
+				row.OK = false
+				row.Found += fmt.Sprintf(". Peer %.16s is left out: its counts alone would condemn %d of the latest %s", p.Key,
+					p.Hits, units.Plural(p.Tried, "wanted message"))
+				row.Mend = "ask the operator of the peer what is reported there, or evict it: bulkhead peer evict " + p.Key
+			}
+		}
+	}
 	return row
 }
 

@@ -62,6 +62,19 @@ func TestMadeMail(t *testing.T) {
 	}
 }
 
+// TestExposure checks that a site shares no word of one message or one person, and the words that it may.
+func TestExposure(t *testing.T) {
+	letters := made(600)
+	for i := range letters {
+		letters[i].Features = append(letters[i].Features, fmt.Sprint("w:own", i), fmt.Sprint("w:pair", i/2))
+	}
+	x, err := Expose(t.Context(), letters, 5, 1)
+	if err != nil || x.Leaked != 0 || x.Single != 600 || x.Alone == 0 || x.Whole != 0 ||
+		x.Shared > x.All-x.Single-x.Alone || x.Shared < (x.All-x.Single-x.Alone)*9/10 {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
 // TestRead checks that collections are read and interleaved, and that a wrong index is refused.
 func TestRead(t *testing.T) {
 	collection := func(index string, files ...string) string {

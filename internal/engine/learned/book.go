@@ -1,12 +1,14 @@
 package learned
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/learn"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 )
 
 // The kinds of counts of a token.
@@ -50,6 +52,8 @@ type Options struct {
 	Bytes uint64
 	// MessagesEach is the number of messages from which a generation is full; 0 means 50,000.
 	MessagesEach uint64
+	// Learnt is called with each message that was learnt, in the writer's goroutine; nil: with none.
+	Learnt func(lesson.Learnt)
 }
 
 // A Book is what a node has learnt. [Book.Score] and [Book.State] may be called concurrently with all
@@ -59,6 +63,8 @@ type Book struct {
 	live     atomic.Pointer[[]*Generation] // newest first
 	share    atomic.Uint64                 // in millionths, see [learn.Totals]
 	shown    atomic.Uint64                 // reports that showed a share
+	others   atomic.Pointer[learn.Others]  // what peers know; nil: nothing
+	seed     maphash.Seed                  // of the names of persons
 	messages memory
 	batch    batch
 }
@@ -68,7 +74,7 @@ func New(o Options) *Book {
 	if o.MessagesEach == 0 {
 		o.MessagesEach = messagesEach
 	}
-	b := &Book{opts: o, messages: newMemory(o.Bytes / 4)}
+	b := &Book{opts: o, messages: newMemory(o.Bytes / 4), seed: maphash.MakeSeed()}
 	b.live.Store(new([]*Generation))
 	return b
 }
@@ -137,6 +143,7 @@ func (b *Book) full(g *Generation) bool {
 type State struct {
 	Reported  int64   `json:"reported"`  // messages
 	Delivered int64   `json:"delivered"` // messages
+	Known     float64 `json:"known"`     // reports of the node and its peers, as far as they count in scores
 	Share     float64 `json:"share"`     // estimated share of the spam that is reported; 0: unknown
 	Messages  int     `json:"messages"`  // whose tokens are remembered
 	Keys      uint64  `json:"keys"`      // approximate number of counts in the arrays
@@ -145,7 +152,8 @@ type State struct {
 
 // State returns the state of the book.
 func (b *Book) State() State {
-	s := State{Share: b.known(), Messages: int(b.messages.n.Load()), Bytes: uint64(b.messages.bytes.Load())}
+	s := State{Share: b.known(), Known: b.totals().Reported, Messages: int(b.messages.n.Load()),
+		Bytes: uint64(b.messages.bytes.Load())}
 	for _, g := range b.Live() {
 		s.Reported += g.reported.Load() - g.withdrawn.Load()
 		s.Delivered += g.delivered.Load()
@@ -172,7 +180,63 @@ func (b *Book) totals() learn.Totals {
 		t.Reported += max(0, float64(g.reported.Load()-g.withdrawn.Load()))
 		t.Delivered += float64(g.delivered.Load())
 	}
+	if o := b.others.Load(); o != nil {
+		t.Reported += o.Totals.Reported
+		t.Delivered += o.Totals.Delivered
+	}
 	return t
+}
+
+// SetOthers sets what peers know; nil: nothing. It may be called concurrently with all other methods.
+func (b *Book) SetOthers(o *learn.Others) { b.others.Store(o) }
+
+// addOthers adds what peers know of tokens to counts.
+func (b *Book) addOthers(counts []learn.Counts, tokens []learn.Token) {
+	o := b.others.Load()
+	if o == nil {
+		return
+	}
+	for i, t := range tokens {
+		c := o.Of[t]
+		counts[i].Reported += c.Reported
+		counts[i].Delivered += c.Delivered
+	}
+}
+
+// Known returns the share of spam that is reported, as scores use it.
+func (b *Book) Known() float64 {
+	if b.shown.Load() == 0 {
+		return 1
+	}
+	return b.known()
+}
+
+// Person returns the person with a name. mailbox is set for the mailbox of a recipient. Persons differ
+// from one process to the next.
+func (b *Book) Person(name string, mailbox bool) lesson.Person {
+	return lesson.PersonOf(maphash.String(b.seed, name), mailbox)
+}
+
+// Entries implements [lesson.Source]. It may be called concurrently with all other methods.
+func (b *Book) Entries(start uint64, tokens []learn.Token) (all lesson.Entry, entries []lesson.Entry, ok bool) {
+	g := b.find(start)
+	if g == nil {
+		return all, nil, false
+	}
+	all = lesson.Entry{Reported: uint32(g.reported.Load()), Withdrawn: uint32(g.withdrawn.Load()),
+		Delivered: uint32(g.delivered.Load())}
+	entries = make([]lesson.Entry, len(tokens))
+	var n [3 * learn.MaxTokens]uint32
+	keys := make([]filter.Key, 0, len(n))
+	for from := 0; from < len(tokens); from += learn.MaxTokens {
+		part := tokens[from:min(len(tokens), from+learn.MaxTokens)]
+		keys = keysOf(keys[:0], part)
+		g.Counts.CountBatch(keys, n[:len(keys)])
+		for i, t := range part {
+			entries[from+i] = lesson.Entry{Token: t, Reported: n[3*i], Withdrawn: n[3*i+1], Delivered: n[3*i+2]}
+		}
+	}
+	return all, entries, true
 }
 
 // keysOf returns the three keys of each token.

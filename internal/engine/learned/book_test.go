@@ -18,13 +18,14 @@ var secret = filter.Secret{4}
 
 // A plain is the oracle of a book: it counts in maps and forgets nothing.
 type plain struct {
-	reported, delivered map[learn.Token]bool // texts
-	tokens              map[learn.Token]learn.Counts
-	totals              learn.Counts
+	reported, delivered, seen map[learn.Token]bool // texts
+	tokens                    map[learn.Token]learn.Counts
+	totals                    learn.Counts
 }
 
 func newPlain() *plain {
 	return &plain{reported: make(map[learn.Token]bool), delivered: make(map[learn.Token]bool),
+		seen:   make(map[learn.Token]bool),
 		tokens: make(map[learn.Token]learn.Counts)}
 }
 
@@ -45,9 +46,16 @@ func (p *plain) act(what What, text learn.Token, tokens []learn.Token) {
 	case what == Reported && !p.reported[text]:
 		p.reported[text] = true
 		p.add(tokens, 1, 0)
+		if !p.seen[text] && !p.delivered[text] {
+			p.delivered[text] = true
+			p.add(tokens, 0, 1)
+		}
 	case what == Withdrawn && p.reported[text]:
 		p.reported[text] = false
 		p.add(tokens, -1, 0)
+	}
+	if what != Withdrawn {
+		p.seen[text] = true
 	}
 }
 
@@ -63,9 +71,9 @@ func messageOf(n int) (learn.Token, []learn.Token) {
 func act(b *Book, what What, text learn.Token, tokens []learn.Token) {
 	switch what {
 	case Delivered:
-		b.Deliver(text, tokens)
+		b.Deliver(text, tokens, 0)
 	case Reported:
-		b.Report(text, tokens)
+		b.Report(text, tokens, 0)
 	case Withdrawn:
 		b.Withdraw(text, tokens)
 	case Seen:
@@ -223,9 +231,9 @@ func TestOtherSecret(t *testing.T) {
 	learnt := func(s filter.Secret, n int) {
 		var out Changes
 		b.Begin(&out, 1_700_000_000, s.ID())
-		b.Report(learn.Of(s, fmt.Sprint("spam", n)), learn.Tokens(s, features))
+		b.Report(learn.Of(s, fmt.Sprint("spam", n)), learn.Tokens(s, features), 0)
 		for i := range 10 {
-			b.Deliver(learn.Of(s, fmt.Sprint("ham", n, i)), learn.Tokens(s, []string{"w:minutes", fmt.Sprint("w:", i)}))
+			b.Deliver(learn.Of(s, fmt.Sprint("ham", n, i)), learn.Tokens(s, []string{"w:minutes", fmt.Sprint("w:", i)}), 0)
 		}
 		index++
 		if err := b.Apply(index, &out, false); err != nil {
@@ -267,7 +275,7 @@ func TestMemory(t *testing.T) {
 		var out Changes
 		b.Begin(&out, 1, secret.ID())
 		text, tokens := messageOf(n)
-		b.Deliver(text, tokens)
+		b.Deliver(text, tokens, 0)
 		if err := b.Apply(uint64(n+1), &out, false); err != nil {
 			t.Fatal(err)
 		}
@@ -279,8 +287,8 @@ func TestMemory(t *testing.T) {
 	b.Begin(&out, 1, secret.ID())
 	forgotten, _ := messageOf(0)
 	known, tokens := messageOf(1999)
-	b.Report(forgotten, nil)
-	b.Report(known, nil)
+	b.Report(forgotten, nil, 0)
+	b.Report(known, nil, 0)
 	if len(out.Of) != 1 || out.Of[0].Text != known || !slices.Equal(out.Of[0].Tokens, tokens) {
 		t.Errorf("changes %+v", out.Of)
 	}
@@ -347,7 +355,7 @@ func BenchmarkDelivery(b *testing.B) {
 	for b.Loop() {
 		index++
 		book.Begin(&out, 1, secret.ID())
-		book.Deliver(learn.Token(index*0x9e3779b97f4a7c15), tokens)
+		book.Deliver(learn.Token(index*0x9e3779b97f4a7c15), tokens, 0)
 		if err := book.Apply(index, &out, false); err != nil {
 			b.Fatal(err)
 		}
@@ -371,9 +379,9 @@ func filled(b *testing.B) (*Book, []string) {
 		}
 		text := learn.Of(secret, fmt.Sprint(n))
 		if n%40 == 0 {
-			book.Report(text, learn.Tokens(secret, words))
+			book.Report(text, learn.Tokens(secret, words), 0)
 		} else {
-			book.Deliver(text, learn.Tokens(secret, words))
+			book.Deliver(text, learn.Tokens(secret, words), 0)
 		}
 		if err := book.Apply(uint64(n+1), &out, false); err != nil {
 			b.Fatal(err)

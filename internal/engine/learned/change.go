@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/learn"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 )
 
 // A What is what a change does.
@@ -31,6 +32,8 @@ type Change struct {
 	// Share is the share of spam that is reported after this report, in millionths. 0: the report
 	// showed none.
 	Share uint32
+	// Who: the recipient or the voter. It is not stored.
+	Who lesson.Person
 }
 
 // Changes are the changes of one batch of reports.

@@ -3,6 +3,7 @@ package learned
 import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/learn"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 )
 
 // A batch is the state in which the changes of one batch are decided.
@@ -22,6 +23,7 @@ type batch struct {
 type status struct {
 	reportedIn uint64 // generation with a report that was not taken back; 0: none
 	delivered  bool
+	seen       bool // in this batch
 }
 
 // Begin begins the decisions on a batch of reports, which go to out. now is the time in Unix seconds.
@@ -31,31 +33,37 @@ func (b *Book) Begin(out *Changes, now, keyID uint64) {
 	b.batch = batch{out: out, now: now, keyID: keyID, keys: b.batch.keys, n: b.batch.n}
 }
 
-// Deliver counts a delivered message, once.
-func (b *Book) Deliver(text learn.Token, tokens []learn.Token) {
+// Deliver counts a message that was delivered to a person, once.
+func (b *Book) Deliver(text learn.Token, tokens []learn.Token, who lesson.Person) {
 	if s := b.status(text); len(tokens) > 0 && !s.delivered && b.ready() {
 		s.delivered = true
-		b.decide(Change{What: Delivered, Gen: b.batch.gen.Start, Text: text, Tokens: tokens}, s)
+		b.decide(Change{What: Delivered, Gen: b.batch.gen.Start, Text: text, Tokens: tokens, Who: who}, s)
 	}
 }
 
 // Remember remembers the tokens of a message that does not count as delivered, for votes on it.
 func (b *Book) Remember(text learn.Token, tokens []learn.Token) {
 	if len(tokens) > 0 && b.messages.find(text, b.batch.keyID) == nil && b.ready() {
-		b.decide(Change{What: Seen, Gen: b.batch.gen.Start, Text: text, Tokens: tokens}, b.status(text))
+		s := b.status(text)
+		s.seen = true
+		b.decide(Change{What: Seen, Gen: b.batch.gen.Start, Text: text, Tokens: tokens}, s)
 	}
 }
 
-// Report counts a message that a voter called spam, once until the report is taken back. Without
-// tokens, it takes the tokens of the delivered message if these are remembered.
-func (b *Book) Report(text learn.Token, tokens []learn.Token) {
+// Report counts a message that a person called spam, once until the report is taken back. Without
+// tokens, it takes the tokens of the delivered message if these are remembered. A message that the node has
+// not seen was delivered elsewhere: it counts as delivered, too, or each such report would be taken for the
+// report of a message among those that the node has delivered.
+func (b *Book) Report(text learn.Token, tokens []learn.Token, who lesson.Person) {
 	tokens = b.tokensOf(text, tokens)
 	s := b.status(text)
 	if len(tokens) == 0 || s.reportedIn != 0 || !b.ready() {
 		return
 	}
-	c := Change{What: Reported, Gen: b.batch.gen.Start, Text: text, Tokens: tokens}
-	if shown, ok := learn.Shown(b.Counts(tokens, b.batch.keyID)); ok {
+	c := Change{What: Reported, Gen: b.batch.gen.Start, Text: text, Tokens: tokens, Who: who}
+	counts := b.Counts(tokens, b.batch.keyID)
+	b.addOthers(counts, tokens)
+	if shown, ok := learn.Shown(counts); ok {
 		x := &b.batch
 		if x.shown == 0 {
 			x.share, x.shown = uint32(b.share.Load()), b.shown.Load()
@@ -66,6 +74,9 @@ func (b *Book) Report(text learn.Token, tokens []learn.Token) {
 	}
 	s.reportedIn = c.Gen
 	b.decide(c, s)
+	if !s.seen && b.messages.find(text, b.batch.keyID) == nil {
+		b.Deliver(text, tokens, who)
+	}
 }
 
 // Withdraw takes a report back, in the generation that has it. As in [Book.Report], remembered tokens
@@ -200,6 +211,9 @@ func (b *Book) Apply(index uint64, c *Changes, counted bool) error {
 		if x.Share > 0 {
 			b.share.Store(uint64(x.Share))
 			b.shown.Add(1)
+		}
+		if x.What != Seen && b.opts.Learnt != nil {
+			b.opts.Learnt(lesson.Learnt{Start: x.Gen, KeyID: b.keyID(x.Gen), Text: x.Text, Who: x.Who, Tokens: x.Tokens})
 		}
 		if x.What != Withdrawn {
 			b.messages.add(x.Text, b.keyID(x.Gen), x.Tokens)

@@ -52,6 +52,13 @@ func (b *Book) Score(secrets []filter.Secret, ids []uint64, features []string) S
 			}
 			g.add(s.counts, buf.keys, buf.n)
 		}
+		if i > 0 && !ready {
+			continue // no generation is of that secret, and hardly one of a peer
+		}
+		if !ready {
+			buf.of(secrets[i], s.chosen, true)
+		}
+		b.addOthers(s.counts, buf.tokens)
 	}
 	s.Result = learn.Score(&s.totals, s.counts)
 	return s

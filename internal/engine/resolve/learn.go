@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/learn"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 )
 
 // Certain is the score from which a message is not learnt as delivered. Otherwise unreported spam would
@@ -37,8 +38,20 @@ func (r *Resolver) learnDelivery(m *Message) {
 	case m.Seen.Caught || m.Seen.Learned >= Certain:
 		r.opts.Learned.Remember(TextOf(m.Keys[i]), m.Tokens)
 	default:
-		r.opts.Learned.Deliver(TextOf(m.Keys[i]), m.Tokens)
+		r.opts.Learned.Deliver(TextOf(m.Keys[i]), m.Tokens, r.person(m, m.Reporter.Account))
 	}
+}
+
+// person returns in whose mail a message was: the first recipient's, as far as the door knows the
+// recipients, or else the reporter's.
+func (r *Resolver) person(m *Message, name string) lesson.Person {
+	switch {
+	case len(m.Recipients) > 0:
+		return r.opts.Learned.Person(m.Recipients[0], true)
+	case name != "":
+		return r.opts.Learned.Person(name, false)
+	}
+	return 0
 }
 
 // Learn learns from a message of a collection, by the token of its text. It takes a root.
@@ -50,10 +63,11 @@ func (r *Resolver) Learn(who bulkhead.Reporter, text learn.Token, tokens []learn
 	case !standing.Root || standing.Weight <= 0:
 		return fmt.Errorf("%w: to learn from mail takes a trusted account", bulkhead.ErrForbidden)
 	}
+	person := r.opts.Learned.Person(who.Account, false)
 	if spam {
-		r.opts.Learned.Report(text, tokens)
+		r.opts.Learned.Report(text, tokens, person)
 	} else {
-		r.opts.Learned.Deliver(text, tokens)
+		r.opts.Learned.Deliver(text, tokens, person)
 	}
 	return nil
 }
@@ -71,7 +85,7 @@ func (r *Resolver) learnVote(m *Message, who *voter) {
 	text, votes := TextOf(m.Keys[i]), r.items[i].record.Votes
 	if m.Vote == bulkhead.Spam {
 		if votes.Spam > votes.Ham {
-			r.opts.Learned.Report(text, m.Tokens)
+			r.opts.Learned.Report(text, m.Tokens, r.person(m, who.voice()))
 		}
 		return
 	}
@@ -79,7 +93,7 @@ func (r *Resolver) learnVote(m *Message, who *voter) {
 		r.opts.Learned.Withdraw(text, m.Tokens)
 	}
 	if m.Vote == bulkhead.Ham {
-		r.opts.Learned.Deliver(text, m.Tokens)
+		r.opts.Learned.Deliver(text, m.Tokens, r.person(m, who.voice()))
 	}
 }
 

@@ -85,7 +85,15 @@ func (d *decision) otherReports() float64 {
 // quotes reports whether the message and a reported one contain the same text, as a quote or otherwise. Its
 // words are then the text's.
 func (d *decision) quotes() bool {
-	return d.by == byQuoted || d.by == byHoldsPart || d.text.quoted || d.text.scheme == bulkhead.Part
+	if d.by == byQuoted || d.by == byHoldsPart || d.text.quoted || d.text.scheme == bulkhead.Part {
+		return true
+	}
+	for i := range d.Signatures {
+		if d.Signatures[i].Scheme() == bulkhead.Part && d.Findings[i].Judged == bulkhead.JudgedSpam {
+			return true
+		}
+	}
+	return false
 }
 
 // wantedText reports whether votes call the text wanted.

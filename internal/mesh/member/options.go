@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -98,6 +99,9 @@ type Options struct {
 	// Organisations returns the organisations whose counts are in the arrays of an aggregate, in
 	// any order; nil: the counts are the node's own alone.
 	Organisations func() []wire.Organisation
+
+	// Lessons is what the node learns together with its peers of words and style; nil: it does not.
+	Lessons *lesson.Exchange
 
 	Mode    Mode     // required
 	Role    Role     // Both

@@ -19,7 +19,7 @@ func (b *Book) Succeed(ctx context.Context, proof *wire.Succession, to wire.Publ
 		}
 	}
 	b.opts.Log.Info("peer has a new key, signed by its old one", "peer", p.Label(), "old", p.ID, "new", to.ID())
-	return b.changePeers(ctx, func(list map[wire.Hint]*Entry) error {
+	err := b.changePeers(ctx, func(list map[wire.Hint]*Entry) error {
 		mem := list[proof.Old.Hint()]
 		if mem == nil || list[to.Hint()] != nil {
 			return unknownPeer(p.ID)
@@ -29,6 +29,10 @@ func (b *Book) Succeed(ctx context.Context, proof *wire.Succession, to wire.Publ
 		list[to.Hint()] = mem
 		return nil
 	})
+	if b.opts.Lessons != nil && err == nil {
+		b.opts.Lessons.Rename(p.ID, to.ID())
+	}
+	return err
 }
 
 // Known reports whether the holder of a key is a peer, or the successor of one. A successor takes

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 )
 
 // A message has this form, in little endian; v is a number of 7 bits a byte:
@@ -49,6 +50,8 @@ import (
 //	       v number of each page. The pages are of the sender's own array; it lost them
 //	refill: the fields of pages; v count, for each page v length of its data: the page,
 //	       or nothing if the replica lacks it
+//	study: 8 bytes of the addressee's key, v 1, v length of its data, which is a study
+//	       of docs/specs/lesson.md; lesson: the same with a lesson
 const (
 	messageVersion = 2
 	signatureText  = "bulkhead mesh message v2\x00"
@@ -62,9 +65,11 @@ const (
 	KindHead  Kind = 'h'
 	KindAsk   Kind = 'a'
 	KindImage Kind = 'i'
-	// These two are sent under the topic of asks.
+	// These are sent under the topic of asks.
 	KindPages  Kind = 'p'
 	KindRefill Kind = 'r'
+	KindStudy  Kind = 's'
+	KindLesson Kind = 'l'
 )
 
 // Bounds on one message.
@@ -146,7 +151,8 @@ type LostPages struct {
 
 // Topic returns the topic kind under which messages of kind k are sent.
 func (k Kind) Topic() Kind {
-	if k == KindPages || k == KindRefill {
+	switch k {
+	case KindPages, KindRefill, KindStudy, KindLesson:
 		return KindAsk
 	}
 	return k
@@ -174,8 +180,15 @@ type Message struct {
 	Proofs        [][]byte    // ask: the addressee's own statements about a past that it may have forgotten
 	Image         Image
 	Lost          LostPages // pages and refill
+	Teaching                // study and lesson
 	Statement     []byte    // statement of a verified message
 	KeyID         uint64    // ID of the network's secret; 0 in a message to be sent: all its arrays are of that secret
+}
+
+// A Teaching is the data of a study or a lesson.
+type Teaching struct {
+	Study  *lesson.Study
+	Lesson *lesson.Lesson
 }
 
 // ArrayByte returns the byte of an array in a claim.
@@ -257,6 +270,10 @@ func (m *Message) claim(key Public) (b, data []byte) {
 		if m.Kind == KindRefill {
 			b, data = appendData(b, data, m.Lost.Pages)
 		}
+	case KindStudy:
+		b, data = appendData(append(b, m.To[:]...), data, [][]byte{m.Study.Append(nil)})
+	case KindLesson:
+		b, data = appendData(append(b, m.To[:]...), data, [][]byte{m.Lesson.Append(nil)})
 	}
 	return b, data
 }

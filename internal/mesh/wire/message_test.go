@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -74,6 +75,13 @@ func sampleMessages(t testing.TB) []*Message {
 			{Ref: Ref{engine.ArrayCounts, 8}, Version: 8, Geometry: geometry, Lineage: history}}},
 		{Kind: KindImage, Image: Image{Ref{engine.ArrayCounts, 7}, 99, former, history, [][]byte{{1}}}},
 	}
+	mark := lesson.Mark{Start: 9, KeyID: 5, Round: 3, All: lesson.Entry{Reported: 40, Withdrawn: 1, Delivered: 300}}
+	samples = append(samples,
+		&Message{Kind: KindStudy, To: id.Public().Hint(), Teaching: Teaching{
+			Study: &lesson.Study{Table: 7, Held: []lesson.Mark{{Start: 9, Round: 2}}}}},
+		&Message{Kind: KindLesson, To: id.Public().Hint(), Teaching: Teaching{Lesson: &lesson.Lesson{
+			Table: 7, Live: []lesson.Mark{mark}, Since: 2, Parts: 1,
+			Entries: []lesson.Entry{{Token: 5, Reported: 2}, {Token: 1 << 60, Delivered: 900}}}}})
 	for _, m := range samples {
 		m.KeyID = enginetest.Secret.ID()
 		m.Stamp = Stamp{Incarnation: 1 << 40, Boot: sampleBoot, Seq: 7, At: 1<<40 + 99}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 )
 
 // A reader consumes numbers and bytes of a message; after the first error every read returns zero.
@@ -142,6 +143,10 @@ func (e *Envelope) Parse(keyID uint64) (*Message, error) {
 		m.Image.Pages = items
 	case KindRefill:
 		m.Lost.Pages = items
+	case KindStudy, KindLesson:
+		if err := m.lesson(items); err != nil {
+			return nil, err
+		}
 	}
 	return m, nil
 }
@@ -171,6 +176,9 @@ func (e *Envelope) ParseClaim(keyID uint64) (*Message, []uint64, error) {
 	case KindPages, KindRefill:
 		copy(m.To[:], r.bytes(uint64(len(m.To))))
 		r.lost(&m.Lost, m.Kind == KindRefill)
+	case KindStudy, KindLesson:
+		copy(m.To[:], r.bytes(uint64(len(m.To))))
+		r.items(1)
 	default:
 		return nil, nil, fmt.Errorf("%w: kind %q", ErrNewer, byte(m.Kind))
 	}
@@ -181,6 +189,22 @@ func (e *Envelope) ParseClaim(keyID uint64) (*Message, []uint64, error) {
 		return nil, nil, r.err
 	}
 	return m, r.sizes, nil
+}
+
+// lesson reads the data of a study or a lesson.
+func (m *Message) lesson(items [][]byte) (err error) {
+	switch {
+	case len(items) != 1:
+		return fmt.Errorf("%w: %d items, want 1", errMessage, len(items))
+	case m.Kind == KindStudy:
+		m.Study, err = lesson.ParseStudy(items[0])
+	default:
+		m.Lesson, err = lesson.Parse(items[0])
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %v", errMessage, err)
+	}
+	return nil
 }
 
 // items reads the sizes of the data items.

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 	"github.com/bulkhead-mail/bulkhead/internal/learn"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 )
 
 // stateAge is the maximum age of the node's description. Making it reads the arrays, which takes
@@ -86,7 +87,7 @@ func (s *State) describeEngine() admin.NodeState {
 		name, _ = os.Hostname() // "" is as good as any other guess
 	}
 	return admin.NodeState{
-		Learned: learnedState(cfg, &info.Learned), Judgement: judgementState(cfg, info.Step),
+		Learned: learnedState(cfg, &info.Learned, s.opts.Engine.Lessons()), Judgement: judgementState(cfg, info.Step),
 		Name: name, Version: s.opts.Version, Network: s.opts.Network(), Started: s.opts.Started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
 		Ageing: ageingState(s.opts.Engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: s.opts.Doors(),
@@ -113,12 +114,25 @@ func judgementState(cfg *config.Config, step verdict.Step) *admin.Judgement {
 }
 
 // learnedState describes what the node has learnt; nil if it does not learn.
-func learnedState(cfg *config.Config, s *learned.State) *admin.Learned {
+func learnedState(cfg *config.Config, s *learned.State, x *lesson.Exchange) *admin.Learned {
 	if !cfg.Learn.Enabled || cfg.Upstream.URL != "" {
 		return nil
 	}
 	return &admin.Learned{Reported: uint64(max(0, s.Reported)), Delivered: uint64(s.Delivered), Share: s.Share,
-		Judges: s.Reported >= learn.FirstReports, Bytes: s.Bytes}
+		Judges: s.Known >= learn.FirstReports, Bytes: s.Bytes, Together: togetherState(x)}
+}
+
+func togetherState(x *lesson.Exchange) *admin.Together {
+	if x == nil {
+		return nil
+	}
+	taught := x.Taught()
+	out := &admin.Together{Taught: taught.Features, Waiting: taught.Waiting, Peers: []admin.Teacher{}}
+	for _, p := range x.Class.State() {
+		out.Peers = append(out.Peers, admin.Teacher{Key: p.ID, Reported: p.Reported, Delivered: p.Delivered,
+			Words: p.Features, Tried: p.Tried, Hits: p.Hits, LeftOut: p.Condemns, Full: p.Full})
+	}
+	return out
 }
 
 // ageingState describes the ageing while it is held; nil while it is not.

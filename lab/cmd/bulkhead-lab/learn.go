@@ -15,7 +15,7 @@ import (
 
 func newLearnCommand() *cobra.Command {
 	o := learning.Options{Sites: 20, Reported: 0.1}
-	seeds, all, asJSON := 3, false, false
+	seeds, all, asJSON, exposed := 3, false, false, 0
 	cmd := &cobra.Command{
 		Use:   "learn [--sites N] [--reported SHARE] [--seeds N] [--all] COLLECTION...",
 		Short: "Measure learning of words and style from reports against deliveries",
@@ -23,6 +23,7 @@ func newLearnCommand() *cobra.Command {
 			"comes once, to one site; a share of the spam is reported. A COLLECTION is a folder with an\n" +
 			"index.tsv whose first columns are the name of a file and its label. Print the share of spam\n" +
 			"with a score of a level or more, and the number of wanted messages with it.\n\n" +
+			"With --exposed, print what a site of that many people would share of all the mail instead.\n\n" +
 			"With --all, also play lying sites, spam with words of wanted mail, and mistaken reports. See\n" +
 			"docs/learning.md.",
 		Args: cli.Args(cobra.MinimumNArgs(1)),
@@ -33,6 +34,13 @@ func newLearnCommand() *cobra.Command {
 			letters, err := learning.Read(cmd.Context(), args...)
 			if err != nil {
 				return err
+			}
+			if exposed > 0 {
+				x, err := learning.Expose(cmd.Context(), letters, exposed, 1)
+				if err != nil {
+					return err
+				}
+				return printExposure(cmd.OutOrStdout(), x)
 			}
 			cases := []learning.Case{{Name: "as given", Options: o}}
 			if all {
@@ -52,6 +60,7 @@ func newLearnCommand() *cobra.Command {
 	cmd.Flags().Float64Var(&o.Reported, "reported", o.Reported, "share of the spam that is reported, 0 to 1")
 	cmd.Flags().Float64Var(&o.Mistaken, "mistaken", o.Mistaken, "share of the wanted mail that is reported, 0 to 1")
 	cmd.Flags().IntVar(&seeds, "seeds", seeds, "runs of each case, with different choices")
+	cmd.Flags().IntVar(&exposed, "exposed", exposed, "people of a site whose shared words are counted; 0: none")
 	cmd.Flags().BoolVar(&all, "all", all, "also play attacks and mistakes")
 	cmd.Flags().BoolVar(&asJSON, "json", asJSON, "print JSON")
 	return cmd
@@ -107,4 +116,12 @@ func printLearning(w io.Writer, rows []learningRow) error {
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+func printExposure(w io.Writer, x *learning.Exposure) error {
+	_, err := fmt.Fprintf(w, "%d messages, %d words\nin one message only: %d\nin several messages of one person: %d\n"+
+		"shared: %d, of these in one message or of one person: %d\n"+
+		"of the words of a message, peers see %.1f %% in the mean; of %.1f %% of the messages, they see all\n",
+		x.Messages, x.All, x.Single, x.Alone, x.Shared, x.Leaked, 100*x.Visible, 100*x.Whole)
+	return err
 }

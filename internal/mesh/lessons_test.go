@@ -1,0 +1,195 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	accounts "github.com/bulkhead-mail/bulkhead/internal/trust"
+)
+
+// A pupil is a site whose engine learns, with many users.
+type pupil struct {
+	*testing.T
+	*engine.Engine
+	n int // texts so far
+}
+
+func newPupil(t *testing.T, first int) *pupil {
+	t.Helper()
+	e, err := engine.Open(t.Context(), engine.Options{
+		Secret: enginetest.Secret, LearnBytes: 4 << 20, Teach: true,
+		Tally: engine.BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 20000, Error: 1e-3},
+		Block: engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 2, Capacity: 20000, Error: 1e-6},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.PutAccount(t.Context(), accounts.Account{Name: "site", Role: accounts.Trusted, Weight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return &pupil{t, e, first}
+}
+
+// subject returns the words of message n of a kind: some of the kind, and some that all kinds have.
+func subject(kind string, n int) (out []string) {
+	for i := range 12 {
+		out = append(out, fmt.Sprint("w:", kind, (n+i)%14))
+	}
+	return append(out, fmt.Sprint("w:common", n%3))
+}
+
+// learn counts message n of a kind, with a word of its own.
+func (p *pupil) learn(vote bulkhead.Vote, kind string, n int) (text int) {
+	p.Helper()
+	p.n++
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{enginetest.Signature(p.n)}, Vote: vote,
+		Source:   bulkhead.Source{Features: append(subject(kind, n), fmt.Sprint("w:own", p.n))},
+		Reporter: bulkhead.Reporter{Account: "site"}}
+	if vote == bulkhead.Sighting {
+		r.Recipients = []string{fmt.Sprintf("user%d@here.example", p.n%9)}
+	} else {
+		r.Reporter.User = fmt.Sprint("user", p.n%7)
+	}
+	p.report(r)
+	return p.n
+}
+
+func (p *pupil) report(r bulkhead.Report) {
+	p.Helper()
+	if _, err := p.Report(p.Context(), r); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// score returns the score of a message of a kind that was never seen.
+func (p *pupil) score(kind string, n int) float64 {
+	p.Helper()
+	v, err := p.Check(p.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{enginetest.Signature(1 << 30)},
+		Source: bulkhead.Source{Features: subject(kind, n)}})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return v.Learned
+}
+
+// sameScores reports whether two nodes agree on all kinds, to the last digit.
+func sameScores(a, b *pupil) bool {
+	for n := range 14 {
+		for _, kind := range []string{"prize", "minutes", "common"} {
+			if a.score(kind, n) != b.score(kind, n) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// TestLearningTogether has five nodes with a fifth of the mail each share their counts of words through a
+// hub. They agree with one node that has all of it to the last digit: before and after votes are taken back,
+// and after a restart. No cap binds, because all have the same mail. A node that does not share learns
+// nothing, and what an evicted peer taught is forgotten.
+func TestLearningTogether(t *testing.T) {
+	address := freePort(t)
+	whole := newPupil(t, 1<<20)
+	var pupils []*pupil
+	var meshes []*Mesh
+	var stops []func()
+	var options []Options
+	reported := make(map[*pupil]int)
+	for i := range 6 {
+		p := newPupil(t, 10_000*i)
+		dir, id := identity(t)
+		o := quick(Options{Dir: dir, Identity: id, Engine: p.Engine, Mode: member.Join, Servers: []string{address},
+			Name: fmt.Sprint(i), Lessons: p.Lessons()})
+		switch i {
+		case 0:
+			o.Mode, o.Servers, o.Listen = member.Hub, nil, address
+		case 5:
+			o.Lessons = nil // does not share
+		}
+		for n := range 56 {
+			p.learn(bulkhead.Sighting, "minutes", n)
+			if n%2 == 0 {
+				reported[p] = p.learn(bulkhead.Spam, "prize", n)
+			}
+			if i < 5 {
+				whole.learn(bulkhead.Sighting, "minutes", n)
+			}
+			if i < 5 && n%2 == 0 {
+				whole.learn(bulkhead.Spam, "prize", n)
+			}
+		}
+		m, stop := start(t, o)
+		pupils, meshes, stops, options = append(pupils, p), append(meshes, m), append(stops, stop), append(options, o)
+	}
+	alone := pupils[5].score("prize", 3)
+	befriend(t, meshes...)
+	agreed := func(when string) {
+		t.Helper()
+		for i, p := range pupils[:5] {
+			enginetest.Eventually(t, time.Minute, fmt.Sprintf("node %d agrees %s", i, when),
+				func() bool { return sameScores(p, whole) })
+		}
+	}
+	agreed("with the node that has all mail")
+	if s := whole.score("prize", 3); s < 0.99 || whole.score("minutes", 3) > -0.99 {
+		t.Errorf("spam has the score %v", s)
+	}
+
+	if got := pupils[5].score("prize", 3); got != alone {
+		t.Errorf("a node that does not share has the score %v, before %v", got, alone)
+	}
+
+	// Each site takes a report back, and gets further mail: a round takes 50 messages.
+	for _, p := range append(pupils[:6:6], whole) {
+		times := 1
+		if p == whole {
+			times = 5
+		}
+		for i := range times {
+			text := reported[p]
+			if p == whole {
+				text = 1<<20 + 84*(i+1) - 1
+			}
+			p.report(bulkhead.Report{Signatures: []bulkhead.Signature{enginetest.Signature(text)}, Vote: bulkhead.Revocation,
+				Reporter: bulkhead.Reporter{Account: "site", User: "postmaster"}})
+			for n := range 56 {
+				p.learn(bulkhead.Sighting, "minutes", n)
+			}
+		}
+	}
+	if got, want := pupils[1].Learned().Reported, int64(27); got != want {
+		t.Fatalf("%d reports after one was taken back, want %d", got, want)
+	}
+	agreed("after reports were taken back")
+
+	stops[1]()
+	if s := pupils[1].Lessons().Class.State(); len(s) > 0 {
+		t.Errorf("holds %+v after the mesh has ended", s)
+	}
+	meshes[1], _ = start(t, options[1])
+	agreed("after a restart")
+
+	if s := pupils[0].Lessons().Class.State(); len(s) != 4 {
+		t.Errorf("holds lessons of %d peers, want 4: %+v", len(s), s)
+	}
+	for _, i := range []int{2, 3, 4} {
+		if err := meshes[0].EvictPeer(t.Context(), options[i].Identity.ID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One origin alone cannot add anything: two have to agree.
+	enginetest.Eventually(t, time.Minute, "the node judges by its own counts alone",
+		func() bool { return sameScores(pupils[0], pupils[5]) })
+}

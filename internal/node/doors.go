@@ -44,9 +44,13 @@ func (n *Node) api() api.Options {
 		Sizes:   func(of admin.SizeQuestion) (admin.Sizes, error) { return Sizes(n.cfg.Load(), of) },
 		Examine: n.examine, Memory: n.messages, Version: n.version, Failures: n.failures, Registry: n.registry, Log: n.log,
 	}
+	var history *manage.History
 	if n.records.book != nil {
-		o.History = &manage.History{Book: n.records.book, Space: n.spaceOf, Judge: n.front.judge}
+		history = &manage.History{Book: n.records.book, Space: n.spaceOf, Judge: n.front.judge}
+		o.History = history
 	}
+	o.Overview = (&manage.Overview{Sums: n.records.sums, Started: n.started, History: history,
+		Audit: n.records.audit.Read, Lists: mta.Lists}).Overview
 	return o
 }
 

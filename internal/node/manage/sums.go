@@ -92,7 +92,7 @@ func doorSum(s *logbook.Sum) admin.DoorSum {
 		Bulk: s.Verdicts[bulkhead.ClassBulk],
 		Good: s.Verdicts[bulkhead.ClassGood], Unknown: s.Verdicts[bulkhead.ClassUnknown], Looks: s.Looks,
 		Sightings: s.Votes[bulkhead.Sighting], SpamVotes: s.Votes[bulkhead.Spam], HamVotes: s.Votes[bulkhead.Ham],
-		Revocations: s.Votes[bulkhead.Revocation],
+		Revocations: s.Votes[bulkhead.Revocation], TrapVotes: s.Traps,
 	}
 }
 

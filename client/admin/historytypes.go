@@ -18,7 +18,7 @@ type HistoryEntry struct {
 	Whitelisted    bool                 `json:"whitelisted" doc:"A whitelist has the message."`
 	Trap           bool                 `json:"trap" doc:"The vote of a spam trap."`
 	Waits          bool                 `json:"waits" doc:"The vote listed nothing when it came, for want of other voters."`
-	Post           bool                 `json:"post" doc:"The message carries a List-Id, which anybody can forge."`
+	Post           bool                 `json:"post" doc:"The message has a List-Id, which can be forged."`
 	Reasons        []string             `json:"reasons" doc:"The weightiest four of the answer."`
 	Count          uint32               `json:"count" doc:"Recipients: of a sighting, or of one that followed the check within seconds. 0: it was not counted."`
 	Listed         int                  `json:"listed" doc:"Signatures that the vote put on the blocklist."`

@@ -48,7 +48,7 @@ type WaveQuery struct {
 type WavePage struct {
 	Waves []Wave    `json:"waves"`
 	Of    int       `json:"of" doc:"Waves of the class, of which waves has the first."`
-	Posts int       `json:"posts" doc:"Waves left out because they are posts of mailing lists: every message carries a List-Id, none was called spam or suspected, and nobody reported one."`
+	Posts int       `json:"posts" doc:"Waves left out because they are posts of mailing lists: every message has a List-Id, and none was called spam or suspected, or reported."`
 	Upto  time.Time `json:"upto,omitzero" doc:"Time of the latest check or vote that was read for the page."`
 	Whole bool      `json:"whole" doc:"Everything that the node remembers was read. After a start this takes a while."`
 	Since time.Time `json:"since,omitzero" doc:"Until then, time of the oldest check or vote that the waves are of, if these are the latest ones alone."`

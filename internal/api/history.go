@@ -53,15 +53,16 @@ type Audit interface {
 }
 
 func (s *Server) historyPage(r *request) (any, error) {
-	values, err := r.query("since", "until", "door", "kind", "class", "outcome", "reporter", "domain", "message_id", "signature",
-		"before", "limit")
+	values, err := r.query("since", "until", "door", "kind", "class", "outcome", "reporter", "domain", "from", "link",
+		"message_id", "signature", "before", "limit")
 	if err != nil {
 		return nil, err
 	}
 	q := admin.HistoryQuery{
 		Door: values.Get("door"), Kind: values.Get("kind"), Class: values.Get("class"), Outcome: values.Get("outcome"),
 		Reporter: values.Get("reporter"),
-		Domain:   values.Get("domain"), MessageID: values.Get("message_id"), Signature: values.Get("signature"),
+		Domain:   values.Get("domain"), From: values.Get("from"), Link: values.Get("link"),
+		MessageID: values.Get("message_id"), Signature: values.Get("signature"),
 	}
 	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(values); err != nil {
 		return nil, err
@@ -251,13 +252,15 @@ func historyParams() []*huma.Param {
 	kind.Schema.Enum = []any{"check", "sighting", "spam", "ham", "revoke"}
 	class := queryParam("class", "string", "Answer to a check.")
 	class.Schema.Enum = []any{"unknown", "good", "bulk", "suspected", "spam"}
-	outcome := queryParam("outcome", "string", "What became of the message: caught (answered with spam or suspected), "+
+	outcome := queryParam("outcome", "string", "Outcome of the message: caught (answered with spam or suspected), "+
 		"reported (called spam by a person), complained (called wanted, or taken off), waiting (for a second voice).")
 	outcome.Schema.Enum = []any{"caught", "reported", "complained", "waiting"}
 	return append(pageParams(),
 		text("door", "Key of the door in the configuration.", 64), kind, class, outcome,
 		text("reporter", "Account, user or network of the reporter.", 255),
 		text("domain", "Domain of the sender or of a link, or one above it.", 255),
+		text("from", "Domain of the sender, or one above it.", 255),
+		text("link", "Domain of a link, or one above it.", 255),
 		text("message_id", "Message-ID, with or without its angle brackets.", maxName),
 		text("signature", "SCHEME:HEX.", 200))
 }

@@ -184,7 +184,7 @@ func (s *Server) routes() []route {
 			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the entry.",
 				Schema: &huma.Schema{Type: "string"}}), gives(s.schema(admin.HistoryEntry{}))),
 		s.route("GET /v1/history/{id}/verdict", "explainEntry",
-			"What the node knows at present of the message of an entry. Counts nothing.", manage, s.explain,
+			"The present verdict on the message of an entry. Counts nothing.", manage, s.explain,
 			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the entry.",
 				Schema: &huma.Schema{Type: "string"}}), gives(s.schema(client.Verdict{}))),
 		s.route("POST /v1/history/{id}", "reportEntry",

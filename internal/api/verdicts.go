@@ -29,7 +29,7 @@ func (s *Server) verdictNumbers(r *request) (any, error) {
 	return &numbers, nil
 }
 
-// overview answers with the numbers of the last day. What administrators did is for them alone.
+// overview answers with the numbers of the last day. Only administrators see the actions of administrators.
 func (s *Server) overview(r *request) (any, error) {
 	if s.opts.Overview == nil {
 		return nil, newProblem(http.StatusNotFound, "this server keeps no numbers of verdicts")

@@ -54,8 +54,8 @@ type Wave struct {
 }
 
 // Post reports whether a wave is made of a mailing list's posts, which may be different texts that share a
-// footer: every message carries a List-Id, the node called none spam or suspected, and nobody reported
-// one. A List-Id can be forged, so it hides spam only until one of these happens.
+// footer: every message has a List-Id, and none was called spam or suspected, or reported. A List-Id can
+// be forged, so it hides spam only until then.
 func (w *Wave) Post() bool {
 	return w.Posts > 0 && w.Others == 0 && w.Votes[CalledSpam] == 0 &&
 		w.Classes[bulkhead.ClassSpam]+w.Classes[bulkhead.ClassSuspected] == 0

@@ -453,8 +453,8 @@ func BenchmarkPages(b *testing.B) {
 	})
 }
 
-// TestPosts checks that the posts of a mailing list are told from a campaign: every message carries a
-// List-Id, nobody reported one, and none was called spam.
+// TestPosts checks which waves are a mailing list's posts and no campaign: every message has a List-Id,
+// and none was reported or called spam.
 func TestPosts(t *testing.T) {
 	for name, tt := range map[string]struct {
 		entries []Entry
@@ -472,7 +472,8 @@ func TestPosts(t *testing.T) {
 		c := newClock()
 		b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 64<<20, time.Hour)
 		for i, e := range tt.entries {
-			put(b, c.now.Add(time.Duration(i)*time.Second), e, []bulkhead.Signature{exact(i), band(1, 1), band(2, 2), band(3, 3)})
+			put(b, c.now.Add(time.Duration(i)*time.Second), e,
+				[]bulkhead.Signature{exact(i), band(1, 1), band(2, 2), band(3, 3)})
 		}
 		b.Flush()
 		c.now = c.now.Add(time.Minute)

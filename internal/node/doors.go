@@ -21,7 +21,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 		Config: n.cfg.Load, Dir: n.dir, Socket: n.socket, LocalAdmin: adminName, Clearinghouse: n.houseFor,
 		Messages: messages{n.core}, Hashing: n.hashing,
 		Whitelisted: n.whitelisted, Accounts: n.accounts, Limits: n.mta.limits, Lists: n.mta.lists, API: n.api(),
-		Status: &manage.StatusPage{Node: n.state, Sums: n.records.sums, Peers: n.peers, Doors: n.doors.Page},
+		Status: &manage.StatusPage{Node: n.state, Peers: n.peers, Doors: n.doors.Page},
 		Memory: n.messages, Failures: n.failures, SetAside: n.setAsideNow, Registry: n.registry, Log: n.log,
 	}, n.spare)
 	for _, d := range n.doors.All() {

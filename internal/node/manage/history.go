@@ -26,6 +26,7 @@ type History struct {
 func (h *History) History(ctx context.Context, q admin.HistoryQuery) (admin.HistoryPage, error) {
 	want := logbook.Query{
 		Since: q.Since, Until: q.Until, Door: q.Door, Reporter: q.Reporter, Domain: q.Domain,
+		From: q.From, Link: q.Link,
 		Message: h.Book.MessageID(q.MessageID), Before: uint64(max(0, q.Before)), Limit: q.Limit,
 	}
 	if q.Kind != "" {
@@ -85,7 +86,8 @@ func (h *History) stillWaiting(ctx context.Context, all []logbook.Entry) (waitin
 		if err != nil {
 			return nil, err
 		}
-		taken := slices.ContainsFunc(v.Findings, func(f bulkhead.Finding) bool { return f.Judged == bulkhead.Revoked })
+		taken := slices.ContainsFunc(v.Findings,
+			func(f bulkhead.Finding) bool { return f.Judged == bulkhead.Revoked })
 		if v.Class == bulkhead.ClassSuspected || all[i].Waits && v.Class != bulkhead.ClassSpam && !taken {
 			waiting = append(waiting, all[i])
 		}
@@ -117,7 +119,8 @@ func historyEntry(e *logbook.Entry) admin.HistoryEntry {
 	sigs := e.Signatures()
 	out := admin.HistoryEntry{
 		ID: int64(e.ID), Time: e.Time(), Door: e.Door, Kind: e.Kind.String(), Confidence: e.Confidence,
-		Whitelisted: e.White, Trap: e.Trap, Waits: e.Waits, Post: e.Post, Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed,
+		Whitelisted: e.White, Trap: e.Trap, Waits: e.Waits, Post: e.Post,
+		Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed,
 		Revoked: e.Revoked,
 		Account: e.Account, User: e.User, Network: e.Network, From: e.From, Domains: append([]string{}, e.Domains...),
 		MessageID: e.Message != logbook.MessageID{}, Subject: e.Subject, SignatureCount: len(sigs), Signatures: sigs,

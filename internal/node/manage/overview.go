@@ -37,7 +37,7 @@ type Overview struct {
 	mu      sync.Mutex
 	at      time.Time // when waiting was counted; zero: never
 	waiting int
-	more    bool
+	beyond  bool // there are reports that were not read
 }
 
 // Overview implements [api.Options].Overview.
@@ -48,11 +48,11 @@ func (o *Overview) Overview(ctx context.Context, acts bool) (admin.Overview, err
 	out := admin.Overview{Since: end.Add(-day), Now: o.day(end), Before: o.day(end.Add(-week)), Events: []admin.Event{}}
 	out.Known = len(o.Sums.Slots(time.Time{}, end.Add(-week), logbook.LongSlot)) > 0
 	if o.History != nil {
-		n, more, err := o.countWaiting(ctx)
+		n, beyond, err := o.countWaiting(ctx)
 		if err != nil {
 			return out, err
 		}
-		out.Waiting, out.More = &n, more
+		out.Waiting, out.More = &n, beyond
 	}
 	return out, o.addEvents(&out, acts)
 }
@@ -71,7 +71,7 @@ func (o *Overview) day(end time.Time) (n admin.DayNumbers) {
 
 // countWaiting returns the number of reports that wait for a second voice, which is counted at most
 // every waitingAge.
-func (o *Overview) countWaiting(ctx context.Context) (n int, more bool, err error) {
+func (o *Overview) countWaiting(ctx context.Context) (n int, beyond bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if now := clock.Now(); o.at.IsZero() || now.Sub(o.at).Abs() >= waitingAge {
@@ -80,9 +80,9 @@ func (o *Overview) countWaiting(ctx context.Context) (n int, more bool, err erro
 		if err != nil {
 			return 0, false, err
 		}
-		o.waiting, o.more, o.at = len(page.Entries), page.Next != 0, now
+		o.waiting, o.beyond, o.at = len(page.Entries), page.Next != 0, now
 	}
-	return o.waiting, o.more, nil
+	return o.waiting, o.beyond, nil
 }
 
 // addEvents appends the start of the node, new lists and, with acts, what administrators did.

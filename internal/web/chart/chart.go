@@ -208,10 +208,11 @@ func (c *Chart) table() g.Node {
 	if len(rows) == 0 {
 		return nil
 	}
-	return h.Details(h.Summary(g.Text("The numbers as a table")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-		h.THead(h.Tr(h.Th(g.Text("Time, UTC")), g.Map(c.Series, func(s Series) g.Node {
-			return h.Th(h.Class("num"), g.Text(s.Name))
-		}))), h.TBody(rows))))
+	return h.Details(h.Summary(g.Text("The numbers as a table")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"),
+		h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Time, UTC")), g.Map(c.Series, func(s Series) g.Node {
+				return h.Th(h.Class("num"), g.Text(s.Name))
+			}))), h.TBody(rows))))
 }
 
 // Top returns the number at the top of an axis that has to reach n: an even 1, 2, 4, 5, 6 or 8 times a

@@ -80,7 +80,8 @@ func TestTop(t *testing.T) {
 			t.Fatalf("Top(%d) = %d", n, top)
 		}
 	})
-	for n, want := range map[uint64]string{0: "2", 3: "4", 7: "8", 9: "10", 11: "20", 150: "200", 5999: "6k", 1_200_000: "2M"} {
+	for n, want := range map[uint64]string{
+		0: "2", 3: "4", 7: "8", 9: "10", 11: "20", 150: "200", 5999: "6k", 1_200_000: "2M"} {
 		if got := Short(Top(n)); got != want {
 			t.Errorf("the axis of %d ends at %s, want %s", n, got, want)
 		}

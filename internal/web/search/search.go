@@ -31,10 +31,11 @@ func Words() []Word {
 	return []Word{
 		{"verdict", "answer to a check", []string{"spam", "suspected", "bulk", "good", "unknown", "caught"}},
 		{"is", "what became of it", []string{"caught", "reported", "complained", "waiting"}},
-		{"from", "domain of the sender or of a link", nil},
-		{"link", "domain of a link or of the sender", nil},
+		{"from", "domain of the sender", nil},
+		{"link", "domain of a link", nil},
 		{"door", "door through which it came", nil},
 		{"by", "account, user or network that voted", nil},
+		{"domain", "domain of the sender or of a link", nil},
 		{"id", "Message-ID", nil},
 		{"kind", "check or vote", []string{"check", "sighting", "spam", "ham", "revoke"}},
 		{"since", "a time such as 24h, 7d or 2026-01-31", []string{"1h", "24h", "7d"}},
@@ -63,9 +64,6 @@ func Parse(line string, now time.Time) (q admin.HistoryQuery, err error) {
 			return q, fmt.Errorf("%.100s: %w", word, err)
 		}
 	}
-	if seen["from"] && seen["link"] {
-		return q, errors.New("from: and link: both search the domains of a message; give one of them")
-	}
 	return q, nil
 }
 
@@ -82,12 +80,12 @@ func keyOf(word string) (key, value string) {
 		return key, value
 	}
 	if name, domain, ok := strings.Cut(word, "@"); ok && !strings.HasPrefix(word, "<") && name == "" {
-		return "from", domain
+		return "domain", domain
 	}
 	if strings.Contains(word, "@") {
 		return "id", word
 	}
-	return "from", word
+	return "domain", word
 }
 
 func set(q *admin.HistoryQuery, key, value string, now time.Time) (err error) {
@@ -101,8 +99,12 @@ func set(q *admin.HistoryQuery, key, value string, now time.Time) (err error) {
 		return oneOf(&q.Outcome, key, value, q.Outcome)
 	case "kind":
 		return oneOf(&q.Kind, key, value, "")
-	case "from", "link":
-		q.Domain = strings.TrimPrefix(strings.ToLower(value), "@")
+	case "from":
+		q.From = domain(value)
+	case "link":
+		q.Link = domain(value)
+	case "domain":
+		q.Domain = domain(value)
 	case "door":
 		q.Door = strings.ToLower(value)
 	case "by":
@@ -124,6 +126,9 @@ func set(q *admin.HistoryQuery, key, value string, now time.Time) (err error) {
 	}
 	return err
 }
+
+// domain returns the domain of a value, which may be written as @example.com.
+func domain(value string) string { return strings.TrimPrefix(strings.ToLower(value), "@") }
 
 // oneOf sets a field to a value that the word may have, unless the field has another one.
 func oneOf(to *string, key, value, had string) error {
@@ -165,8 +170,7 @@ func With(line, key, value string) string {
 	var out []string
 	for _, word := range strings.Fields(line) {
 		k, _ := keyOf(word)
-		if k == key || key == "from" && k == "link" || key == "link" && k == "from" ||
-			key == "verdict" && word == "is:caught" || key == "is" && word == "verdict:caught" {
+		if k == key || key == "verdict" && word == "is:caught" || key == "is" && word == "verdict:caught" {
 			continue
 		}
 		out = append(out, word)

@@ -84,7 +84,8 @@ func TestWith(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, line := range []string{"", "verdict:spam from:a.test", "since:9999999999h", "since:65536d", ":", "a:b:c", "\x00 @",
+	for _, line := range []string{
+		"", "verdict:spam from:a.test", "since:9999999999h", "since:65536d", ":", "a:b:c", "\x00 @",
 		"<>@", "id:<1@example.com> by:x"} {
 		f.Add(line)
 	}

@@ -15,8 +15,8 @@ func (c *Client) History(ctx context.Context, q HistoryQuery) (*HistoryPage, err
 	v := make(url.Values)
 	setTimes(v, q.Since, q.Until)
 	for name, text := range map[string]string{
-		"door": q.Door, "kind": q.Kind, "class": q.Class, "reporter": q.Reporter,
-		"domain": q.Domain, "message_id": q.MessageID, "signature": q.Signature,
+		"door": q.Door, "kind": q.Kind, "class": q.Class, "outcome": q.Outcome, "reporter": q.Reporter,
+		"domain": q.Domain, "from": q.From, "link": q.Link, "message_id": q.MessageID, "signature": q.Signature,
 	} {
 		setText(v, name, text)
 	}
@@ -27,6 +27,11 @@ func (c *Client) History(ctx context.Context, q HistoryQuery) (*HistoryPage, err
 // HistoryEntry returns one entry with its signatures.
 func (c *Client) HistoryEntry(ctx context.Context, id int64) (*HistoryEntry, error) {
 	return call[*HistoryEntry](ctx, c, "GET", "/v1/history/"+strconv.FormatInt(id, 10), nil, nil)
+}
+
+// Explain returns what the node knows at present of the message of an entry. It counts nothing.
+func (c *Client) Explain(ctx context.Context, id int64) (*client.Verdict, error) {
+	return call[*client.Verdict](ctx, c, "GET", "/v1/history/"+strconv.FormatInt(id, 10)+"/verdict", nil, nil)
 }
 
 // Audit returns a page of what administrators did.
@@ -49,6 +54,9 @@ func (c *Client) Waves(ctx context.Context, q WaveQuery) (*WavePage, error) {
 	v := make(url.Values)
 	setText(v, "class", q.Class)
 	setText(v, "sort", q.Sort)
+	if q.Posts {
+		v.Set("posts", "true")
+	}
 	setNumbers(v, 0, q.Limit)
 	return call[*WavePage](ctx, c, "GET", "/v1/waves", v, nil)
 }

@@ -17,6 +17,8 @@ type HistoryEntry struct {
 	Confidence     int                  `json:"confidence" minimum:"0" maximum:"100" doc:"Of that answer: that the message is spam."`
 	Whitelisted    bool                 `json:"whitelisted" doc:"A whitelist has the message."`
 	Trap           bool                 `json:"trap" doc:"The vote of a spam trap."`
+	Waits          bool                 `json:"waits" doc:"The vote listed nothing when it came, for want of other voters."`
+	Post           bool                 `json:"post" doc:"The message has a List-Id, which can be forged."`
 	Reasons        []string             `json:"reasons" doc:"The weightiest four of the answer."`
 	Count          uint32               `json:"count" doc:"Recipients: of a sighting, or of one that followed the check within seconds. 0: it was not counted."`
 	Listed         int                  `json:"listed" doc:"Signatures that the vote put on the blocklist."`
@@ -68,8 +70,11 @@ type HistoryQuery struct {
 	Door         string    // key in the configuration
 	Kind         string    // as in HistoryEntry
 	Class        string    // of the answer to a check
+	Outcome      string    // caught, reported, complained or waiting, as in Overview
 	Reporter     string    // account, user or network
 	Domain       string    // of the sender or a link, or one above it
+	From         string    // domain of the sender, or one above it
+	Link         string    // domain of a link, or one above it
 	MessageID    string    // with or without angle brackets
 	Signature    string    // SCHEME:HEX
 	Before       int64     // Next of the page before
@@ -97,7 +102,7 @@ type AuditEntry struct {
 	Account string            `json:"account,omitempty" doc:"Account that did it; absent if it is unknown."`
 	From    string            `json:"from,omitempty" doc:"Address of the client."`
 	Door    string            `json:"door" doc:"Door, or \"signal\" or \"command\" for what was done on the machine."`
-	Action  string            `json:"action" doc:"ID of the operation in the OpenAPI document, or login, logout, loginFailed, refused (what is for administrators alone), reload, repair, restore, recover."`
+	Action  string            `json:"action" doc:"ID of the operation in the OpenAPI document, or start, login, logout, loginFailed, refused (what is for administrators alone), reload, repair, restore, recover."`
 	About   map[string]string `json:"about,omitempty" doc:"What it was done to, and how."`
 	Error   string            `json:"error,omitempty" doc:"Why it failed; absent: it succeeded."`
 }

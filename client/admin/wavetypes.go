@@ -26,6 +26,8 @@ type Wave struct {
 	Senders    []NamedCount `json:"senders" doc:"Domains of senders."`
 	Domains    []NamedCount `json:"domains" doc:"Hosts of links."`
 	Reporters  []NamedCount `json:"reporters" doc:"Who voted: accounts, users and networks."`
+	Subject    string       `json:"subject,omitempty" doc:"Of the message that stands for it; absent unless the node is configured to keep it."`
+	Recent     uint64       `json:"recent" doc:"Messages of the last hour, to the length of a slot: what the order growth goes by."`
 }
 
 // A NamedCount is a count and the name of the counted thing.
@@ -37,7 +39,8 @@ type NamedCount struct {
 // A WaveQuery selects waves. Empty fields exclude nothing.
 type WaveQuery struct {
 	Class string // of the latest answer
-	Sort  string // "size", the meaning of ""; "recent" or "new"
+	Sort  string // "size", the meaning of ""; "growth", "recent" or "new"
+	Posts bool   // with the posts of mailing lists
 	Limit int    // of waves, up to 500; 0: 50
 }
 
@@ -45,6 +48,7 @@ type WaveQuery struct {
 type WavePage struct {
 	Waves []Wave    `json:"waves"`
 	Of    int       `json:"of" doc:"Waves of the class, of which waves has the first."`
+	Posts int       `json:"posts" doc:"Waves left out because they are posts of mailing lists: every message has a List-Id, and none was called spam or suspected, or reported."`
 	Upto  time.Time `json:"upto,omitzero" doc:"Time of the latest check or vote that was read for the page."`
 	Whole bool      `json:"whole" doc:"Everything that the node remembers was read. After a start this takes a while."`
 	Since time.Time `json:"since,omitzero" doc:"Until then, time of the oldest check or vote that the waves are of, if these are the latest ones alone."`

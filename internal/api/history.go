@@ -23,6 +23,9 @@ type History interface {
 	History(ctx context.Context, q admin.HistoryQuery) (admin.HistoryPage, error)
 	// HistoryEntry returns one entry with its signatures; ok is false if there is none.
 	HistoryEntry(ctx context.Context, id int64) (e admin.HistoryEntry, ok bool, err error)
+	// Explain returns the present verdict on the message of an entry, which counts nothing; ok is false if
+	// there is no such entry.
+	Explain(ctx context.Context, id int64) (v client.Verdict, ok bool, err error)
 	// Remembered returns the signatures of a message that a reporter may vote on, by its
 	// Message-ID or else by an entry. Of several messages with one Message-ID it returns the latest that
 	// was delivered to the reporter's user, or else the latest that was delivered. Its error wraps
@@ -51,14 +54,16 @@ type Audit interface {
 }
 
 func (s *Server) historyPage(r *request) (any, error) {
-	values, err := r.query("since", "until", "door", "kind", "class", "reporter", "domain", "message_id", "signature",
-		"before", "limit")
+	values, err := r.query("since", "until", "door", "kind", "class", "outcome", "reporter", "domain", "from", "link",
+		"message_id", "signature", "before", "limit")
 	if err != nil {
 		return nil, err
 	}
 	q := admin.HistoryQuery{
-		Door: values.Get("door"), Kind: values.Get("kind"), Class: values.Get("class"), Reporter: values.Get("reporter"),
-		Domain: values.Get("domain"), MessageID: values.Get("message_id"), Signature: values.Get("signature"),
+		Door: values.Get("door"), Kind: values.Get("kind"), Class: values.Get("class"), Outcome: values.Get("outcome"),
+		Reporter: values.Get("reporter"),
+		Domain:   values.Get("domain"), From: values.Get("from"), Link: values.Get("link"),
+		MessageID: values.Get("message_id"), Signature: values.Get("signature"),
 	}
 	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(values); err != nil {
 		return nil, err
@@ -105,6 +110,10 @@ func pageOf(q url.Values) (since, until time.Time, before int64, limit int, err 
 
 func (s *Server) historyEntry(r *request) (any, error) {
 	return remembered(s, r, History.HistoryEntry, "entry %d is not in the history")
+}
+
+func (s *Server) explain(r *request) (any, error) {
+	return remembered(s, r, History.Explain, "entry %d is not in the history")
 }
 
 // remembered answers with the entry or wave that the ID in the path names. missing is the text of
@@ -244,10 +253,15 @@ func historyParams() []*huma.Param {
 	kind.Schema.Enum = []any{"check", "sighting", "spam", "ham", "revoke"}
 	class := queryParam("class", "string", "Answer to a check.")
 	class.Schema.Enum = []any{"unknown", "good", "bulk", "suspected", "spam"}
+	outcome := queryParam("outcome", "string", "Outcome of the message: caught (answered with spam or suspected), "+
+		"reported (called spam by a person), complained (called wanted, or taken off), waiting (for a second voice).")
+	outcome.Schema.Enum = []any{"caught", "reported", "complained", "waiting"}
 	return append(pageParams(),
-		text("door", "Key of the door in the configuration.", 64), kind, class,
+		text("door", "Key of the door in the configuration.", 64), kind, class, outcome,
 		text("reporter", "Account, user or network of the reporter.", 255),
 		text("domain", "Domain of the sender or of a link, or one above it.", 255),
+		text("from", "Domain of the sender, or one above it.", 255),
+		text("link", "Domain of a link, or one above it.", 255),
 		text("message_id", "Message-ID, with or without its angle brackets.", maxName),
 		text("signature", "SCHEME:HEX.", 200))
 }

@@ -158,6 +158,9 @@ func (s *Server) routes() []route {
 			s.verdictNumbers,
 			params(verdictParams()...), gives(s.schema(admin.Verdicts{}))),
 
+		s.route("GET /v1/overview", "overview", "How the last 24 hours went, against the same hours a week before.", check,
+			s.overview, gives(s.schema(admin.Overview{}))),
+
 		s.route("GET /v1/ratelimits", "listRateLimits", "Every rule, and what it takes.", check, s.listRates,
 			gives(s.schema([]admin.RateLimit{}))),
 		s.route("POST /v1/ratelimits", "applyRateLimits", "Count an event, or only look, and say what to do with it.", report,
@@ -182,6 +185,10 @@ func (s *Server) routes() []route {
 		s.route("GET /v1/history/{id}", "historyEntry", "One check or vote, with its signatures.", manage, s.historyEntry,
 			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the entry.",
 				Schema: &huma.Schema{Type: "string"}}), gives(s.schema(admin.HistoryEntry{}))),
+		s.route("GET /v1/history/{id}/verdict", "explainEntry",
+			"The present verdict on the message of an entry. Counts nothing.", manage, s.explain,
+			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the entry.",
+				Schema: &huma.Schema{Type: "string"}}), gives(s.schema(client.Verdict{}))),
 		s.route("POST /v1/history/{id}", "reportEntry",
 			"Vote on the message of an entry, by all signatures that are remembered of it.", report, s.reportEntry,
 			params(&huma.Param{Name: "id", In: "path", Required: true, Description: "ID of the entry.",

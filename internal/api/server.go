@@ -65,6 +65,9 @@ type Options struct {
 	// The slots begin at or after since and before until. A zero until stands for now, and a zero
 	// since for a day before until. nil: /v1/verdicts answers 404.
 	Verdicts func(since, until time.Time, slot time.Duration) admin.Verdicts
+	// Overview returns how the last day went; with acts, its events include what administrators did. nil:
+	// /v1/overview answers 404.
+	Overview func(ctx context.Context, acts bool) (admin.Overview, error)
 	// Ready returns an error while the node does not accept requests. nil: the node is always ready.
 	Ready func() error
 	// Examine reads the node's files and returns the damage it finds. Calls do not overlap. nil:

@@ -24,7 +24,7 @@ type Whitelist interface {
 }
 
 func (s *Server) wavePage(r *request) (any, error) {
-	values, err := r.query("class", "sort", "limit")
+	values, err := r.query("class", "sort", "posts", "limit")
 	if err != nil {
 		return nil, err
 	}
@@ -37,6 +37,7 @@ func (s *Server) wavePage(r *request) (any, error) {
 		return nil, err
 	}
 	page, err := h.Waves(r.Context(), admin.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"),
+		Posts: values.Get("posts") == "true",
 		Limit: int(limit)})
 	if page.Waves == nil {
 		page.Waves = []admin.Wave{}
@@ -117,9 +118,12 @@ func waveParams() []*huma.Param {
 	class := queryParam("class", "string", "Latest answer to a check of the wave's messages.")
 	class.Schema.Enum = []any{"unknown", "good", "bulk", "suspected", "spam"}
 	order := queryParam("sort", "string",
-		"Which are first: the largest, those with the latest message, or those that began last.")
-	order.Schema.Enum = []any{"size", "recent", "new"}
-	return []*huma.Param{class, order, queryParam("limit", "integer", "Most waves.")}
+		"Which are first: the largest, those with the most messages in the last hour, those with the latest message, or "+
+			"those that began last.")
+	order.Schema.Enum = []any{"size", "growth", "recent", "new"}
+	posts := queryParam("posts", "string", "true: with the posts of mailing lists.")
+	posts.Schema.Enum = []any{"true", "false"}
+	return []*huma.Param{class, order, posts, queryParam("limit", "integer", "Most waves.")}
 }
 
 func signatureParam() *huma.Param {

@@ -87,6 +87,11 @@ func (b *block) holds(terms []uint64) bool {
 	return true
 }
 
+// holdsAny reports whether entries of b may have one of the terms, or there are no terms.
+func (b *block) holdsAny(terms []uint64) bool {
+	return len(terms) == 0 || len(b.filter.Fingerprints) == 0 || slices.ContainsFunc(terms, b.filter.Contains)
+}
+
 // seal makes blocks of the entries that are in no block.
 func (b *Book) seal(tx *bbolt.Tx) error {
 	rows, blocks := tx.Bucket(rowsBucket), tx.Bucket(blocksBucket)

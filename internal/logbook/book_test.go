@@ -69,7 +69,7 @@ func visit(t testing.TB, b *Book, r *rand.Rand) {
 		_, err = h.Check(context.Background(), bulkhead.Query{Signatures: sigs, Source: source, Reporter: who})
 	} else {
 		_, err = h.Report(context.Background(), bulkhead.Report{Signatures: sigs, Source: source, Reporter: who,
-			Vote: bulkhead.Vote(1 + r.IntN(3))})
+			Vote: bulkhead.Vote(1 + r.IntN(3)), Trap: r.IntN(3) == 0})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -178,6 +178,16 @@ func query(b *Book, r *rand.Rand, list []Entry) (q Query, want []Entry) {
 		})
 	}
 	if maybe() {
+		q.From = "example.com"
+		keep(func(e *Entry) bool { return e.From == "example.com" || e.From == "news.example.com" })
+	}
+	if maybe() {
+		q.Link = "example.net"
+		keep(func(e *Entry) bool {
+			return slices.Contains(e.Domains, "example.net") || slices.Contains(e.Domains, "shop.example.net")
+		})
+	}
+	if maybe() {
 		q.Message = b.MessageID(" <7@example.com> ")
 		keep(func(e *Entry) bool { return e.Message == b.MessageID("7@example.com") })
 	}
@@ -185,6 +195,19 @@ func query(b *Book, r *rand.Rand, list []Entry) (q Query, want []Entry) {
 		sig := like.Signatures()[0]
 		q.Signature = &sig
 		keep(func(e *Entry) bool { return slices.Contains(e.Signatures(), sig) })
+	}
+	switch r.IntN(8) {
+	case 0:
+		q.Outcome = Caught
+		keep(func(e *Entry) bool {
+			return e.Kind == Checked && slices.Contains([]string{"spam", "suspected"}, e.Class.String())
+		})
+	case 1:
+		q.Outcome = Reported
+		keep(func(e *Entry) bool { return e.Kind.String() == "spam" && !e.Trap })
+	case 2:
+		q.Outcome = Complained
+		keep(func(e *Entry) bool { return e.Kind.String() == "ham" || e.Kind.String() == "revoke" })
 	}
 	if maybe() {
 		q.Since = like.Time()

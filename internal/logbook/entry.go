@@ -107,6 +107,8 @@ type Entry struct {
 	Confidence int            // confidence of the answer, 0 to 100
 	White      bool           // a whitelist has the message
 	Trap       bool           // the vote of a spam trap
+	Waits      bool           // the vote counts and lists nothing before other voters agree
+	Post       bool           // the message carries a List-Id: it is a mailing list's, or claims to be
 	Reasons    []string       // the weightiest reasons of the answer
 	Count      uint32         // recipients of the sighting, or of a sighting that followed the check; 0: none
 	Listed     int            // signatures that the vote put on the blocklist
@@ -225,6 +227,9 @@ const (
 	whiteFlag = 1 << iota
 	trapFlag
 	recipientsFlag // the entry has recipients
+	waitsFlag
+	postFlag
+	allFlags = 1<<iota - 1
 )
 
 // castagnoli is the table of the checksum.
@@ -242,6 +247,12 @@ func (e *Entry) encode() []byte {
 	}
 	if len(e.Recipients) > 0 {
 		flags |= recipientsFlag
+	}
+	if e.Waits {
+		flags |= waitsFlag
+	}
+	if e.Post {
+		flags |= postFlag
 	}
 	b = append(b, version, flags, byte(e.Kind), byte(e.Class), byte(min(max(e.Confidence, 0), 100)))
 	for _, n := range []int{int(e.Count), e.Listed, e.Revoked} {
@@ -311,8 +322,9 @@ func decodeBody(id uint64, body []byte) (Entry, error) {
 		return e, errDamaged
 	}
 	e.White, e.Trap = body[1]&whiteFlag != 0, body[1]&trapFlag != 0
+	e.Waits, e.Post = body[1]&waitsFlag != 0, body[1]&postFlag != 0
 	e.Kind, e.Class, e.Confidence = Kind(body[2]), bulkhead.Class(body[3]), int(body[4])
-	if body[1]&^(whiteFlag|trapFlag|recipientsFlag) != 0 || e.Kind >= numKinds ||
+	if body[1]&^byte(allFlags) != 0 || e.Kind >= numKinds ||
 		e.Class >= bulkhead.NumClasses || e.Confidence > 100 {
 		return e, errDamaged
 	}

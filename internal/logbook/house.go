@@ -49,6 +49,7 @@ func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt
 		n := h.note(kindOf(r.Vote), r.Signatures, &r.Source, r.Reporter)
 		n.White, n.Trap = receipt.Whitelisted >= len(r.Signatures), r.Trap
 		n.Listed, n.Revoked = receipt.Listed, receipt.Revoked
+		n.Waits = r.Vote == bulkhead.Spam && receipt.Listed == 0 && receipt.Pending > 0
 		if r.Vote == bulkhead.Sighting {
 			n.Count, n.to = min(max(r.Count, 1), bulkhead.Many), slices.Clone(r.Recipients)
 		}
@@ -76,6 +77,7 @@ func (h *House) note(kind Kind, sigs []bulkhead.Signature, source *bulkhead.Sour
 			break
 		}
 	}
+	n.Post = source.ListID != "" || source.ClaimedListID != ""
 	if h.book.o.Subjects {
 		n.Subject = source.Subject
 	}

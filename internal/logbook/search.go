@@ -3,6 +3,7 @@ package logbook
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -34,10 +35,71 @@ type Query struct {
 	Class        *bulkhead.Class // class of the answer to a check
 	Reporter     string          // account, user, or network, as in Entry
 	Domain       string          // domain of the sender or of a link, or a parent domain
+	From         string          // domain of the sender, or a parent domain
+	Link         string          // domain of a link, or a parent domain
 	Message      MessageID
 	Signature    *bulkhead.Signature
+	Outcome      Outcome
 	Before       uint64 // entries with smaller IDs: the Next of a page
 	Limit        int    // number of entries, 1 to MaxPage; 0 means DefaultPage
+}
+
+// An Outcome is what became of a message or a vote, for a [Query].
+type Outcome uint8
+
+// The outcomes.
+const (
+	Any        Outcome = iota // every entry
+	Caught                    // checks answered with spam or suspected
+	Reported                  // votes of people, and not of spam traps, that a message is spam
+	Complained                // votes that a message is wanted, or is to be taken off the blocklist
+	numOutcomes
+)
+
+// outcomeNames holds the names of the outcomes in the HTTP interface.
+var outcomeNames = [numOutcomes]string{"", "caught", "reported", "complained"}
+
+// String returns the name of an outcome in the HTTP interface.
+func (o Outcome) String() string {
+	if o < numOutcomes {
+		return outcomeNames[o]
+	}
+	return "invalid"
+}
+
+// ParseOutcome returns the outcome of a name; "" means Any. Its error wraps [bulkhead.ErrMalformed].
+func ParseOutcome(name string) (Outcome, error) {
+	if i := slices.Index(outcomeNames[:], name); i >= 0 {
+		return Outcome(i), nil
+	}
+	return 0, fmt.Errorf("%w: outcome %.40q, want caught, reported or complained", bulkhead.ErrMalformed, name)
+}
+
+// has reports whether an entry has the outcome.
+func (o Outcome) has(e *Entry) bool {
+	switch o {
+	case Caught:
+		return e.Kind == Checked && (e.Class == bulkhead.ClassSpam || e.Class == bulkhead.ClassSuspected)
+	case Reported:
+		return e.Kind == CalledSpam && !e.Trap
+	case Complained:
+		return e.Kind == CalledHam || e.Kind == Withdrawn
+	}
+	return true
+}
+
+// terms returns terms of which every entry with the outcome has one; none: the outcome restricts nothing.
+func (o Outcome) terms() []uint64 {
+	switch o {
+	case Caught:
+		return []uint64{term(classTerm, []byte{byte(bulkhead.ClassSpam)}),
+			term(classTerm, []byte{byte(bulkhead.ClassSuspected)})}
+	case Reported:
+		return []uint64{term(kindTerm, []byte{byte(CalledSpam)})}
+	case Complained:
+		return []uint64{term(kindTerm, []byte{byte(CalledHam)}), term(kindTerm, []byte{byte(Withdrawn)})}
+	}
+	return nil
 }
 
 // A Page is a page of entries, the latest first.
@@ -104,7 +166,8 @@ type search struct {
 	book      *Book
 	low, high uint64 // IDs, both included
 	terms     []uint64
-	one       []byte // Signature, packed
+	any       []uint64 // terms of which a matching entry has one; none: no such restriction
+	one       []byte   // Signature, packed
 	page      Page
 	asked     int
 }
@@ -115,7 +178,7 @@ func (b *Book) newSearch(ctx context.Context, q Query) *search {
 		s.Limit = DefaultPage
 	}
 	s.Limit = min(s.Limit, MaxPage)
-	s.Domain = domainOf(q.Domain)
+	s.Domain, s.From, s.Link = domainOf(q.Domain), domainOf(q.From), domainOf(q.Link)
 	if !q.Since.IsZero() {
 		s.low = max(s.low, uint64(max(0, q.Since.UnixMicro())))
 	}
@@ -130,6 +193,7 @@ func (b *Book) newSearch(ctx context.Context, q Query) *search {
 }
 
 func (s *search) setTerms() {
+	s.any = s.Outcome.terms()
 	add := func(kind byte, value []byte) { s.terms = append(s.terms, term(kind, value)) }
 	if s.Door != "" {
 		add(doorTerm, []byte(s.Door))
@@ -143,8 +207,10 @@ func (s *search) setTerms() {
 	if s.Reporter != "" {
 		add(reporterTerm, []byte(s.Reporter))
 	}
-	if s.Domain != "" {
-		add(domainTerm, []byte(s.Domain))
+	for _, name := range []string{s.Domain, s.From, s.Link} {
+		if name != "" {
+			add(domainTerm, []byte(name))
+		}
 	}
 	if s.Message != (MessageID{}) {
 		add(messageTerm, s.Message[:])
@@ -180,7 +246,7 @@ func (s *search) run(tx *bbolt.Tx) error {
 			s.page.Next = min(b.last, s.high) + 1
 			return nil
 		}
-		if b.holds(s.terms) && !s.scan(rows, max(s.low, b.first), min(s.high, b.last)) {
+		if b.holds(s.terms) && b.holdsAny(s.any) && !s.scan(rows, max(s.low, b.first), min(s.high, b.last)) {
 			return s.ctx.Err()
 		}
 	}
@@ -224,11 +290,15 @@ func (s *search) matches(e *Entry) bool {
 		(s.Kind == nil || *s.Kind == e.Kind) &&
 		(s.Class == nil || e.Kind == Checked && *s.Class == e.Class) &&
 		(s.Reporter == "" || s.Reporter == e.Account || s.Reporter == e.User || s.Reporter == e.Network) &&
-		(s.Domain == "" || below(e.From, s.Domain) || slices.ContainsFunc(e.Domains, func(d string) bool {
-			return below(d, s.Domain)
-		})) &&
+		(s.Domain == "" || below(e.From, s.Domain) || e.links(s.Domain)) &&
+		(s.From == "" || below(e.From, s.From)) && (s.Link == "" || e.links(s.Link)) &&
 		(s.Message == MessageID{} || s.Message == e.Message) &&
-		(s.Signature == nil || e.has(s.one))
+		(s.Signature == nil || e.has(s.one)) && s.Outcome.has(e)
+}
+
+// links reports whether a link of an entry leads to a domain or below it.
+func (e *Entry) links(domain string) bool {
+	return slices.ContainsFunc(e.Domains, func(d string) bool { return below(d, domain) })
 }
 
 // below reports whether a name is a domain or a subdomain of it. A domain of one label matches only

@@ -22,6 +22,7 @@ type Sum struct {
 	Verdicts [bulkhead.NumClasses]uint64 // answers to checks of messages, by class
 	Looks    uint64                      // looks at single signatures, which have no class
 	Votes    [bulkhead.NumVotes]uint64   // accepted sightings and votes
+	Traps    uint64                      // votes for spam that spam traps gave, of those in Votes
 }
 
 // fields returns pointers to the numbers of a sum, in the order of the stored form. New numbers are
@@ -35,10 +36,11 @@ func (s *Sum) fields() (all [numFields]*uint64) {
 	for i := range s.Votes {
 		out = append(out, &s.Votes[i])
 	}
+	out = append(out, &s.Traps)
 	return all
 }
 
-const numFields = int(bulkhead.NumClasses) + 1 + int(bulkhead.NumVotes)
+const numFields = int(bulkhead.NumClasses) + 1 + int(bulkhead.NumVotes) + 1
 
 // Add adds n to s.
 func (s *Sum) Add(n *Sum) {
@@ -54,13 +56,18 @@ type Slot struct {
 	Doors map[string]Sum
 }
 
-// The lengths of the slots of [Sums]: for the last day and for the last month.
+// The lengths of the slots of [Sums]: for the last three hours, the last day and the last 90 days.
 const (
-	ShortSlot = 10 * time.Minute
-	LongSlot  = time.Hour
-	shortFor  = 24 * time.Hour
-	longFor   = 30 * 24 * time.Hour
+	MinuteSlot = time.Minute
+	ShortSlot  = 10 * time.Minute
+	LongSlot   = time.Hour
+	minuteFor  = 3 * time.Hour
+	shortFor   = 24 * time.Hour
+	longFor    = 90 * 24 * time.Hour
 )
+
+// numSeries is the number of series of slots.
+const numSeries = 3
 
 // maxSumDoors is the largest number of doors in a slot.
 const maxSumDoors = 64
@@ -111,8 +118,8 @@ type SumsStats struct {
 	Damaged atomic.Int64 // slots, or whole files, that could not be read, and are lost
 }
 
-// Sums counts the answers to checks by class and the accepted votes of each door, over the last 24
-// hours and the last 30 days. They have a small file of their own, and so do not depend on the
+// Sums counts the answers to checks by class and the accepted votes of each door, over the last three
+// hours, the last day and the last 90 days. They have a small file of their own, and so do not depend on the
 // entries of a [Book]. They are held in memory and written when Write is called. Methods may be
 // called concurrently.
 type Sums struct {
@@ -123,7 +130,7 @@ type Sums struct {
 
 	mu     sync.Mutex
 	last   map[string]Sum // counters of the doors at the last call of Note
-	series [2]*series
+	series [numSeries]*series
 
 	writing sync.Mutex
 	db      *bbolt.DB // nil: no open file
@@ -136,8 +143,9 @@ func OpenSums(path string, log *slog.Logger) *Sums {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Sums{path: path, log: log, last: make(map[string]Sum), series: [2]*series{
+	s := &Sums{path: path, log: log, last: make(map[string]Sum), series: [numSeries]*series{
 		newSeries("short", ShortSlot, shortFor), newSeries("long", LongSlot, longFor),
+		newSeries("minute", MinuteSlot, minuteFor),
 	}}
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -162,7 +170,10 @@ func (s *Sums) open() error {
 
 func (s *Sums) openFile() error {
 	var db *bbolt.DB
-	found := [2]map[int64]map[string]Sum{make(map[int64]map[string]Sum), make(map[int64]map[string]Sum)}
+	var found [numSeries]map[int64]map[string]Sum
+	for i := range found {
+		found[i] = make(map[int64]map[string]Sum)
+	}
 	err := guarded(func() (err error) {
 		if db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: time.Second}); err != nil {
 			return damageOf(err)
@@ -256,13 +267,17 @@ func (s *Sums) Note(now time.Time, counted map[string]Sum) {
 }
 
 // Slots returns the slots that begin at or after since and before until, the oldest first. Their
-// length is [ShortSlot], for the last day alone, or [LongSlot] or a multiple of it. Slots of a day
+// length is [MinuteSlot], for the last three hours alone, [ShortSlot], for the last day alone, or
+// [LongSlot] or a multiple of it. Slots of a day
 // begin at midnight UTC. Slots without requests are left out.
 func (s *Sums) Slots(since, until time.Time, length time.Duration) []Slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from := s.series[1]
-	if length%LongSlot != 0 {
+	switch {
+	case length%ShortSlot != 0:
+		from = s.series[2]
+	case length%LongSlot != 0:
 		from = s.series[0]
 	}
 	all := make(map[int64]map[string]Sum)
@@ -314,7 +329,7 @@ func (s *Sums) write() error {
 		}
 	}
 	changed, values := s.changed()
-	if len(changed[0])+len(changed[1]) == 0 {
+	if len(slices.Concat(changed[:]...)) == 0 {
 		return nil
 	}
 	err := guarded(func() error {
@@ -351,7 +366,7 @@ func (s *Sums) write() error {
 }
 
 // changed returns the slots to write, each with its stored form, or nil for a dropped slot.
-func (s *Sums) changed() (changed [2][]int64, values [2][][]byte) {
+func (s *Sums) changed() (changed [numSeries][]int64, values [numSeries][][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, series := range s.series {
@@ -410,14 +425,15 @@ func decodeSums(data []byte) (map[string]Sum, error) {
 
 // decodeSumsBody is decodeSums without the checksum.
 func decodeSumsBody(body []byte) (map[string]Sum, error) {
-	if len(body) < 2 || body[0] != sumsVersion || int(body[1]) != numFields {
+	if len(body) < 2 || body[0] != sumsVersion || int(body[1]) > numFields {
 		return nil, errDamaged
 	}
 	doors := make(map[string]Sum)
 	for r := (reader{rest: body[2:]}); len(r.rest) > 0; {
 		name := r.text(maxName)
 		var sum Sum
-		for _, n := range sum.fields() {
+		all := sum.fields() // a slot of an earlier version has the first of them
+		for _, n := range all[:body[1]] {
 			*n = r.number(1<<64 - 1)
 		}
 		if _, twice := doors[name]; r.bad || twice || len(doors) >= maxSumDoors {

@@ -116,7 +116,7 @@ func TestSumsBounds(t *testing.T) {
 	for i := range 2000 { // a clock that is wrong
 		note(now.AddDate(5, 0, 0).Add(time.Duration(i) * time.Hour))
 	}
-	for i := range 1000 {
+	for i := range 2400 {
 		now = now.Add(time.Hour)
 		note(now)
 		if i%100 == 0 {
@@ -129,13 +129,13 @@ func TestSumsBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := sumsOf(t, path)
-	for i, most := range []int{int(shortFor/ShortSlot) + 1, int(longFor/LongSlot) + 1} {
+	for i, most := range []int{int(shortFor/ShortSlot) + 1, int(longFor/LongSlot) + 1, int(minuteFor/MinuteSlot) + 1} {
 		if got := len(again.series[i].slots); got != most || got != again.series[i].most {
 			t.Errorf("series %d: %d slots are on disk, want %d", i, got, most)
 		}
 	}
 	got := again.Slots(now.Add(-longFor), now.Add(time.Second), LongSlot)
-	if len(got) != 721 || !got[720].Start.Equal(now) {
+	if len(got) != 2161 || !got[2160].Start.Equal(now) {
 		t.Errorf("%d slots, the last %v", len(got), got[len(got)-1])
 	}
 	for range 3 * maxSumDoors {

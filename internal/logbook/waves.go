@@ -49,6 +49,26 @@ type Wave struct {
 	Senders     []top.Item // domains
 	Domains     []top.Item // of links
 	Reporters   []top.Item // voters, named as in Entry
+	Posts       uint64     // checks and sightings of messages that carry a List-Id
+	Others      uint64     // checks and sightings of other messages
+}
+
+// Post reports whether a wave is made of a mailing list's posts, which may be different texts that share a
+// footer: every message has a List-Id, and none was called spam or suspected, or reported. A List-Id can
+// be forged, so it hides spam only until then.
+func (w *Wave) Post() bool {
+	return w.Posts > 0 && w.Others == 0 && w.Votes[CalledSpam] == 0 &&
+		w.Classes[bulkhead.ClassSpam]+w.Classes[bulkhead.ClassSuspected] == 0
+}
+
+// Recent returns how many messages of a wave came at or after a time, to the length of a slot.
+func (w *Wave) Recent(since time.Time) (n uint64) {
+	for i, k := range w.Growth {
+		if end := w.First.Add(time.Duration(i+1) * w.Slot); end.After(since) {
+			n += k
+		}
+	}
+	return n
 }
 
 // Waves holds the waves of a book, and how far it was read for them.
@@ -376,6 +396,13 @@ func (g *wave) count(e *Entry) {
 	}
 	for _, d := range e.Domains {
 		g.domains.Add(d, 1)
+	}
+	switch _, vote := e.Kind.Vote(); {
+	case e.Kind != Sighted && vote:
+	case e.Post:
+		g.Posts++
+	default:
+		g.Others++
 	}
 	n := uint64(0)
 	switch e.Kind {

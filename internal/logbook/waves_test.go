@@ -452,3 +452,33 @@ func BenchmarkPages(b *testing.B) {
 		}
 	})
 }
+
+// TestPosts checks which waves are a mailing list's posts and no campaign: every message has a List-Id,
+// and none was reported or called spam.
+func TestPosts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		entries []Entry
+		post    bool
+	}{
+		"posts":            {[]Entry{{Post: true}, {Post: true}}, true},
+		"wanted posts":     {[]Entry{{Post: true}, {Kind: CalledHam}, {Post: true, Kind: Sighted, Count: 3}}, true},
+		"one without":      {[]Entry{{Post: true}, {}}, false},
+		"one seen without": {[]Entry{{Post: true}, {Kind: Sighted, Count: 1}}, false},
+		"reported":         {[]Entry{{Post: true}, {Post: true, Kind: CalledSpam}}, false},
+		"called spam":      {[]Entry{{Post: true}, {Post: true, Class: bulkhead.ClassSpam}}, false},
+		"suspected":        {[]Entry{{Post: true}, {Post: true, Class: bulkhead.ClassSuspected}, {Post: true}}, false},
+		"none":             {[]Entry{{}, {}}, false},
+	} {
+		c := newClock()
+		b := open(t, filepath.Join(t.TempDir(), "history.db"), c, 64<<20, time.Hour)
+		for i, e := range tt.entries {
+			put(b, c.now.Add(time.Duration(i)*time.Second), e,
+				[]bulkhead.Signature{exact(i), band(1, 1), band(2, 2), band(3, 3)})
+		}
+		b.Flush()
+		c.now = c.now.Add(time.Minute)
+		if all := wavesOf(t, b); len(all) != 1 || all[0].Post() != tt.post {
+			t.Errorf("%s: %+v, want one wave of posts %v", name, all, tt.post)
+		}
+	}
+}

@@ -21,7 +21,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 		Config: n.cfg.Load, Dir: n.dir, Socket: n.socket, LocalAdmin: adminName, Clearinghouse: n.houseFor,
 		Messages: messages{n.core}, Hashing: n.hashing,
 		Whitelisted: n.whitelisted, Accounts: n.accounts, Limits: n.mta.limits, Lists: n.mta.lists, API: n.api(),
-		Status: &manage.StatusPage{Node: n.state, Sums: n.records.sums, Peers: n.peers, Doors: n.doors.Page},
+		Status: &manage.StatusPage{Node: n.state, Peers: n.peers, Doors: n.doors.Page},
 		Memory: n.messages, Failures: n.failures, SetAside: n.setAsideNow, Registry: n.registry, Log: n.log,
 	}, n.spare)
 	for _, d := range n.doors.All() {
@@ -44,9 +44,13 @@ func (n *Node) api() api.Options {
 		Sizes:   func(of admin.SizeQuestion) (admin.Sizes, error) { return Sizes(n.cfg.Load(), of) },
 		Examine: n.examine, Memory: n.messages, Version: n.version, Failures: n.failures, Registry: n.registry, Log: n.log,
 	}
+	var history *manage.History
 	if n.records.book != nil {
-		o.History = &manage.History{Book: n.records.book, Space: n.spaceOf, Judge: n.front.judge}
+		history = &manage.History{Book: n.records.book, Space: n.spaceOf, Judge: n.front.judge}
+		o.History = history
 	}
+	o.Overview = (&manage.Overview{Sums: n.records.sums, Started: n.started, History: history,
+		Audit: n.records.audit.Read, Lists: mta.Lists}).Overview
 	return o
 }
 

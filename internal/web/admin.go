@@ -747,3 +747,9 @@ func absent(err error) bool {
 	var p *client.Problem
 	return errors.As(err, &p) && p.Status == http.StatusNotFound
 }
+
+// undoneWords describes votes that were taken back.
+func undoneWords(name string, u *admin.Undone) string {
+	return fmt.Sprintf("Votes of %s on %d signatures are taken back: %d are off the blocklist, %d on it again.", name,
+		u.Votes, u.Off, u.On)
+}

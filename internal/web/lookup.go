@@ -79,7 +79,7 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 	for _, whole := range []bool{true, false} {
 		for i := range all {
 			f := &all[i]
-			if f.Spam+f.Ham == 0 && f.Judged == "none" || has(facetsOf[0].schemes, f.Signature.Scheme()) != whole ||
+			if f.Spam+f.Ham == 0 && f.Judged == "none" || slices.Contains(facetsOf[0].schemes, f.Signature.Scheme()) != whole ||
 				asked == maxAsked || !whole && len(votes) > 0 {
 				continue
 			}

@@ -3,8 +3,9 @@ package web
 import (
 	"cmp"
 	"fmt"
-	"maps"
+	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -12,158 +13,287 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
-	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/web/chart"
 )
 
-func (s *Site) now(v *view) (g.Node, error) { return overview(v), nil }
+func (s *Site) now(v *view) (g.Node, error) { return overview(v) }
 
 // overview returns the content of the first page, which is sent again while the page is open.
-func overview(v *view) g.Node {
+func overview(v *view) (g.Node, error) {
 	s := &v.status
-	return g.Group{
-		h.P(h.Class("health"), g.Text(health(s))),
-		alarms(s), tiles(s),
-		charts(s),
-		doors(s.Doors), stores(s), lags(s),
+	o, err := v.node.Overview(v.Context())
+	if err != nil && !absent(err) {
+		return nil, err
 	}
+	drawn, err := verdictChart(v, o)
+	if err != nil {
+		return nil, err
+	}
+	var numbers g.Node
+	if o != nil {
+		numbers = today(o)
+	}
+	text, class := health(s)
+	return g.Group{
+		h.P(h.Class("health "+class), h.Role("status"), g.Text(text)),
+		alarms(s),
+		numbers,
+		drawn,
+		machinery(s),
+	}, nil
 }
 
-// health describes the state of the node in one sentence.
-func health(s *Status) string {
-	bad := 0
+// health describes the state of the node in a sentence, with the class of its sign: "" if all is well,
+// poor or ill.
+func health(s *Status) (text, class string) {
+	var away []*admin.Peer
 	for i := range s.Peers {
 		if _, class := stateOf(&s.Peers[i], s.Now); class == "bad" {
-			bad++
+			away = append(away, &s.Peers[i])
 		}
 	}
 	switch {
 	case s.ReadOnly != "":
-		return "Checks are answered; reports are refused until the fault below is gone."
+		return "Mail is checked, but reports are refused until the fault below is mended.", "ill"
 	case s.Held != nil:
-		newest := s.Held.Newest.UTC().Format(time.DateTime)
-		return "Checks and reports are answered, but the clock is implausibly far ahead of the newest record, " + newest +
-			" UTC, so nothing ages. " +
-			"Set the clock right. If this machine was really off since then, run bulkhead clock confirm."
+		return "Mail is checked and reports are taken, but nothing ages: the clock is implausibly far ahead of the newest " +
+			"record, " + s.Held.Newest.UTC().Format(time.DateTime) + " UTC. Set the clock right. If this machine was off " +
+			"since then, run \"bulkhead clock confirm\".", "poor"
 	case len(s.Missing) > 0:
-		return "Checks and reports are answered, but a part of the data folder was gone at the start and began anew: " +
-			strings.Join(s.Missing, ", ") + "."
+		return "Mail is checked and reports are taken, but a part of the data folder was gone at the start and began anew: " +
+			strings.Join(s.Missing, ", ") + ".", "poor"
 	case s.Doubts > 0:
-		return "Checks and reports are answered; some counts may be too low since a damaged store was salvaged. " +
-			"bulkhead doctor says which."
-	case bad > 0:
-		if bad == len(s.Peers) {
-			return "All is well here, but no peer can be heard or counted."
-		}
-		return fmt.Sprintf("All is well here, but of %s %d cannot be heard or counted.",
-			plural(uint64(len(s.Peers)), "peer"), bad)
+		return "Mail is checked and reports are taken, but some counts may be too low since a damaged store was repaired. " +
+			"\"bulkhead doctor\" lists them.", "poor"
+	case len(away) == 1:
+		state, _ := stateOf(away[0], s.Now)
+		return fmt.Sprintf("Mail is checked and reports are taken, but the peer %s does not help: %s.",
+			nameOf(away[0]), state), "poor"
+	case len(away) > 1:
+		return fmt.Sprintf("Mail is checked and reports are taken, but %d of %d peers do not help.", len(away),
+			len(s.Peers)), "poor"
 	case !s.Mature:
-		return "All is well. The node is young: links and contacts decide nothing until it has seen 200 messages " +
-			"of verified senders on two days."
+		return "All is well. The node is young: links and contacts decide nothing until it has seen 200 messages of " +
+			"verified senders on two days.", ""
 	}
-	return "All is well."
+	return "All is well: mail is checked and reports are taken.", ""
+}
+
+// today shows the numbers that an administrator asks for first. Each leads to its messages.
+func today(o *admin.Overview) g.Node {
+	since := " since:" + o.Since.UTC().Format("2006-01-02T15:04Z")
+	tile := func(name, search string, n, before uint64, worse bool) g.Node {
+		return h.Div(h.Dt(g.Text(name)),
+			h.Dd(h.A(h.Href(searchPath(search)), h.Aria("label", fmt.Sprintf("%s: %s", name, plural(n, "message"))),
+				g.Text(count(n)))),
+			h.Dd(h.Class("small dim"), compared(o.Known, n, before, worse)))
+	}
+	waiting := g.Node(nil)
+	if o.Waiting != nil {
+		text := count(uint64(*o.Waiting))
+		if o.More {
+			text = "over " + text
+		}
+		waiting = h.Div(h.Dt(g.Text("Wait for a second voice")),
+			h.Dd(h.A(h.Href(searchPath("is:waiting since:7d")), h.Aria("label", "Wait for a second voice: "+text),
+				g.Text(text))),
+			h.Dd(h.Class("small dim"), g.Text("reported in the last 7 days")))
+	}
+	return h.Section(h.H2(g.Text("Today"), dim("the last 24 hours, against the same hours a week ago")),
+		h.Dl(h.Class("tiles today"),
+			tile("Caught", "is:caught"+since, o.Now.Caught, o.Before.Caught, false),
+			tile("Slipped through", "is:reported"+since, o.Now.Reported, o.Before.Reported, true),
+			tile("Complained about", "is:complained"+since, o.Now.Complained, o.Before.Complained, true),
+			waiting),
+		h.P(h.Class("dim"), g.Text(fmt.Sprintf("%s checked. Slipped through: a person reported the message as spam. "+
+			"Complained about: a person called it wanted, or took it off the blocklist.", plural(o.Now.Checked, "message")))))
+}
+
+// compared describes a number against an earlier one. worse says that a rise is bad.
+func compared(known bool, n, before uint64, worse bool) g.Node {
+	if !known {
+		return g.Text("no week to compare with yet")
+	}
+	was := count(before) + " a week ago"
+	if n == before || before == 0 {
+		return g.Text(was)
+	}
+	change, arrow, class := math.Round(100*(float64(n)-float64(before))/float64(before)), "▲", ""
+	if change < 0 {
+		arrow = "▼"
+	}
+	if worse {
+		class = "up"
+		if change < 0 {
+			class = "down"
+		}
+	}
+	return g.Group{g.Text(was + ", "), h.Span(h.Class(class), g.Text(fmt.Sprintf("%s %.0f %%", arrow, math.Abs(change))))}
+}
+
+// searchPath returns the address of the messages of a search.
+func searchPath(line string) string { return "/history?" + url.Values{"q": {line}}.Encode() }
+
+// A span is a range of the chart.
+type span struct {
+	name   string // in the address
+	spoken string
+	slot   string // as in the API
+	length time.Duration
+	slots  int
+}
+
+// spans are the ranges of the chart. defaultSpan is shown at first.
+var spans = []span{
+	{"1h", "1 hour", "1m", time.Minute, 60},
+	{"6h", "6 hours", "10m", 10 * time.Minute, 36},
+	{"24h", "24 hours", "10m", 10 * time.Minute, 144},
+	{"7d", "7 days", "1h", time.Hour, 7 * 24},
+	{"30d", "30 days", "24h", 24 * time.Hour, 30},
+	{"90d", "90 days", "24h", 24 * time.Hour, 90},
+}
+
+const defaultSpan = "24h"
+
+// spanOf returns the range that a request asks for.
+func spanOf(v *view) *span {
+	name := cmp.Or(v.URL.Query().Get("range"), defaultSpan)
+	if i := slices.IndexFunc(spans, func(s span) bool { return s.name == name }); i >= 0 {
+		return &spans[i]
+	}
+	return spanOf(&view{Request: &http.Request{URL: &url.URL{}}})
 }
 
 // classes lists the classes in the order of the bars, from the bottom.
-var classes = []bulkhead.Class{bulkhead.ClassSpam, bulkhead.ClassSuspected, bulkhead.ClassBulk, bulkhead.ClassGood,
-	bulkhead.ClassUnknown}
+var classes = []string{"spam", "suspected", "bulk", "good", "unknown"}
 
-const chartWidth, chartHeight = 720, 120
-
-// charts shows the verdicts of a day and of a month. Before the first verdict it explains how to
-// get verdicts.
-func charts(s *Status) g.Node {
-	if !slices.ContainsFunc(slices.Concat(s.Day, s.Month), func(s Slot) bool {
-		return s.Verdicts != [bulkhead.NumClasses]uint64{}
-	}) {
-		return h.Section(h.H2(g.Text("Verdicts")),
-			h.P(g.Text("No message was checked yet. "), h.Code(g.Text("bulkhead setup")),
-				g.Text(" makes the mail programs of this machine ask the node, "),
-				h.Code(g.Text("bulkhead doctor")), g.Text(" tries every door, and a message can be shown to "),
-				link("/lookup", "Look up"), g.Text(".")))
+// verdictChart draws the verdicts of a range. Before the first verdict it explains how to get verdicts.
+func verdictChart(v *view, o *admin.Overview) (g.Node, error) {
+	of := spanOf(v)
+	end := v.status.Now.UTC().Truncate(of.length).Add(of.length)
+	first := end.Add(-time.Duration(of.slots) * of.length)
+	got, err := v.node.Verdicts(v.Context(), admin.VerdictsQuery{Since: first, Until: end, Slot: of.slot})
+	if err != nil && !absent(err) {
+		return nil, err
 	}
-	return g.Group{
-		chart("Verdicts of the last 24 hours", "10 minutes", s.Day, time.DateTime[11:16]),
-		chart("Verdicts of the last 30 days", "a day", s.Month, "2 Jan"),
+	c := chart.Chart{Title: "Verdicts of the last " + of.spoken, Slot: of.length}
+	for i := range of.slots {
+		c.Starts = append(c.Starts, first.Add(time.Duration(i)*of.length))
 	}
-}
-
-// chart draws verdicts over time as stacked bars, with the sums as text. bar names the period of
-// each bar.
-func chart(title, bar string, slots []Slot, format string) g.Node {
-	var sums [bulkhead.NumClasses]uint64
-	most, all := uint64(1), uint64(0)
-	for i := range slots {
-		n := uint64(0)
-		for c, k := range slots[i].Verdicts {
-			sums[c] += k
-			n += k
-		}
-		most, all = max(most, n), all+n
+	for _, class := range classes {
+		c.Series = append(c.Series, chart.Series{Class: class, Name: class, Values: make([]uint64, of.slots)})
 	}
-	if all == 0 {
-		return h.Section(h.H2(g.Text(title)), h.P(g.Text("No message was checked in this time. "),
-			h.Code(g.Text("bulkhead doctor")), g.Text(" says whether the doors work.")))
-	}
-	var words []string
-	for _, c := range classes {
-		words = append(words, count(sums[c])+" "+c.String())
-	}
-	width := float64(chartWidth) / float64(len(slots))
-	var bars g.Group
-	for i := range slots {
-		y := float64(chartHeight)
-		for _, c := range classes {
-			n := slots[i].Verdicts[c]
-			if n == 0 {
+	any := false
+	doors := make(map[string]admin.DoorSum)
+	if got != nil {
+		for _, slot := range got.Slots {
+			i := int(slot.Start.Sub(first) / of.length)
+			if i < 0 || i >= of.slots {
 				continue
 			}
-			height := max(0.7, float64(n)/float64(most)*(chartHeight-4))
-			y -= height
-			bars = append(bars, g.El("rect", h.Class("class-"+c.String()), g.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
-				g.Attr("y", fmt.Sprintf("%.1f", y)),
-				h.Width(fmt.Sprintf("%.1f", max(0.5, width-0.6))), h.Height(fmt.Sprintf("%.1f", height))))
+			for name, sum := range slot.Doors {
+				for k, n := range verdictsOf(&sum) {
+					c.Series[k].Values[i] += n
+				}
+				all := doors[name]
+				all.Add(sum)
+				doors[name] = all
+				any = any || sum.Checks() > 0
+			}
 		}
 	}
-	var labels g.Group
-	for _, i := range []int{0, len(slots) / 3, 2 * len(slots) / 3} {
-		labels = append(labels, h.Span(g.Text(slots[i].Start.UTC().Format(format))))
+	if o != nil {
+		for _, e := range o.Events {
+			c.Marks = append(c.Marks, chart.Mark{At: e.Time, Text: e.Text})
+		}
 	}
-	return h.Section(h.H2(g.Text(title), dim("each bar "+bar+", at most "+plural(most, "message"))),
-		h.SVG(h.Class("chart"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)),
-			g.Attr("preserveAspectRatio", "none"), h.Role("img"),
-			h.Aria("label", title+": "+strings.Join(words, ", ")), bars),
-		h.P(h.Class("axis"), labels),
-		h.P(h.Class("legend"), g.Map(classes, func(c bulkhead.Class) g.Node {
-			return h.Span(h.Span(h.Class("key key-"+c.String())), g.Text(count(sums[c])+" "+c.String()))
-		})),
-		byDoor(slots),
-	)
+	heading := h.Div(h.Class("heading"), h.H2(g.Text("Verdicts"), dim("on each message that was checked")),
+		h.P(h.Class("ranges"), h.Role("group"), h.Aria("label", "Range of the chart"), g.Map(spans, func(s span) g.Node {
+			return h.A(h.Href("/?range="+s.name), g.If(s.name == of.name, h.Aria("current", "true")), g.Text(s.spoken))
+		})))
+	if !any && of.slots < 60 || !any && len(doors) == 0 {
+		return h.Section(heading, h.P(h.Class("card"), g.Text("No message was checked in this time. "),
+			h.Code(g.Text("bulkhead setup")), g.Text(" makes the mail programs of this machine ask the node, "),
+			h.Code(g.Text("bulkhead doctor")), g.Text(" tries every door, and a message can be shown to "),
+			link("/lookup", "Look up"), g.Text("."))), nil
+	}
+	return h.Section(heading, c.Draw(), byDoor(doors)), nil
+}
+
+// verdictsOf returns the verdicts of a door in the order of classes.
+func verdictsOf(s *admin.DoorSum) [5]uint64 {
+	return [5]uint64{s.Spam, s.Suspected, s.Bulk, s.Good, s.Unknown}
 }
 
 // byDoor returns the sums of a chart for each door.
-func byDoor(slots []Slot) g.Node {
-	sums := make(map[string][bulkhead.NumClasses]uint64)
-	for i := range slots {
-		for name, n := range slots[i].Doors {
-			all := sums[name]
-			for c := range n {
-				all[c] += n[c]
-			}
-			sums[name] = all
-		}
-	}
+func byDoor(sums map[string]admin.DoorSum) g.Node {
 	if len(sums) == 0 {
 		return nil
 	}
+	var names []string
+	for name := range sums {
+		names = append(names, name)
+	}
+	slices.Sort(names)
 	return h.Details(h.Summary(g.Text("By door")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-		h.THead(h.Tr(h.Th(g.Text("Door")), g.Map(classes, func(c bulkhead.Class) g.Node { return num(c.String()) }))),
-		h.TBody(g.Map(slices.Sorted(maps.Keys(sums)), func(name string) g.Node {
-			return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(name)), g.Map(classes, func(c bulkhead.Class) g.Node {
-				return number(count(sums[name][c]))
-			}))
+		h.THead(h.Tr(h.Th(g.Text("Door")), g.Map(classes, num), num("reported"), num("complained about"))),
+		h.TBody(g.Map(names, func(name string) g.Node {
+			s := sums[name]
+			row := g.Group{h.Th(g.Attr("scope", "row"), link(searchPath("door:"+name), name))}
+			for _, n := range verdictsOf(&s) {
+				row = append(row, number(count(n)))
+			}
+			return h.Tr(row, number(count(s.SpamVotes)), number(count(s.HamVotes+s.Revocations)))
 		})))))
+}
+
+// machinery returns a quiet line about storage, peers and doors, with the details behind it. The
+// details are open if something is wrong.
+func machinery(s *Status) g.Node {
+	var words []string
+	wrong := false
+	if s.Disk > 0 {
+		used := 1 - float64(s.Free)/float64(s.Disk)
+		words = append(words, "disk "+percent(used)+" full")
+		wrong = wrong || used > 0.95
+	}
+	for i := range s.Books {
+		if fill, ok := fullest(&s.Books[i]); ok {
+			words = append(words, strings.ToLower(s.Books[i].Name)+" "+percent(fill.Fill)+" full")
+			wrong = wrong || fill.Fill > 0.95
+		}
+	}
+	if n := len(s.Peers); n > 0 {
+		well := 0
+		for i := range s.Peers {
+			if _, class := stateOf(&s.Peers[i], s.Now); class == "good" {
+				well++
+			}
+		}
+		words = append(words, fmt.Sprintf("%d of %s heard", well, plural(uint64(n), "peer")))
+		wrong = wrong || well < n
+	}
+	words = append(words, plural(uint64(len(s.Doors)), "door")+" open", "running for "+age(s.Started, s.Now))
+	text := strings.Join(words, " · ")
+	text = strings.ToUpper(text[:1]) + text[1:]
+	return h.Details(h.Class("quiet"), g.If(wrong, g.Attr("open")), h.Summary(g.Text(text)),
+		doors(s.Doors), stores(s), lags(s), tiles(s))
+}
+
+// fullest returns the array of a book's present generation with the highest fill.
+func fullest(b *Book) (*Array, bool) {
+	if len(b.Generations) == 0 || len(b.Generations[0].Arrays) == 0 {
+		return nil, false
+	}
+	full := &b.Generations[0].Arrays[0]
+	for i := range b.Generations[0].Arrays {
+		if a := &b.Generations[0].Arrays[i]; a.Fill > full.Fill {
+			full = a
+		}
+	}
+	return full, true
 }
 
 // stores returns a tile for each book, with the fill and the error rate of its present generation,
@@ -172,19 +302,14 @@ func stores(s *Status) g.Node {
 	var all g.Group
 	for i := range s.Books {
 		b := &s.Books[i]
-		if len(b.Generations) == 0 || len(b.Generations[0].Arrays) == 0 {
+		full, ok := fullest(b)
+		if !ok {
 			continue
-		}
-		fullest := &b.Generations[0].Arrays[0]
-		for j := range b.Generations[0].Arrays {
-			if a := &b.Generations[0].Arrays[j]; a.Fill > fullest.Fill {
-				fullest = a
-			}
 		}
 		all = append(all, h.Div(h.Dt(h.Strong(g.Text(b.Name)),
 			g.Text(" "+plural(uint64(len(b.Generations)), "generation")+", "+size(b.Bytes))),
-			h.Dd(h.Class("fill"), gauge(fullest.Fill), g.Text(percent(fullest.Fill)+" full")),
-			h.Dd(h.Class("small"), g.Text("absent key found: "+chance(fullest.Ghost)))))
+			h.Dd(h.Class("fill"), gauge(full.Fill), g.Text(percent(full.Fill)+" full")),
+			h.Dd(h.Class("small"), g.Text("absent key found: "+chance(full.Ghost)))))
 	}
 	if s.Disk > 0 {
 		used := 1 - float64(s.Free)/float64(s.Disk)

@@ -9,8 +9,8 @@ import (
 
 // entries are the pages of the navigation.
 var entries = []struct{ path, name string }{
-	{"/", "Now"}, {"/waves", "Waves"}, {"/lookup", "Look up"}, {"/history", "History"}, {"/people", "People"},
-	{"/peers", "Peers"}, {"/rules", "Lists and limits"}, {"/storage", "Storage"}, {"/config", "Configuration"},
+	{"/", "Now"}, {"/history", "Messages"}, {"/waves", "Campaigns"}, {"/people", "People"}, {"/rules", "Lists"},
+	{"/peers", "Network"}, {"/config", "Settings"}, {"/lookup", "Look up"}, {"/storage", "Storage"},
 }
 
 // page returns a whole page. Every text and attribute is escaped, except the style and the script,
@@ -25,10 +25,7 @@ func page(v *view, title string, body g.Node) g.Node {
 			title = part
 		}
 	}
-	live := g.Attr("data-live", "")
-	if v.path == "/" {
-		live = g.Attr("data-live", "/live")
-	}
+	live := g.Attr("data-live", "/live?range="+spanOf(v).name)
 	return h.Doctype(h.HTML(h.Lang("en"),
 		h.Head(
 			h.Meta(h.Charset("utf-8")),
@@ -41,14 +38,14 @@ func page(v *view, title string, body g.Node) g.Node {
 		h.Body(
 			h.A(h.Class("skip"), h.Href("#main"), g.Text("Skip to content")),
 			header(v),
-			g.If(v.notice != "", h.P(h.Class("notice"), h.Role("status"), g.Text(v.notice))),
+			notice(v),
 			h.Main(h.ID("main"), g.If(v.path == "/", live), body),
 			h.Footer(
 				h.P(g.Text("Messages are never stored.")),
 				h.P(link("/v1/node", "This node as JSON"), g.Text(" "), link("/metrics", "Metrics"), g.Text(" "),
 					link("/openapi.json", "API")),
 			),
-			g.If(v.path == "/", h.Script(h.Type("module"), g.Raw(liveJS))),
+			h.Script(h.Type("module"), g.Raw(consoleJS)),
 		),
 	))
 }
@@ -65,12 +62,11 @@ func header(v *view) g.Node {
 			g.Text("bulkhead")),
 		g.If(v.viewer.Check, h.P(h.Class("node"), g.Text(s.Name+" "), dim("version "+s.Version))),
 		g.If(v.viewer.Check, state),
+		account(v),
 		h.Nav(h.Aria("label", "Pages"),
 			g.Map(entries, func(e struct{ path, name string }) g.Node {
 				return h.A(h.Href(e.path), g.If(e.path == v.path, h.Aria("current", "page")), g.Text(e.name))
-			}),
-			account(v),
-		),
+			})),
 	)
 }
 

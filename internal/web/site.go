@@ -22,8 +22,8 @@ import (
 //go:embed style.css
 var styleCSS string
 
-//go:embed live.js
-var liveJS string
+//go:embed console.js
+var consoleJS string
 
 // A Site serves the pages of a node. It is an [http.Handler] and may be called concurrently. It
 // leaves all access decisions to the API. The handler in front of it must admit clients that may
@@ -38,6 +38,7 @@ type Site struct {
 	close  context.CancelFunc
 
 	agreements agreements
+	undos      undos
 }
 
 // New returns the pages of a node. source describes the node, and api is its API.
@@ -50,26 +51,27 @@ func New(source Source, api http.Handler) *Site {
 	}
 	s.policy = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; connect-src " +
 		"'self'; style-src " +
-		hash(styleCSS) + "; script-src " + hash(liveJS)
+		hash(styleCSS) + "; script-src " + hash(consoleJS)
 	s.mux.HandleFunc("GET /{$}", s.show("", s.now))
 	s.mux.HandleFunc("GET /live", s.live)
 	s.mux.HandleFunc("GET /login", s.show("Log in", s.login))
 	s.mux.HandleFunc("GET /lookup", s.show("Look up", s.lookup))
 	s.mux.HandleFunc("POST /lookup", s.show("Look up", s.lookup))
 	s.mux.HandleFunc("POST /vote", s.show("Look up", s.vote))
-	s.mux.HandleFunc("GET /waves", s.show("Waves", s.waves))
-	s.mux.HandleFunc("POST /waves", s.show("Waves", s.changeWaves))
-	s.mux.HandleFunc("GET /history", s.show("History", s.history))
-	s.mux.HandleFunc("POST /history", s.show("History", s.changeHistory))
+	s.mux.HandleFunc("GET /waves", s.show("Campaigns", s.waves))
+	s.mux.HandleFunc("POST /waves", s.show("Campaigns", s.changeWaves))
+	s.mux.HandleFunc("GET /history", s.show("Messages", s.history))
+	s.mux.HandleFunc("POST /history", s.show("Messages", s.changeHistory))
 	s.mux.HandleFunc("GET /people", s.show("People", s.people))
 	s.mux.HandleFunc("POST /people", s.show("People", s.changePeople))
-	s.mux.HandleFunc("GET /peers", s.show("Peers", s.peers))
-	s.mux.HandleFunc("POST /peers", s.show("Peers", s.changePeers))
-	s.mux.HandleFunc("GET /rules", s.show("Lists and limits", s.rules))
-	s.mux.HandleFunc("POST /rules", s.show("Lists and limits", s.changeRules))
-	s.mux.HandleFunc("GET /config", s.show("Configuration", s.config))
-	s.mux.HandleFunc("POST /config", s.show("Configuration", s.changeConfig))
+	s.mux.HandleFunc("GET /peers", s.show("Network", s.peers))
+	s.mux.HandleFunc("POST /peers", s.show("Network", s.changePeers))
+	s.mux.HandleFunc("GET /rules", s.show("Lists", s.rules))
+	s.mux.HandleFunc("POST /rules", s.show("Lists", s.changeRules))
+	s.mux.HandleFunc("GET /config", s.show("Settings", s.config))
+	s.mux.HandleFunc("POST /config", s.show("Settings", s.changeConfig))
 	s.mux.HandleFunc("GET /storage", s.show("Storage", s.storage))
+	s.mux.HandleFunc("POST /undo", s.undo)
 	s.mux.HandleFunc("/", s.nothing)
 	return s
 }
@@ -106,6 +108,7 @@ type view struct {
 	status Status
 	path   string // path of the navigation's entry for this page
 	notice string // result of the form just sent
+	undo   string // token of the change that takes the result back; "" if nothing does
 }
 
 // show serves the result of content. It shows a refusal of the node in its place.
@@ -168,7 +171,8 @@ func (s *Site) live(w http.ResponseWriter, r *http.Request) {
 		if v.viewer, err = v.node.Whoami(r.Context()); err != nil || !v.viewer.Check {
 			return // the session has ended
 		}
-		if err := overview(v).Render(&b); err != nil {
+		content, err := overview(v)
+		if err != nil || content.Render(&b) != nil {
 			return
 		}
 		// A line feed would end the event's line. No element of the page depends on line feeds.

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -14,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/web/chart"
 )
 
 // waves is the page of campaigns, or of one of them.
@@ -26,35 +29,84 @@ func (s *Site) waves(v *view) (g.Node, error) {
 		return waveDetail(v, id)
 	}
 	q := v.URL.Query()
-	page, err := v.node.Waves(v.Context(), admin.WaveQuery{Class: q.Get("class"), Sort: q.Get("sort")})
+	page, err := v.node.Waves(v.Context(), admin.WaveQuery{Class: q.Get("class"),
+		Sort: cmp.Or(q.Get("sort"), "growth"), Posts: q.Get("posts") == "true"})
 	if absent(err) {
 		return h.P(h.Class("card"),
-			g.Text("This node remembers no mail, and so knows no waves: [history] in its configuration says so.")), nil
+			g.Text("This node remembers no mail, and so knows no campaigns: [history] in its configuration says so.")), nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	sort := cmp.Or(q.Get("sort"), "growth")
 	return g.Group{
-		h.Form(h.Class("card fields"), h.Method("get"), h.Action("/waves"),
-			choice("class", "Answer", q, "unknown", "good", "bulk", "suspected", "spam"),
+		h.Form(h.Class("fields card"), h.Method("get"), h.Action("/waves"),
+			choice("class", "Verdict", q, "unknown", "good", "bulk", "suspected", "spam"),
 			h.Div(h.Label(h.For("sort"), g.Text("First")), h.Select(h.ID("sort"), h.Name("sort"),
 				g.Map([]struct {
 					value, name string
-				}{{"size", "the largest"}, {"recent", "the latest"}, {"new", "the newest"}}, func(o struct {
-					value, name string
-				}) g.Node {
-					return h.Option(h.Value(o.value), g.If(o.value == q.Get("sort"), g.Attr("selected")), g.Text(o.name))
-				}))),
+				}{{"growth", "growing fastest"}, {"size", "the largest"}, {"recent", "the latest"}, {"new", "the newest"}},
+					func(o struct {
+						value, name string
+					}) g.Node {
+						return h.Option(h.Value(o.value), g.If(o.value == sort, g.Attr("selected")), g.Text(o.name))
+					}))),
 			h.Button(g.Text("Show"))),
-		h.Section(h.H2(g.Text("Waves"),
-			dim("messages with the same text, or nearly so; the number behind a name is of checks and reports")),
+		h.Section(h.H2(g.Text("Campaigns"), dim("messages with the same text, or nearly so")),
 			g.If(!page.Whole, h.P(h.Class("alarm soft"), g.Text(unread(page)))),
 			g.If(len(page.Waves) == 0, h.P(h.Class("dim"),
-				g.Text("No text has come twice yet. Waves show here as mail servers ask this node about mail, or count it."))),
-			g.Map(page.Waves, func(w admin.Wave) g.Node { return waveCard(&w, v.status.Now) }),
+				g.Text("No text has come twice yet. Campaigns show here as mail servers ask this node about mail, or count it."))),
+			g.If(len(page.Waves) > 0, campaigns(page.Waves, v.status.Now)),
 			g.If(page.Of > len(page.Waves), h.P(h.Class("dim"),
-				g.Text(fmt.Sprintf("The first %d of %d.", len(page.Waves), page.Of))))),
+				g.Text(fmt.Sprintf("The first %d of %d.", len(page.Waves), page.Of)))),
+			g.If(page.Posts > 0, h.P(h.Class("dim"), g.Text(fmt.Sprintf("%s of mailing lists left out, as none was reported. ",
+				plural(uint64(page.Posts), "group"))), link("/waves?posts=true", "Show them too")))),
 	}, nil
+}
+
+// campaigns returns the table of campaigns.
+func campaigns(all []admin.Wave, now time.Time) g.Node {
+	head := func(class, text string) g.Node { return h.Th(h.Class(class), g.Attr("scope", "col"), g.Text(text)) }
+	return h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(h.Class("campaigns"),
+		h.THead(h.Tr(head("", "Campaign"), head("c-spark", "Growth"), head("c-n num", "Last hour"), head("c-n num", "Copies"),
+			head("c-who", "Reporters"), head("c-verdict", "Verdict"), head("c-acts", "Actions"))),
+		h.TBody(g.Map(all, func(w admin.Wave) g.Node { return campaignRow(&w, now) }))))
+}
+
+// titleOf returns the title of a campaign: its subject, link, sender, or number of messages.
+func titleOf(w *admin.Wave) string {
+	switch {
+	case w.Subject != "":
+		return w.Subject
+	case len(w.Domains) > 0:
+		return "links to " + w.Domains[0].Name
+	case len(w.Senders) > 0:
+		return "from " + w.Senders[0].Name
+	}
+	return plural(w.Messages, "message")
+}
+
+func campaignRow(w *admin.Wave, now time.Time) g.Node {
+	title := titleOf(w)
+	about := names(w.Senders, 1)
+	if len(w.Domains) > 0 {
+		about += ", links to " + names(w.Domains, 1)
+	}
+	hidden := g.Group{h.Input(h.Type("hidden"), h.Name("id"), h.Value(strconv.FormatInt(w.ID, 10))),
+		h.Input(h.Type("hidden"), h.Name("entry"), h.Value(strconv.FormatInt(w.Entry, 10))),
+		h.Input(h.Type("hidden"), h.Name("all"), h.Value("true"))}
+	button := func(do, verb string) g.Node {
+		return h.Button(h.Name("do"), h.Value(do), h.Aria("label", verb+": "+title), g.Text(verb))
+	}
+	return h.Tr(
+		h.Th(h.Class("title"), g.Attr("scope", "row"), h.A(h.Href(waveAddress(w.ID)), h.Title(title), g.Text(title)),
+			dim(about+", through "+names(w.Doors, 2)+", "+age(w.Last, now)+" ago")),
+		h.Td(spark(w)), number(count(w.Recent)), number(count(w.Messages)),
+		h.Td(g.Text(votes(w)), g.If(len(w.Reporters) > 0, dim(names(w.Reporters, 2)))),
+		h.Td(h.Span(h.Class("pill pill-"+w.Class), g.Text(answer(w)))),
+		h.Td(h.Div(h.Class("acts"), h.Form(h.Method("post"), h.Action("/waves"), hidden, button("spam", "List"),
+			button("ham", "Wanted"), h.A(h.Class("button"), h.Href(waveAddress(w.ID)), h.Aria("label", "Explain: "+title),
+				g.Text("Explain"))))))
 }
 
 // unread describes the part of its history that the node has not yet read for the waves.
@@ -62,7 +114,7 @@ func unread(page *admin.WavePage) string {
 	if page.Since.IsZero() {
 		return "The node is still reading its history, and has come to " + date(page.Upto) + "."
 	}
-	return "The node is still reading its history. These are the waves since " + date(page.Since) + "."
+	return "The node is still reading its history. These are the campaigns since " + date(page.Since) + "."
 }
 
 func waveAddress(id int64) string { return "/waves?id=" + strconv.FormatInt(id, 10) }
@@ -75,21 +127,13 @@ func answer(w *admin.Wave) string {
 	return w.Class
 }
 
-func waveCard(w *admin.Wave, now time.Time) g.Node {
-	return g.El("article", h.Class("card wave"),
-		g.El("h3", h.Span(h.Class("key key-"+w.Class)), link(waveAddress(w.ID), plural(w.Messages, "message")),
-			dim(answer(w)), dim(votes(w))),
-		spark(w),
-		waveFacts(w, 3, now))
-}
-
 // votes describes people's reports of a wave. Several reports of one person are one vote.
 func votes(w *admin.Wave) string {
 	var all []string
 	for _, n := range []struct {
 		count uint64
 		name  string
-	}{{w.Spam, "spam report"}, {w.Ham, "ham report"}, {w.Revoked, "revocation"}} {
+	}{{w.Spam, "spam report"}, {w.Ham, "wanted report"}, {w.Revoked, "revocation"}} {
 		if n.count > 0 {
 			all = append(all, plural(n.count, n.name))
 		}
@@ -134,63 +178,31 @@ func names(all []admin.NamedCount, most int) string {
 // leastSlots is the smallest number of slots on a curve, so that a young wave is not one broad bar.
 const leastSlots = 24
 
-// spark draws the growth of a wave as bars.
+// spark draws the growth of a campaign as bars.
 func spark(w *admin.Wave) g.Node {
-	most := uint64(1)
+	most := uint64(0)
 	for _, n := range w.Growth {
 		most = max(most, n)
 	}
-	slot := time.Duration(w.Slot) * time.Second
-	width := 200 / float64(max(leastSlots, len(w.Growth)))
-	var bars g.Group
-	for i, n := range w.Growth {
-		if n > 0 {
-			height := max(1, 30*float64(n)/float64(most))
-			bars = append(bars, g.El("rect", h.Class("class-"+w.Class), g.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
-				g.Attr("y", fmt.Sprintf("%.1f", 32-height)),
-				h.Width(fmt.Sprintf("%.1f", max(0.8, width-0.5))), h.Height(fmt.Sprintf("%.1f", height))))
-		}
-	}
-	return h.SVG(h.Class("spark"), g.Attr("viewBox", "0 0 200 33"), g.Attr("preserveAspectRatio", "none"), h.Role("img"),
-		h.Aria("label", fmt.Sprintf("%s in %s, at most %s in %s", plural(w.Messages, "message"), age(w.First, w.Last),
-			count(most), spell(slot))),
-		g.El("rect", h.Class("track"), g.Attr("y", "32"), h.Width("200"), h.Height("1")), bars)
+	return chart.Spark(w.Class, fmt.Sprintf("%s in %s, at most %s in %s", plural(w.Messages, "message"),
+		age(w.First, w.Last), count(most), spell(time.Duration(w.Slot)*time.Second)), w.Growth)
 }
 
 // spell formats a duration without zero units.
 func spell(d time.Duration) string { return age(time.Time{}, time.Time{}.Add(d)) }
 
-// curve draws the growth of a wave: the messages in each slot, and their sum.
+// curve draws the growth of a campaign: the messages in each slot.
 func curve(w *admin.Wave) g.Node {
-	most, sum := uint64(1), uint64(0)
-	for _, n := range w.Growth {
-		most = max(most, n)
+	if len(w.Growth) == 0 {
+		return nil
 	}
-	slots := max(leastSlots, len(w.Growth))
-	width := float64(chartWidth) / float64(slots)
-	var marks g.Group
-	var line strings.Builder
-	fmt.Fprintf(&line, "M0 %d", chartHeight)
-	for i, n := range w.Growth {
-		height := float64(n) / float64(most) * (chartHeight - 4)
-		if n > 0 {
-			marks = append(marks, g.El("rect", h.Class("class-"+w.Class), g.Attr("x", fmt.Sprintf("%.1f", float64(i)*width)),
-				g.Attr("y", fmt.Sprintf("%.1f", chartHeight-max(0.7, height))),
-				h.Width(fmt.Sprintf("%.1f", max(0.5, width-0.6))), h.Height(fmt.Sprintf("%.1f", max(0.7, height)))))
-		}
-		sum += n
-		fmt.Fprintf(&line, "L%.1f %.1f", float64(i+1)*width,
-			chartHeight-float64(sum)/float64(max(1, w.Messages))*(chartHeight-4))
+	slot := time.Duration(w.Slot) * time.Second
+	c := chart.Chart{Title: "Growth of the campaign", Slot: slot,
+		Series: []chart.Series{{Class: w.Class, Name: "messages", Values: w.Growth}}}
+	for i := range w.Growth {
+		c.Starts = append(c.Starts, w.First.Add(time.Duration(i)*slot))
 	}
-	marks = append(marks, g.El("path", h.Class("sum"), g.Attr("d", line.String())))
-	return h.Section(h.H2(g.Text("Growth"), dim("each bar "+spell(time.Duration(w.Slot)*time.Second)+", at most "+
-		plural(most, "message")+"; the line is their sum")),
-		h.SVG(h.Class("chart"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)),
-			g.Attr("preserveAspectRatio", "none"), h.Role("img"),
-			h.Aria("label", fmt.Sprintf("Growth of the wave: %s from %s to %s", plural(w.Messages, "message"), date(w.First),
-				date(w.Last))), marks),
-		h.P(h.Class("axis"), h.Span(g.Text(date(w.First))),
-			h.Span(h.Class("end"), g.Text(date(w.First.Add(time.Duration(slots)*time.Duration(w.Slot)*time.Second))))))
+	return h.Section(h.H2(g.Text("Growth"), dim("each bar "+spell(slot))), c.Draw())
 }
 
 // waveDetail shows and explains one wave.
@@ -201,18 +213,25 @@ func waveDetail(v *view, id int64) (g.Node, error) {
 	}
 	w := &d.Wave
 	out := g.Group{
-		h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+w.Class)), g.Text(plural(w.Messages, "message")),
-			dim(answer(w)), dim(votes(w))),
-			g.If(d.Subject != "", h.P(g.Text("Subject: "+d.Subject))), waveFacts(w, 16, v.status.Now),
-			h.P(link("/history?id="+strconv.FormatInt(w.Entry, 10), "The message that stands for the wave"))),
+		h.Section(h.Class("card"), h.H2(h.Span(h.Class("key key-"+w.Class)), g.Text(titleOf(w)),
+			dim(plural(w.Messages, "message")), dim(answer(w)), dim(votes(w))),
+			waveFacts(w, 16, v.status.Now),
+			h.P(link("/history?id="+strconv.FormatInt(w.Entry, 10), "The message that stands for the campaign"))),
 		curve(w),
 	}
 	if d.Verdict == nil {
 		return append(out, h.P(h.Class("card dim"),
-			g.Text("The history no longer has a message of this wave, so that nothing can be explained or voted on."))), nil
+			g.Text("The history no longer has a message of this campaign, so that nothing can be explained or voted on."))), nil
 	}
-	return append(out, waveForms(w), verdictOf(d.Verdict), facets(d.Verdict), barcode(d.Verdict),
+	return append(out, waveForms(w), verdictOf(d.Verdict), evidenceOf(d.Verdict), barcode(d.Verdict),
 		findings(d.Verdict.Findings)), nil
+}
+
+// evidenceOf shows the parts of the message that stands for a campaign.
+func evidenceOf(d *client.Verdict) g.Node {
+	return h.Section(h.Class("card"),
+		h.H2(g.Text("Evidence"), dim("the most that is known of one signature of each kind")),
+		evidence(d))
 }
 
 // waveForms returns the buttons that list, revoke and whitelist a wave.
@@ -228,73 +247,6 @@ func waveForms(w *admin.Wave) g.Node {
 			button("clear", "White-list this text"),
 			dim("letter for letter; changed copies are judged as before")),
 	}
-}
-
-// A facet names a kind of signatures in words.
-type facet struct {
-	name    string
-	schemes []bulkhead.Scheme
-}
-
-// facetsOf holds the kinds of signatures that decide a verdict.
-var facetsOf = []facet{
-	{"The text, letter for letter", []bulkhead.Scheme{bulkhead.Exact, bulkhead.PyzorDigest, bulkhead.RazorE4,
-		bulkhead.DCCBody, bulkhead.RspamdText}},
-	{"Changed copies of the text", []bulkhead.Scheme{bulkhead.Near, bulkhead.DCCFuz1, bulkhead.DCCFuz2,
-		bulkhead.RspamdShingle}},
-	{"Parts of the text", []bulkhead.Scheme{bulkhead.Part, bulkhead.Sketch}},
-	{"Links", []bulkhead.Scheme{bulkhead.Link, bulkhead.RazorE8}},
-	{"Sender and network", []bulkhead.Scheme{bulkhead.Sender, bulkhead.Network, bulkhead.Claim, bulkhead.DCCFrom,
-		bulkhead.DCCEnvFrom, bulkhead.DCCIP}},
-	{"Contacts", []bulkhead.Scheme{bulkhead.Contact}},
-	{"Attachments and pictures", []bulkhead.Scheme{bulkhead.Attachment, bulkhead.Image}},
-	{"Mark-up", []bulkhead.Scheme{bulkhead.Markup}},
-}
-
-// facets shows what is known about each kind of signature.
-func facets(d *client.Verdict) g.Node {
-	var rows g.Group
-	for _, f := range facetsOf {
-		var n, listed, revoked int
-		var seen, spam, ham uint32
-		worst := 0.0
-		for i := range d.Findings {
-			one := &d.Findings[i]
-			if !has(f.schemes, one.Signature.Scheme()) {
-				continue
-			}
-			n++
-			seen, spam, ham = max(seen, one.Sightings), max(spam, one.Spam), max(ham, one.Ham)
-			switch one.Judged {
-			case "spam":
-				listed++
-			case "revoked":
-				revoked++
-			}
-			if one.Sightings+one.Spam+one.Ham > 0 {
-				worst = max(worst, one.Error)
-			}
-		}
-		if n > 0 {
-			rows = append(rows, h.Tr(h.Th(g.Attr("scope", "row"), g.Text(f.name)), number(strconv.Itoa(n)),
-				number(strconv.Itoa(listed)), number(strconv.Itoa(revoked)),
-				number(count(uint64(seen))), number(count(uint64(spam))), number(count(uint64(ham))), number(chance(worst))))
-		}
-	}
-	return h.Section(h.H2(g.Text("Evidence"), dim("the most that is known of one signature of each kind")),
-		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Facet")), num("Signatures"), num("Listed"), num("Revoked"), num("Seen"), num("Spam votes"),
-				num("Ham votes"), num("Chance of an error"))),
-			h.TBody(rows))))
-}
-
-func has(all []bulkhead.Scheme, s bulkhead.Scheme) bool {
-	for _, x := range all {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // barcode draws a bar for each band of a text. The width of a bar depends on the band's sum, so
@@ -355,6 +307,11 @@ func (s *Site) changeWaves(v *view) (g.Node, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, badForm(err)
 	}
+	since := v.status.Now.Truncate(time.Second)
+	back := waveAddress(id)
+	if v.PostForm.Get("all") != "" {
+		back = "/waves"
+	}
 	switch do := v.PostForm.Get("do"); do {
 	case "spam", "ham", "revoke":
 		got, err := v.node.ReportEntry(v.Context(), entry, admin.RememberedVote{Vote: do})
@@ -362,14 +319,26 @@ func (s *Site) changeWaves(v *view) (g.Node, error) {
 			return nil, err
 		}
 		v.notice = voted(do, got)
+		s.offerVotes(v, back, since)
 	case "clear":
 		added, err := v.node.Clear(v.Context(), admin.Clear{Entry: entry, Note: v.PostForm.Get("note")})
 		if err != nil {
 			return nil, err
 		}
 		v.notice = plural(uint64(len(added)), "signature") + " put on the whitelist."
+		s.offer(v, back, func(ctx context.Context, node *admin.Client) (string, error) {
+			for _, c := range added {
+				if err := node.Unclear(ctx, c.Signature); err != nil {
+					return "", err
+				}
+			}
+			return plural(uint64(len(added)), "signature") + " taken off the whitelist again.", nil
+		})
 	default:
 		return nil, badForm(errors.New("unknown action"))
+	}
+	if v.PostForm.Get("all") != "" {
+		return s.waves(v)
 	}
 	return waveDetail(v, id)
 }
@@ -385,7 +354,7 @@ func whitelisted(v *view) (g.Node, error) {
 		return nil, err
 	}
 	return h.Section(h.H2(g.Text("White-listed texts"), dim("by administrators, beside [whitelist] of the configuration")),
-		g.If(len(all) == 0, h.P(h.Class("dim"), g.Text("None yet. The page of a wave white-lists its text."))),
+		g.If(len(all) == 0, h.P(h.Class("dim"), g.Text("None yet. The page of a campaign white-lists its text."))),
 		g.If(len(all) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
 			h.THead(h.Tr(h.Th(g.Text("Signature")), h.Th(g.Text("By")), h.Th(g.Text("Since")), h.Th(g.Text("Why")),
 				h.Th(g.Text("Actions")))),
@@ -396,4 +365,13 @@ func whitelisted(v *view) (g.Node, error) {
 					h.Td(g.Text(c.By)), h.Td(g.Text(date(c.Time))), h.Td(g.Text(c.Note)),
 					h.Td(act("/rules", text, "unclear", "Remove", nil)))
 			})))))), nil
+}
+
+// choice returns a list of values, with the option to choose none.
+func choice(name, label string, q url.Values, values ...string) g.Node {
+	return h.Div(h.Label(h.For(name), g.Text(label)),
+		h.Select(h.ID(name), h.Name(name), h.Option(h.Value(""), g.Text("any")),
+			g.Map(values, func(value string) g.Node {
+				return h.Option(h.Value(value), g.If(value == q.Get(name), g.Attr("selected")), g.Text(value))
+			})))
 }

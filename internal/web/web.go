@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
@@ -31,7 +30,6 @@ type Status struct {
 	ReadOnly      string // reason for refusing reports, "" if they are accepted
 	Mature        bool   // the node knows its usual senders, so links and contacts may decide
 	Threshold     uint32 // count at which a message is bulk
-	Day, Month    []Slot // verdicts of the last 24 hours and 30 days, oldest first
 	Accounts      int
 	Doubts        int           // parts of the store that are in doubt since a salvage
 	Missing       []string      // parts of the data folder missing at the start
@@ -41,13 +39,6 @@ type Status struct {
 	Doors         []Door
 	Counters      []Counter
 	Books         []Book
-}
-
-// A Slot holds the number of verdicts of each class in a period, in total and by door.
-type Slot struct {
-	Start    time.Time
-	Verdicts [bulkhead.NumClasses]uint64
-	Doors    map[string][bulkhead.NumClasses]uint64
 }
 
 // A Door is one open front door: its name, its address, its clients, and its counters.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -30,10 +31,17 @@ type fake struct{}
 
 func (fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/v1/whoami" {
-		http.NotFound(w, r)
+		notFound(w)
 		return
 	}
 	io.WriteString(w, `{"check":true}`)
+}
+
+// notFound answers as the API does about an operation that the node does not have.
+func notFound(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(http.StatusNotFound)
+	io.WriteString(w, `{"title":"Not Found","status":404}`)
 }
 
 func get(t *testing.T, site http.Handler, path string) string {
@@ -83,29 +91,44 @@ func TestPageTellsTrouble(t *testing.T) {
 	}
 }
 
-// TestNow: the first page has the numbers by door, the lag of each peer, the fill of books and
-// disk, and the problems of the node.
+// numbers is an API that allows every client to check, and has an overview and verdicts.
+type numbers struct {
+	overview admin.Overview
+	verdicts admin.Verdicts
+}
+
+func (n *numbers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var answer any = &admin.Viewer{Check: true}
+	switch r.URL.Path {
+	case "/v1/whoami":
+	case "/v1/overview":
+		answer = &n.overview
+	case "/v1/verdicts":
+		answer = &n.verdicts
+	default:
+		notFound(w)
+		return
+	}
+	json.NewEncoder(w).Encode(answer)
+}
+
+// TestNow checks that the first page has the numbers of the day with their messages, the chart of each
+// range with its events, and one sentence of health in which a fault comes first.
 func TestNow(t *testing.T) {
-	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	sums := func(spam, unknown uint64) (n [bulkhead.NumClasses]uint64) {
-		n[bulkhead.ClassSpam], n[bulkhead.ClassUnknown] = spam, unknown
-		return n
+	now := time.Date(2026, 11, 23, 12, 5, 0, 0, time.UTC)
+	waiting := 3
+	n := &numbers{
+		admin.Overview{Since: now.Add(-24 * time.Hour).Truncate(time.Hour), Known: true, Waiting: &waiting,
+			Now:    admin.DayNumbers{Checked: 4000, Caught: 1234, Reported: 12, Complained: 2},
+			Before: admin.DayNumbers{Caught: 617, Reported: 24, Complained: 2},
+			Events: []admin.Event{{Time: now.Add(-time.Hour), Kind: "start", Text: "the node <started>"}}},
+		admin.Verdicts{Slots: []admin.VerdictSlot{
+			{Start: now.Add(-time.Hour).Truncate(10 * time.Minute), Doors: map[string]admin.DoorSum{
+				"milter": {Spam: 3, Unknown: 4}, "http": {Spam: 5, SpamVotes: 6, HamVotes: 1}}}}},
 	}
-	slots := []Slot{
-		{Start: now.Add(-20 * time.Minute)},
-		{Start: now.Add(-10 * time.Minute), Verdicts: sums(3, 4),
-			Doors: map[string][bulkhead.NumClasses]uint64{"milter": sums(1, 4), "http": sums(2, 0)}},
-		{Start: now, Verdicts: sums(5, 0), Doors: map[string][bulkhead.NumClasses]uint64{"milter": sums(5, 0)}},
-	}
-	s := Status{
-		Now: now, Started: now, Mature: true, Day: slots, Month: slots, Free: 1 << 30, Disk: 4 << 30,
-		Peers: []admin.Peer{{Name: "well.example", Heard: now.Add(-time.Second), Lag: 0.25},
-			{Name: "<mute>", Heard: now.Add(-time.Hour), Silent: 3600}},
-		Books: []Book{{Name: "Tally",
-			Generations: []Generation{{Arrays: []Array{{Name: "counts", Fill: 0.125, Ghost: 1e-4},
-				{Name: "unique", Fill: 0.5, Ghost: 1e-3}}}}}},
-	}
-	page := func() string { return get(t, New(source(s), fake{}), "/") }
+	s := Status{Now: now, Started: now.Add(-time.Hour), Mature: true, Free: 1 << 30, Disk: 4 << 30,
+		Books: []Book{{Name: "Tally", Generations: []Generation{{Arrays: []Array{{Name: "counts", Fill: 0.125, Ghost: 1e-4},
+			{Name: "unique", Fill: 0.5, Ghost: 1e-3}}}}}}}
 	has := func(got string, all ...string) {
 		t.Helper()
 		for _, want := range all {
@@ -114,22 +137,46 @@ func TestNow(t *testing.T) {
 			}
 		}
 	}
-	got := page()
-	has(got, "each bar 10 minutes, at most 7 messages", "8 spam", "4 unknown",
-		`<th scope="row">milter</th><td class="num">6</td>`, `<th scope="row">http</th><td class="num">2</td>`,
-		"50 % full", "absent key found: 1 in 1\u202f000", "75 % full", "1.0 GiB free", "0.2 s",
-		"All is well here, but of 2 peers 1 cannot be heard or counted.", "&lt;mute&gt;")
-	if strings.Index(got, "&lt;mute&gt;") > strings.Index(got, "well.example") {
-		t.Error("a peer in trouble comes after one that is well")
+	page := func(path string) string { return get(t, New(source(s), n), path) }
+	got := page("/")
+	has(got, "All is well: mail is checked", "1\u202f234</a>", "/history?q=is%3Acaught+since%3A2026-11-22T12%3A00Z",
+		"617 a week ago", "▲ 100 %", `class="down">▼ 50 %`, ">2 a week ago<", "/history?q=is%3Awaiting+since%3A7d", ">3</a>",
+		"8 spam, 0 suspected", "11:05 the node &lt;started&gt;", "8 spam, 4 unknown",
+		`door%3Ahttp">http</a></th><td class="num">5</td>`, "Disk 75 % full · tally 50 % full · 0 doors open",
+		`aria-current="true">24 hours</a>`, "absent key found: 1 in 1\u202f000")
+	if strings.Contains(got, "<details class=\"quiet\" open") {
+		t.Error("the machinery of a sound node is open")
 	}
-	s.Peers, s.Day = nil, slots[:1]
-	has(page(), "All is well.", "No message was checked in this time")
-	s.Month = nil
-	has(page(), "No message was checked yet")
-	s.Doubts = 2
-	has(page(), "some counts may be too low")
-	s.Missing = []string{"greylist"}
-	has(page(), "began anew: greylist.")
+	for path, want := range map[string]string{"/?range=90d": "90 days</a>", "/?range=1h": "1 hour</a>",
+		"/?range=7d": "7 days</a>", "/?range=nonsense": "24 hours</a>"} {
+		has(page(path), `aria-current="true">`+want)
+	}
+	n.overview.Known, n.overview.More = false, true
+	has(page("/"), "no week to compare with yet", "over 3")
+	n.verdicts.Slots = nil
+	has(page("/"), "No message was checked in this time")
+	if got := get(t, New(source(s), fake{}), "/"); strings.Contains(got, "Slipped") {
+		t.Error("a node without an overview shows numbers")
+	}
+	for _, tt := range []struct {
+		change func()
+		want   []string
+	}{
+		{func() { s.Mature = false }, []string{"All is well. The node is young"}},
+		{func() {
+			s.Peers = []admin.Peer{{Name: "well.example", Heard: now.Add(-time.Second), Lag: 0.25},
+				{Name: "<mute>", Heard: now.Add(-time.Hour), Silent: 3600}}
+		}, []string{"the peer &lt;mute&gt; does not help: silent, last heard 1 h 0 min ago.", "health poor",
+			`<details class="quiet" open`, "0.2 s", "1 of 2 peers heard"}},
+		{func() { s.Peers[0].Quarantine = "rolled back" }, []string{"but 2 of 2 peers do not help"}},
+		{func() { s.Doubts = 2 }, []string{"some counts may be too low"}},
+		{func() { s.Missing = []string{"greylist"} }, []string{"began anew: greylist."}},
+		{func() { s.Held = &admin.Ageing{Newest: now} }, []string{"2026-11-23 12:05:00 UTC. Set the clock right."}},
+		{func() { s.ReadOnly = "the disk is full" }, []string{"reports are refused until", "health ill", "disk is full."}},
+	} {
+		tt.change()
+		has(page("/"), tt.want...)
+	}
 }
 
 func TestWords(t *testing.T) {

@@ -73,8 +73,11 @@ func TestPages(t *testing.T) {
 			}
 			if name == "full" {
 				b.visit("/waves")
-				b.follow("3 messages")
-				b.inspect(axe, "a wave")
+				b.follow("Explain")
+				b.inspect(axe, "a campaign")
+				b.visit("/history?q=kind:check")
+				b.visit(look[string](b, `(a => a.pathname + a.search)(document.querySelector("tr[data-row] th a"))`))
+				b.inspect(axe, "a message")
 			}
 			b.visit("/lookup")
 			b.fill("#text", string(letter(1, offer)))
@@ -245,7 +248,7 @@ func TestWaves(t *testing.T) {
 	b := open(t, n.url)
 	b.logIn(n)
 	b.visit("/waves")
-	b.follow("3 messages")
+	b.follow("Explain")
 	b.await("20 listed")
 	b.press("Take it off the list")
 	b.await("Voted revoke")

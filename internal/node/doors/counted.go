@@ -17,6 +17,7 @@ type countedHouse struct {
 	looks    atomic.Int64
 	verdicts [bulkhead.NumClasses]atomic.Int64
 	votes    [bulkhead.NumVotes]atomic.Int64 // accepted
+	traps    atomic.Int64                    // votes for spam that spam traps gave
 	refused  atomic.Int64                    // checks and votes that ended in an error
 }
 
@@ -51,6 +52,9 @@ func (h *countedHouse) Report(ctx context.Context, r bulkhead.Report) (bulkhead.
 		return receipt, err
 	}
 	h.votes[r.Vote].Add(1)
+	if r.Trap && r.Vote == bulkhead.Spam {
+		h.traps.Add(1)
+	}
 	return receipt, nil
 }
 
@@ -76,6 +80,7 @@ func (h *countedHouse) sum() (s logbook.Sum) {
 	for v := range s.Votes {
 		s.Votes[v] = uint64(h.votes[v].Load())
 	}
+	s.Traps = uint64(h.traps.Load())
 	return s
 }
 

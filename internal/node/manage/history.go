@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
@@ -25,6 +26,7 @@ type History struct {
 func (h *History) History(ctx context.Context, q admin.HistoryQuery) (admin.HistoryPage, error) {
 	want := logbook.Query{
 		Since: q.Since, Until: q.Until, Door: q.Door, Reporter: q.Reporter, Domain: q.Domain,
+		From: q.From, Link: q.Link,
 		Message: h.Book.MessageID(q.MessageID), Before: uint64(max(0, q.Before)), Limit: q.Limit,
 	}
 	if q.Kind != "" {
@@ -41,6 +43,15 @@ func (h *History) History(ctx context.Context, q admin.HistoryQuery) (admin.Hist
 		}
 		want.Class = &class
 	}
+	waiting := q.Outcome == "waiting"
+	if waiting {
+		q.Outcome = logbook.Reported.String()
+	}
+	outcome, err := logbook.ParseOutcome(q.Outcome)
+	if err != nil {
+		return admin.HistoryPage{}, err
+	}
+	want.Outcome = outcome
 	if q.Signature != "" {
 		sig, err := bulkhead.ParseSignature(q.Signature)
 		if err != nil {
@@ -54,11 +65,48 @@ func (h *History) History(ctx context.Context, q admin.HistoryQuery) (admin.Hist
 	}
 	out := admin.HistoryPage{Entries: make([]admin.HistoryEntry, len(page.Entries)), Next: int64(page.Next),
 		Read: page.Read}
+	if waiting {
+		if page.Entries, err = h.stillWaiting(ctx, page.Entries); err != nil {
+			return admin.HistoryPage{}, err
+		}
+		out.Entries = out.Entries[:len(page.Entries)]
+	}
 	for i := range page.Entries {
 		out.Entries[i] = historyEntry(&page.Entries[i])
 		out.Entries[i].Signatures = nil
 	}
 	return out, nil
+}
+
+// stillWaiting returns the reports of messages that are suspected at present, or whose report counted and
+// lists nothing yet.
+func (h *History) stillWaiting(ctx context.Context, all []logbook.Entry) (waiting []logbook.Entry, err error) {
+	for i := range all {
+		v, err := h.Judge.Check(ctx, bulkhead.Query{Signatures: all[i].Signatures(), Terse: true})
+		if err != nil {
+			return nil, err
+		}
+		taken := slices.ContainsFunc(v.Findings,
+			func(f bulkhead.Finding) bool { return f.Judged == bulkhead.Revoked })
+		if v.Class == bulkhead.ClassSuspected || all[i].Waits && v.Class != bulkhead.ClassSpam && !taken {
+			waiting = append(waiting, all[i])
+		}
+	}
+	return waiting, nil
+}
+
+// Explain implements [api.History].
+func (h *History) Explain(ctx context.Context, id int64) (client.Verdict, bool, error) {
+	e, ok, err := h.Book.Get(uint64(max(0, id)))
+	if err != nil || !ok {
+		return client.Verdict{}, false, err
+	}
+	// Behind the history and the memory of messages: looking at an entry is not sending mail.
+	v, err := h.Judge.Check(ctx, bulkhead.Query{Signatures: e.Signatures()})
+	if err != nil {
+		return client.Verdict{}, false, err
+	}
+	return *client.NewVerdict(&v), true, nil
 }
 
 // HistoryEntry implements [api.History].
@@ -71,7 +119,8 @@ func historyEntry(e *logbook.Entry) admin.HistoryEntry {
 	sigs := e.Signatures()
 	out := admin.HistoryEntry{
 		ID: int64(e.ID), Time: e.Time(), Door: e.Door, Kind: e.Kind.String(), Confidence: e.Confidence,
-		Whitelisted: e.White, Trap: e.Trap, Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed,
+		Whitelisted: e.White, Trap: e.Trap, Waits: e.Waits, Post: e.Post,
+		Reasons: append([]string{}, e.Reasons...), Count: e.Count, Listed: e.Listed,
 		Revoked: e.Revoked,
 		Account: e.Account, User: e.User, Network: e.Network, From: e.From, Domains: append([]string{}, e.Domains...),
 		MessageID: e.Message != logbook.MessageID{}, Subject: e.Subject, SignatureCount: len(sigs), Signatures: sigs,

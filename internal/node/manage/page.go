@@ -6,14 +6,12 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
-	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
 // A StatusPage describes the node to the pages: [web.Source].
 type StatusPage struct {
 	Node  *State
-	Sums  *Sums
 	Peers *Peers
 	// Doors returns the open doors, with their rates until now.
 	Doors func(now time.Time) []web.Door
@@ -23,7 +21,6 @@ type StatusPage struct {
 func (p *StatusPage) Status(ctx context.Context) web.Status {
 	state := p.Node.State(ctx)
 	c, now := state.Counters, clock.Now()
-	p.Sums.Note()
 	out := web.Status{
 		Name: state.Name, Version: state.Version, Now: now, Started: state.Started,
 		Mature: state.Mature, Durability: state.Durability, ReadOnly: state.ReadOnly, Threshold: state.Threshold,
@@ -31,7 +28,6 @@ func (p *StatusPage) Status(ctx context.Context) web.Status {
 		Counters: []web.Counter{{Name: "Checks", Value: c.Checks}, {Name: "Reports", Value: c.Reports},
 			{Name: "Refused", Value: c.Refused}, {Name: "Snapshots", Value: c.Checkpoints}},
 	}
-	out.Day, out.Month = p.Sums.pageSlots(now, 24*6, logbook.ShortSlot), p.Sums.pageSlots(now, 30, 24*time.Hour)
 	out.Held = state.Ageing
 	out.Doubts, out.Missing = len(state.Doubts), state.Missing
 	if state.Disk != nil {

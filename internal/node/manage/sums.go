@@ -10,7 +10,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
-	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
 // SumsFile is the file of the numbers of verdicts by door, in the data folder. sumsEvery is how
@@ -92,26 +91,6 @@ func doorSum(s *logbook.Sum) admin.DoorSum {
 		Bulk: s.Verdicts[bulkhead.ClassBulk],
 		Good: s.Verdicts[bulkhead.ClassGood], Unknown: s.Verdicts[bulkhead.ClassUnknown], Looks: s.Looks,
 		Sightings: s.Votes[bulkhead.Sighting], SpamVotes: s.Votes[bulkhead.Spam], HamVotes: s.Votes[bulkhead.Ham],
-		Revocations: s.Votes[bulkhead.Revocation],
+		Revocations: s.Votes[bulkhead.Revocation], TrapVotes: s.Traps,
 	}
-}
-
-// pageSlots returns the slots of a chart. The last one contains now.
-func (s *Sums) pageSlots(now time.Time, slots int, length time.Duration) []web.Slot {
-	first := now.UTC().Truncate(length).Add(-time.Duration(slots-1) * length)
-	out := make([]web.Slot, slots)
-	for i := range out {
-		out[i].Start = first.Add(time.Duration(i) * length)
-	}
-	for _, counted := range s.Slots(first, out[slots-1].Start.Add(length), length) {
-		slot := &out[counted.Start.Sub(first)/length]
-		slot.Doors = make(map[string][bulkhead.NumClasses]uint64, len(counted.Doors))
-		for name, sum := range counted.Doors {
-			slot.Doors[name] = sum.Verdicts
-			for c, k := range sum.Verdicts {
-				slot.Verdicts[c] += k
-			}
-		}
-	}
-	return out
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/top"
 )
@@ -31,7 +32,15 @@ func (h *History) Waves(ctx context.Context, q admin.WaveQuery) (admin.WavePage,
 		}
 		all.Waves = slices.DeleteFunc(all.Waves, func(w logbook.Wave) bool { return w.Class != class })
 	}
+	if !q.Posts {
+		before := len(all.Waves)
+		all.Waves = slices.DeleteFunc(all.Waves, func(w logbook.Wave) bool { return w.Post() })
+		page.Posts = before - len(all.Waves)
+	}
+	hour := clock.Now().Add(-time.Hour)
 	switch q.Sort {
+	case "growth":
+		slices.SortStableFunc(all.Waves, func(a, b logbook.Wave) int { return cmp.Compare(b.Recent(hour), a.Recent(hour)) })
 	case "recent":
 		slices.SortStableFunc(all.Waves, func(a, b logbook.Wave) int { return b.Last.Compare(a.Last) })
 	case "new":
@@ -39,7 +48,14 @@ func (h *History) Waves(ctx context.Context, q admin.WaveQuery) (admin.WavePage,
 	}
 	page.Of = len(all.Waves)
 	for _, w := range all.Waves[:min(len(all.Waves), cmp.Or(q.Limit, logbook.DefaultPage), logbook.MaxPage)] {
-		page.Waves = append(page.Waves, waveOf(&w))
+		out := waveOf(&w)
+		out.Recent = w.Recent(hour)
+		if e, ok, err := h.Book.Get(w.Entry); err != nil {
+			return page, err
+		} else if ok {
+			out.Subject = e.Subject
+		}
+		page.Waves = append(page.Waves, out)
 	}
 	return page, nil
 }
@@ -74,7 +90,7 @@ func (h *History) Wave(ctx context.Context, id int64) (admin.WaveDetail, bool, e
 	if err != nil || !ok {
 		return out, true, err
 	}
-	out.Subject = e.Subject
+	out.Subject, out.Wave.Subject = e.Subject, e.Subject
 	// Ask behind the history and the memory of messages: looking at a wave is not sending mail.
 	v, err := h.Judge.Check(ctx, bulkhead.Query{Signatures: e.Signatures()})
 	if err != nil {

@@ -13,10 +13,8 @@ import (
 
 func countSubjects() []subject {
 	return []subject{
-		{name: "bulkhead Counting", note: "batches of 256; sized for 1e-3 wrong counts", counts: true,
-			build: func(n int) (structure, error) { return newCounting(n, true) }},
-		{name: "bulkhead Counting, single calls", counts: true,
-			build: func(n int) (structure, error) { return newCounting(n, false) }},
+		{name: "bulkhead Counting", note: "sized for 1e-3 wrong counts", counts: true,
+			build: func(n int) (structure, error) { return newCounting(n) }},
 		{name: "fingerprint table",
 			note: "24-bit fingerprint, 8-bit count: stops at 255, hence its low counts; cannot be merged by cell", counts: true,
 			build: func(n int) (structure, error) { return newFingerprints(n), nil }},
@@ -36,12 +34,9 @@ func countSubjects() []subject {
 	}
 }
 
-type counting struct {
-	c     *arrays.Counting
-	batch bool
-}
+type counting struct{ c *arrays.Counting }
 
-func newCounting(n int, batch bool) (*counting, error) {
+func newCounting(n int) (*counting, error) {
 	g, err := filter.SizeFor(filter.Target{
 		Kind: filter.Cells, Signatures: uint64(n), Error: filter.CountWrong, Rate: 1e-3, K: filter.DefaultCells,
 	})
@@ -49,7 +44,7 @@ func newCounting(n int, batch bool) (*counting, error) {
 		return nil, err
 	}
 	c, err := arrays.NewCounting(g)
-	return &counting{c, batch}, err
+	return &counting{c}, err
 }
 
 // keysOf returns x as keys: the 16 bytes of an item are a key as it is in memory. The first 8 of
@@ -60,10 +55,8 @@ func keysOf(x []item) []filter.Key {
 
 func (c *counting) insert(x []item, n []uint32) {
 	keys := keysOf(x)
-	if !c.batch {
-		for i := range x {
-			c.c.Add(keys[i], n[i])
-		}
+	if len(keys) == 1 {
+		c.c.Add(keys[0], n[0])
 		return
 	}
 	c.c.AddBatch(0, keys, n, nil)
@@ -71,10 +64,8 @@ func (c *counting) insert(x []item, n []uint32) {
 
 func (c *counting) look(x []item, out []uint32) {
 	keys := keysOf(x)
-	if !c.batch {
-		for i := range x {
-			out[i] = c.c.Count(keys[i])
-		}
+	if len(keys) == 1 {
+		out[0] = c.c.Count(keys[0])
 		return
 	}
 	c.c.CountBatch(keys, out)

@@ -19,15 +19,17 @@ import (
 // processor time per item; on a machine that does other things too, that says
 // more than the clock. Two threads are timed by the clock.
 type result struct {
-	Subject, Note     string
-	N                 int
-	Insert, Hit, Miss timing
-	Hit2              timing  // two threads, by the clock
-	Heap, Resident    float64 // bytes a key: live heap, and growth of the process
-	Ghost             float64 // share of unseen items that are found
-	Wrong             float64 // share of items whose count is too high; -1: not asked
-	Under             float64 // share of items whose count is too low
-	Access            float64 // one dependent access to as much memory, by the clock
+	Subject, Note  string
+	N              int
+	Insert         [2]timing            // in calls of one key, and of maxBatch
+	Hit            [len(batches)]timing // in calls of as many keys as batches says
+	Miss           timing               // in calls of maxBatch
+	Hit2           timing               // two threads, by the clock
+	Heap, Resident float64              // bytes a key: live heap, and growth of the process
+	Ghost          float64              // share of unseen items that are found
+	Wrong          float64              // share of items whose count is too high; -1: not asked
+	Under          float64              // share of items whose count is too low
+	Access         float64              // one dependent access to as much memory, by the clock
 }
 
 // A timing is the median of some rounds, and how far the interval that holds the
@@ -64,10 +66,11 @@ func measure(s subject, n int, memoryOnly bool) (result, error) {
 	if err != nil {
 		return r, err
 	}
-	f, inserts, err := build(s, in, counts)
+	f, inserts, err := build(s, in, counts, maxBatch)
 	if err != nil {
 		return r, err
 	}
+	r.Insert[1] = timingOf(inserts)
 	heap2, resident2, err := memory()
 	if err != nil {
 		return r, err
@@ -75,8 +78,10 @@ func measure(s subject, n int, memoryOnly bool) (result, error) {
 	r.Heap, r.Resident = float64(heap2-heap)/float64(n), float64(resident2-resident)/float64(n)
 
 	if !memoryOnly {
-		r.Hit = timed(in, func(part []item) { lookAll(f, part, out) })
-		r.Miss = timed(unseen, func(part []item) { lookAll(f, part, out) })
+		for i, size := range batches {
+			r.Hit[i] = timed(in, func(part []item) { lookAll(f, part, out, size) })
+		}
+		r.Miss = timed(unseen, func(part []item) { lookAll(f, part, out, maxBatch) })
 		if !s.solo {
 			r.Hit2 = timedTwo(f, in, out)
 		}
@@ -85,10 +90,13 @@ func measure(s subject, n int, memoryOnly bool) (result, error) {
 		return r, err
 	}
 	runtime.KeepAlive(f)
-	r.Insert = timingOf(inserts)
 	if memoryOnly {
 		return r, nil
 	}
+	if _, inserts, err = build(s, in, counts, 1); err != nil {
+		return r, err
+	}
+	r.Insert[0] = timingOf(inserts)
 	if s.name == countSubjects()[0].name || s.name == memberSubjects()[0].name {
 		r.Access, err = dependentAccess(int(r.Heap * float64(n)))
 	}
@@ -96,21 +104,30 @@ func measure(s subject, n int, memoryOnly bool) (result, error) {
 }
 
 // build inserts all items into a new structure and returns it, and how long an
-// insert took in each of some rounds. A small structure is built many times in a
+// insert took in each of some rounds, in calls of size keys. A small structure is built many times in a
 // round; of a big one the rounds are parts of the items.
-func build(s subject, in []item, counts []uint32) (f structure, took []float64, err error) {
+func build(s subject, in []item, counts []uint32, size int) (f structure, took []float64, err error) {
 	if len(in) > window {
 		if f, err = s.build(len(in)); err != nil {
 			return nil, nil, err
 		}
+		total := len(in)
 		for len(in) > 0 {
 			n := min(window, len(in))
 			start := cpu()
-			insertAll(f, in[:n], counts[:n])
+			insertAll(f, in[:n], counts[:n], size)
 			took = append(took, float64(cpu()-start)/float64(n))
 			in, counts = in[n:], counts[n:]
 		}
-		return f, took, nil
+		if last, ok := f.(finisher); ok {
+			// The whole set is one step, so that each part gets its share.
+			start := cpu()
+			err = last.finish()
+			for i, share := 0, float64(cpu()-start)/float64(total); i < len(took); i++ {
+				took[i] += share
+			}
+		}
+		return f, took, err
 	}
 	for range rounds {
 		var total time.Duration
@@ -122,8 +139,14 @@ func build(s subject, in []item, counts []uint32) (f structure, took []float64, 
 				return nil, nil, err
 			}
 			start := cpu()
-			insertAll(f, in, counts)
+			insertAll(f, in, counts, size)
+			if last, ok := f.(finisher); ok {
+				err = last.finish()
+			}
 			total += cpu() - start
+			if err != nil {
+				return nil, nil, err
+			}
 			built++
 		}
 		took = append(took, float64(total)/float64(built)/float64(len(in)))
@@ -135,7 +158,7 @@ func build(s subject, in []item, counts []uint32) (f structure, took []float64, 
 // in random order where that takes no longer than a minute, else after one
 // weighted insert a key.
 func (r *result) errors(s subject, f structure, in, unseen []item, counts, out []uint32) (err error) {
-	lookAll(f, unseen, out)
+	lookAll(f, unseen, out, maxBatch)
 	for _, c := range out[:len(unseen)] {
 		if c > 0 {
 			r.Ghost++
@@ -143,7 +166,7 @@ func (r *result) errors(s subject, f structure, in, unseen []item, counts, out [
 	}
 	r.Ghost /= float64(len(unseen))
 	if !s.counts {
-		lookAll(f, in, out)
+		lookAll(f, in, out, maxBatch)
 		for _, c := range out[:len(in)] {
 			if c == 0 {
 				r.Under++
@@ -158,7 +181,7 @@ func (r *result) errors(s subject, f structure, in, unseen []item, counts, out [
 		}
 		insertShuffled(f, in, counts)
 	}
-	lookAll(f, in, out)
+	lookAll(f, in, out, maxBatch)
 	r.Wrong = 0
 	for i, c := range out[:len(in)] {
 		switch {
@@ -182,13 +205,13 @@ func insertShuffled(f structure, in []item, counts []uint32) {
 	}
 	rng := rand.New(rand.NewPCG(5, 6))
 	rng.Shuffle(len(reports), func(i, j int) { reports[i], reports[j] = reports[j], reports[i] })
-	batch := make([]item, batchSize)
-	ones := make([]uint32, batchSize)
+	batch := make([]item, maxBatch)
+	ones := make([]uint32, maxBatch)
 	for i := range ones {
 		ones[i] = 1
 	}
 	for len(reports) > 0 {
-		n := min(batchSize, len(reports))
+		n := min(maxBatch, len(reports))
 		for i, at := range reports[:n] {
 			batch[i] = in[at]
 		}
@@ -197,17 +220,17 @@ func insertShuffled(f structure, in []item, counts []uint32) {
 	}
 }
 
-func insertAll(f structure, in []item, counts []uint32) {
+func insertAll(f structure, in []item, counts []uint32, size int) {
 	for len(in) > 0 {
-		n := min(batchSize, len(in))
+		n := min(size, len(in))
 		f.insert(in[:n], counts[:n])
 		in, counts = in[n:], counts[n:]
 	}
 }
 
-func lookAll(f structure, in []item, out []uint32) {
+func lookAll(f structure, in []item, out []uint32, size int) {
 	for len(in) > 0 {
-		n := min(batchSize, len(in))
+		n := min(size, len(in))
 		f.look(in[:n], out[:n])
 		in, out = in[n:], out[n:]
 	}
@@ -253,8 +276,8 @@ func timedTwo(f structure, in []item, out []uint32) timing {
 		start, done := time.Now(), 0
 		for time.Since(start) < 20*time.Millisecond {
 			var wg sync.WaitGroup
-			wg.Go(func() { lookAll(f, in[:half], out[:half]) })
-			wg.Go(func() { lookAll(f, in[half:], out[half:len(in)]) })
+			wg.Go(func() { lookAll(f, in[:half], out[:half], maxBatch) })
+			wg.Go(func() { lookAll(f, in[half:], out[half:len(in)], maxBatch) })
 			wg.Wait()
 			done += len(in)
 		}

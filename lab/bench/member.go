@@ -3,10 +3,13 @@ package main
 import (
 	"math"
 
+	"github.com/FastFilter/xorfilter"
 	"github.com/bits-and-blooms/bloom/v3"
+	"github.com/dgraph-io/ristretto/v2/z"
 	"github.com/greatroar/blobloom"
 	"github.com/jcalabro/gloom"
 	parquet "github.com/parquet-go/parquet-go/bloom"
+	cuckoo "github.com/seiflotfy/cuckoofilter"
 	boom "github.com/tylertreat/BoomFilters"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -21,11 +24,10 @@ const (
 
 func memberSubjects() []subject {
 	return []subject{
-		{name: "bulkhead Bits", note: "batches of 256", build: func(n int) (structure, error) { return newBits(n, true) }},
-		{name: "bulkhead Bits, single calls", build: func(n int) (structure, error) { return newBits(n, false) }},
-		{name: "bulkhead Bits, SipHash", note: "batches; from 16 bytes, keyed hash included",
+		{name: "bulkhead Bits", build: func(n int) (structure, error) { return newBits(n) }},
+		{name: "bulkhead Bits, SipHash", note: "from 16 bytes, keyed hash included",
 			build: func(n int) (structure, error) {
-				f, err := newBits(n, true)
+				f, err := newBits(n)
 				return &sipBits{f}, err
 			}},
 		{name: "parquet-go split block", note: "assembly; InsertBulk", build: func(n int) (structure, error) {
@@ -40,6 +42,15 @@ func memberSubjects() []subject {
 		{name: "bits-and-blooms/bloom", build: func(n int) (structure, error) {
 			return &classicBits{bloom.New(uint(n)*bitsPerKey, memberK)}, nil
 		}},
+		{name: "dgraph-io/ristretto", note: "its bloom filter z.Bloom; takes a 64-bit hash",
+			build: func(n int) (structure, error) {
+				return &ristrettoBits{z.NewBloomFilter(float64(n)*bitsPerKey, memberK)}, nil
+			}},
+		{name: "FastFilter binary fuse", note: "16-bit fingerprints; static, made anew for each set",
+			build: func(n int) (structure, error) { return &fuseBits{hashes: make([]uint64, 0, n)}, nil }},
+		{name: "seiflotfy/cuckoofilter", note: "16-bit fingerprints", solo: true, build: func(n int) (structure, error) {
+			return &cuckooBits{cuckoo.NewFilter(uint(n))}, nil
+		}},
 		{name: "tylertreat/BoomFilters", solo: true, note: "not for two goroutines", build: func(n int) (structure, error) {
 			// It takes a rate: the one that gives it 16 bits a key.
 			return &boomBits{boom.NewBloomFilter(uint(n), math.Pow(2, -bitsPerKey*math.Ln2))}, nil
@@ -49,47 +60,43 @@ func memberSubjects() []subject {
 	}
 }
 
-const batchSize = 256
+type bitsFilter struct{ f *arrays.Bits }
 
-type bitsFilter struct {
-	f     *arrays.Bits
-	batch bool
-}
-
-func newBits(n int, batch bool) (*bitsFilter, error) {
+func newBits(n int) (*bitsFilter, error) {
 	lines := (uint64(n)*bitsPerKey + 511) / 512
 	if lines > filter.PageLines {
 		lines = (lines + filter.PageLines - 1) / filter.PageLines * filter.PageLines
 	}
 	f, err := arrays.NewBits(filter.Geometry{Kind: filter.Bitmap, Lines: lines, K: memberK})
-	return &bitsFilter{f, batch}, err
+	return &bitsFilter{f}, err
 }
 
-func (b *bitsFilter) insert(x []item, _ []uint32) {
-	keys := keysOf(x)
-	if !b.batch {
-		for i := range keys {
-			b.f.Set(keys[i])
-		}
+func (b *bitsFilter) insert(x []item, _ []uint32) { b.set(keysOf(x)) }
+
+func (b *bitsFilter) look(x []item, out []uint32) { b.has(keysOf(x), out) }
+
+func (b *bitsFilter) set(keys []filter.Key) {
+	if len(keys) == 1 {
+		b.f.Set(keys[0])
 		return
 	}
 	b.f.SetBatch(0, keys, nil)
 }
 
-func (b *bitsFilter) look(x []item, out []uint32) {
-	keys := keysOf(x)
-	if !b.batch {
-		for i := range keys {
-			out[i] = number(b.f.Has(keys[i]))
-		}
+func (b *bitsFilter) has(keys []filter.Key, out []uint32) {
+	if len(keys) == 1 {
+		out[0] = number(b.f.Has(keys[0]))
 		return
 	}
-	b.has(keys, out)
+	if len(keys) <= 32 {
+		hasInto(b.f, keys, new([32]bool)[:len(keys)], out) // clearing 256 bytes would take longer than three look-ups
+		return
+	}
+	hasInto(b.f, keys, new([maxBatch]bool)[:len(keys)], out)
 }
 
-func (b *bitsFilter) has(keys []filter.Key, out []uint32) {
-	var has [batchSize]bool
-	b.f.HasBatch(keys, has[:len(keys)])
+func hasInto(f *arrays.Bits, keys []filter.Key, has []bool, out []uint32) {
+	f.HasBatch(keys, has)
 	for i := range keys {
 		out[i] = number(has[i])
 	}
@@ -99,16 +106,16 @@ func (b *bitsFilter) has(keys []filter.Key, out []uint32) {
 type sipBits struct{ *bitsFilter }
 
 func (b *sipBits) insert(x []item, _ []uint32) {
-	var keys [batchSize]filter.Key
-	b.f.SetBatch(0, sipKeys(&keys, x), nil)
+	var keys [maxBatch]filter.Key
+	b.set(sipKeys(&keys, x))
 }
 
 func (b *sipBits) look(x []item, out []uint32) {
-	var keys [batchSize]filter.Key
+	var keys [maxBatch]filter.Key
 	b.has(sipKeys(&keys, x), out)
 }
 
-func sipKeys(keys *[batchSize]filter.Key, x []item) []filter.Key {
+func sipKeys(keys *[maxBatch]filter.Key, x []item) []filter.Key {
 	for i := range x {
 		keys[i] = filter.Secret{1}.KeyOf("", x[i][:])
 	}
@@ -124,7 +131,7 @@ func number(b bool) uint32 {
 
 type parquetBits struct {
 	f  parquet.SplitBlockFilter
-	in [batchSize]uint64
+	in [maxBatch]uint64
 }
 
 func (b *parquetBits) insert(x []item, _ []uint32) {
@@ -193,6 +200,58 @@ func (b *boomBits) insert(x []item, _ []uint32) {
 func (b *boomBits) look(x []item, out []uint32) {
 	for i := range x {
 		out[i] = number(b.f.Test(x[i][:]))
+	}
+}
+
+type ristrettoBits struct{ f *z.Bloom }
+
+func (b *ristrettoBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.f.Add(x[i].hash())
+	}
+}
+
+func (b *ristrettoBits) look(x []item, out []uint32) {
+	for i := range x {
+		out[i] = number(b.f.Has(x[i].hash()))
+	}
+}
+
+// fuseBits collects the hashes and makes the filter of all of them at the end of the inserts.
+type fuseBits struct {
+	hashes []uint64
+	f      *xorfilter.BinaryFuse[uint16]
+}
+
+func (b *fuseBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.hashes = append(b.hashes, x[i].hash())
+	}
+}
+
+func (b *fuseBits) finish() (err error) {
+	b.f, err = xorfilter.NewBinaryFuse[uint16](b.hashes)
+	b.hashes = nil
+	return err
+}
+
+func (b *fuseBits) look(x []item, out []uint32) {
+	for i := range x {
+		out[i] = number(b.f.Contains(x[i].hash()))
+	}
+}
+
+type cuckooBits struct{ f *cuckoo.Filter }
+
+func (b *cuckooBits) insert(x []item, _ []uint32) {
+	for i := range x {
+		b.f.Insert(x[i][:])
+	}
+}
+
+func (b *cuckooBits) look(x []item, out []uint32) {
+	for i := range x {
+		out[i] = number(b.f.Lookup(x[i][:]))
 	}
 }
 

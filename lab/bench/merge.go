@@ -18,11 +18,11 @@ func (r *mergeResult) speed() float64 { return float64(r.Bytes) / r.Took.Median 
 // measureMerge measures merging beside copying the same number of bytes.
 func measureMerge(n int) ([]mergeResult, error) {
 	in, counts := items(n, 1), skew(n)
-	c, err := newCounting(n, true)
+	c, err := newCounting(n)
 	if err != nil {
 		return nil, err
 	}
-	insertAll(c, in, counts)
+	insertAll(c, in, counts, maxBatch)
 	g := c.c.Geometry()
 	size := int64(g.Bytes())
 	var out []mergeResult
@@ -81,7 +81,7 @@ func measureMerge(n int) ([]mergeResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	light, err := newCounting(n, true)
+	light, err := newCounting(n)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func measureMerge(n int) ([]mergeResult, error) {
 	for i := range ones {
 		ones[i] = 1
 	}
-	insertAll(light, in, ones)
+	insertAll(light, in, ones, maxBatch)
 	first = func() (err error) {
 		if sum, err = arrays.NewCounting(g); err != nil {
 			return err

@@ -39,9 +39,9 @@ Measured on %s: %s, %d processors, %s %s/%s. Load average before the run: %s. Ot
 the machine, so **compare rows within a table, not with figures of another machine**. Times are
 nanoseconds of processor time per key, one thread: the median of %d rounds and, as benchstat does,
 the range that holds the true median with 95 %% confidence. The rounds of inserts into the largest
-are a million keys each. "2 threads" is wall-clock time, with two goroutines looking up at once.
-Keys are 16 random bytes; every row ran in its own process. "x" is the time relative to the first
-row of the same size. Count distribution: a share c^-1.2 of the keys is counted c times or more.
+are a million keys each. The numbers above the columns are the keys of one call. "2 threads" is
+wall-clock time, with two goroutines looking up at once, in calls of 256. Keys are 16 random bytes;
+every row ran in its own process. "x" is the time relative to the first row of the same size. Count distribution: a share c^-1.2 of the keys is counted c times or more.
 `
 
 const memberIntro = `Every filter has %d bits a key and 8 hashes. Ghosts: share of keys never inserted that are found.
@@ -91,7 +91,8 @@ const reading = `
 `
 
 func table(b *strings.Builder, rows []result, counts bool) {
-	head := "| keys | structure | insert | hit | x | miss | x | 2 threads | heap B/key | ghosts |"
+	head := "| keys | structure | insert 1 | insert 256 | hit 1 | x | hit 3 | x | hit 21 | x | hit 256 | x | miss 256 | 2 threads " +
+		"| heap B/key | ghosts |"
 	if counts {
 		head += " wrong | low |"
 	}
@@ -101,8 +102,11 @@ func table(b *strings.Builder, rows []result, counts bool) {
 		if i == 0 || r.N != first.N {
 			first = r
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %.1f | %s | %.1f | %s | %.1f | %s |", count(r.N), r.Subject, r.Insert,
-			r.Hit, r.Hit.Median/first.Hit.Median, r.Miss, r.Miss.Median/first.Miss.Median, r.Hit2, r.Heap, share(r.Ghost))
+		fmt.Fprintf(b, "| %s | %s | %s | %s |", count(r.N), r.Subject, r.Insert[0], r.Insert[1])
+		for i := range r.Hit {
+			fmt.Fprintf(b, " %s | %.1f |", r.Hit[i], r.Hit[i].Median/first.Hit[i].Median)
+		}
+		fmt.Fprintf(b, " %s | %s | %.1f | %s |", r.Miss, r.Hit2, r.Heap, share(r.Ghost))
 		if counts {
 			wrong := share(r.Wrong)
 			if r.Wrong < 0 {

@@ -21,6 +21,17 @@ type structure interface {
 	look(items []item, out []uint32)
 }
 
+// A finisher is a structure that can be looked into only after its last insert.
+type finisher interface {
+	finish() error
+}
+
+// batches are the numbers of keys in one call: a door asks for one, a short mail for three, a long one
+// for 21, and the writer adds hundreds. A library without batches loops over the keys.
+var batches = [...]int{1, 3, 21, maxBatch}
+
+const maxBatch = 256
+
 // A subject is what one row of a table measures.
 type subject struct {
 	name string

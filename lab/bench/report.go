@@ -91,8 +91,8 @@ const reading = `
 `
 
 func table(b *strings.Builder, rows []result, counts bool) {
-	head := "| keys | structure | insert 1 | insert 256 | hit 1 | x | hit 3 | x | hit 21 | x | hit 256 | x | miss 256 | 2 threads " +
-		"| heap B/key | ghosts |"
+	head := "| keys | structure | insert 1 | insert 256 | hit 1 | x | hit 3 | x | hit 21 | x | hit 256 | x | miss 256 " +
+		"| 2 threads | heap B/key | ghosts |"
 	if counts {
 		head += " wrong | low |"
 	}

@@ -122,7 +122,7 @@ var mayImport = map[string][]string{
 	"client/admin":                {".", "client"},
 	"internal/api":                {".", "client", "client/admin", "door"},
 	"internal/recent":             {".", "door"},
-	"internal/calibration":        {"."},
+	"internal/calibration":        {".", "internal/interval"},
 	"internal/local":              {},
 	"internal/waiting":            {},
 	"internal/edge":               {".", "client", "client/admin"},

@@ -79,7 +79,6 @@ type Server struct {
 	keys    keyCache
 	seen    seen
 	lists   lists
-	credit  door.Credit
 }
 
 // A setup is what a server makes of its fields before it serves.
@@ -95,7 +94,8 @@ type serving struct {
 	streams door.StreamServer
 	reading door.Work
 	writing door.Work
-	updates chan *job // of the writers
+	updates chan *job   // of the writers
+	credit  door.Credit // of strangers, for answers longer than their requests
 	scratch sync.Pool
 }
 

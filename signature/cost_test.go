@@ -35,7 +35,7 @@ const (
 // everything computes what a door needs of a message.
 func everything(t testing.TB, raw []byte) {
 	m := mailtest.Must(mail.Read(t.Context(), raw))
-	aboveFloor(m, mailtest.Must(signaturesOf(t.Context(), m, Options{})), false)
+	aboveFloor(m, mailtest.Must(signaturesOf(t.Context(), m, Options{})), kind{})
 	Senders(m.Source())
 }
 

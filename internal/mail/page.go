@@ -137,7 +137,10 @@ func (v *visible) link(url string, hidden, loaded bool) {
 			v.urls, before = make([]byte, 0, max(min(2*cap(v.urls), maxURLs), minURLs, len(url))), 0
 		}
 		v.urls = markup.AppendUnescaped(v.urls, url)
-		plain = scan.String(v.urls[before:])
+		if plain = scan.String(v.urls[before:]); !leadsOut(plain) {
+			v.urls = v.urls[:before]
+			return
+		}
 	}
 	h := Href{Hidden: hidden || v.veil&(gone|invisible) != 0, Loaded: loaded}
 	use := uint8(1)

@@ -41,8 +41,9 @@ type Options struct {
 	// AboveFloor leaves out the signatures of the text by other schemes if the message has too little
 	// text for a bulkhead/near signature. The schemes of other clearinghouses have a sum even for next to
 	// nothing, such as the line "Version: 1" of encrypted mail. One report of such a sum would list every
-	// message like it. A message that a program wrote, according to its header, needs a longer text for all
-	// schemes except bulkhead/exact: mail of such a program has its words in common. Set AboveFloor
+	// message like it. A message that a program wrote, according to its header or its sender's role, needs a longer
+	// text for all schemes except bulkhead/exact: mail of such a program has its words in common. dcc/body stays
+	// if the message has a link and no bulkhead/exact signature. Set AboveFloor
 	// wherever whole messages are judged; clients of those schemes send their own sums. rspamd/text stays
 	// if a part has a bulkhead/attachment signature: rspamd computes no sum of a text as short as that.
 	AboveFloor bool
@@ -75,11 +76,11 @@ func signaturesOf(ctx context.Context, m *mail.Message, opts Options) ([]bulkhea
 		opts.Key = opts.KeyNow()
 	}
 	c := collector{skip: opts.Skip}
-	texts, wordy := &attachedTexts{}, false
+	texts, k := &attachedTexts{}, kind{}
 	families := []family{
-		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts, texts, &wordy) }, bulkhead.Exact,
+		c.family(func() ([]bulkhead.Signature, error) { return ownSchemes(ctx, m, opts, texts, &k) }, bulkhead.Exact,
 			bulkhead.Near, bulkhead.Part, bulkhead.Sketch),
-		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key) }, bulkhead.Link),
+		c.family(func() ([]bulkhead.Signature, error) { return linkSignatures(ctx, m, opts.Key, &k.abroad) }, bulkhead.Link),
 		c.family(func() ([]bulkhead.Signature, error) { return contactSignatures(ctx, m, opts.Key) }, bulkhead.Contact),
 		c.family(func() ([]bulkhead.Signature, error) { return attachmentSignatures(ctx, m, texts) }, bulkhead.Attachment),
 		c.family(func() ([]bulkhead.Signature, error) { return imageSignatures(ctx, m, opts.Key) }, bulkhead.Image),
@@ -101,15 +102,15 @@ func signaturesOf(ctx context.Context, m *mail.Message, opts Options) ([]bulkhea
 	}
 	sigs := c.gather(results)
 	if opts.AboveFloor {
-		sigs = aboveFloor(m, sigs, wordy)
+		sigs = aboveFloor(m, sigs, k)
 	}
 	return sigs, nil
 }
 
-// ownSchemes returns the signatures of the text by bulkhead's own schemes. It sets wordy if the message
-// has as many words of its own as its kind needs, see [wordsOf].
+// ownSchemes returns the signatures of the text by bulkhead's own schemes. It sets what k
+// has about the words of the message.
 func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attachedTexts,
-	wordy *bool) ([]bulkhead.Signature, error) {
+	k *kind) ([]bulkhead.Signature, error) {
 	p := pace.New(ctx)
 	b := builders.Get().(*skeletonBuilder)
 	defer b.back()
@@ -117,7 +118,8 @@ func ownSchemes(ctx context.Context, m *mail.Message, opts Options, texts *attac
 	if err != nil {
 		return nil, err
 	}
-	*wordy = enough(wordsOf(m), exactMinLetters, &s.words)
+	k.template = s.footer && s.words.len() == 0
+	k.wordy = enough(wordsOf(m)*s.words.perWord(), exactMinLetters, &s.words)
 	sigs, err := exact(ctx, m, s, p)
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func verifier() *verify.Verifier { return verify.New(verify.Options{Resolver: "1
 func everything(t testing.TB, v *verify.Verifier, raw []byte) {
 	domains, spf := v.Verify(t.Context(), raw, netip.MustParseAddr("198.51.100.7"), "a@example.com")
 	m := mailtest.Must(mail.Read(t.Context(), raw))
-	aboveFloor(m, mailtest.Must(signaturesOf(t.Context(), m, Options{})), false)
+	aboveFloor(m, mailtest.Must(signaturesOf(t.Context(), m, Options{})), kind{})
 	Senders(m.SourceVerified([]string{host}, "a@example.com", domains, spf))
 }
 

@@ -359,9 +359,9 @@ func TestSignaturesEnd(t *testing.T) {
 		mail.Part{Type: "text/html", HTML: true, Attachment: true, Text: m.Parts[0].Text})
 	for name, compute := range map[string]func() (int, error){
 		"all":     func() (int, error) { s, err := signaturesOf(ctx, m, Options{}); return len(s), err },
-		"own":     func() (int, error) { s, err := ownSchemes(ctx, m, Options{}, nil, new(bool)); return len(s), err },
+		"own":     func() (int, error) { s, err := ownSchemes(ctx, m, Options{}, nil, new(kind)); return len(s), err },
 		"markup":  func() (int, error) { s, err := markupSignatures(ctx, m); return len(s), err },
-		"links":   func() (int, error) { _, err := linkSignatures(ctx, m, [16]byte{}); return 0, err },
+		"links":   func() (int, error) { _, err := linkSignatures(ctx, m, [16]byte{}, new(bool)); return 0, err },
 		"contact": func() (int, error) { _, err := contactSignatures(ctx, m, [16]byte{}); return 0, err },
 		"files":   func() (int, error) { _, err := attachmentSignatures(ctx, m, nil); return 0, err },
 		"picture": func() (int, error) { _, err := showsLinkedPicture(ctx, m); return 0, err },

@@ -22,6 +22,8 @@ func TestAboveFloor(t *testing.T) {
 		"note": {[]byte("From: Ann Example <ann@example.com>\n\nThanks, I got it.\n"), false, 0,
 			bulkhead.Claim},
 		"note with a link": {[]byte("From: ann@example.com\n\nThanks, I got it: http://example.org/a\n"), false,
+			1, bulkhead.DCCBody},
+		"note of a telephone": {[]byte("From: ann@example.com\n\nGet Outlook for Android http://aka.example.org/a\n"), false,
 			0, bulkhead.Link},
 		"note with a thumbnail": {[]byte(note + "--b\nContent-Type: image/png\n\npicture\n--b--\n"), false, 0,
 			bulkhead.Claim},

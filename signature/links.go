@@ -19,16 +19,26 @@ import (
 // maxLinks is how many links of a message have bulkhead/link signatures, two each.
 const maxLinks = 12
 
-// linkSignatures returns the bulkhead/link signatures of m.
-func linkSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkhead.Signature, error) {
+// linkSignatures returns the bulkhead/link signatures of m. It sets abroad if a link leads to another domain than
+// the domain of the author.
+func linkSignatures(ctx context.Context, m *mail.Message, key [16]byte, abroad *bool) ([]bulkhead.Signature, error) {
 	choice := newLinkChoice(key)
+	_, home, _ := strings.Cut(m.From, "@")
+	home = cmp.Or(registrable(home), home)
 	err := m.EachLink(ctx, func(l link.Link, use mail.LinkUse) bool {
 		if use != mail.LoadedLink {
 			choice.add(&l, use)
+			*abroad = *abroad || l.Domain != home
 		}
 		return true
 	})
 	return choice.signatures(), err
+}
+
+// registrable is [link.Registrable], "" without one.
+func registrable(name string) string {
+	domain, _ := link.Registrable(strings.ToLower(name))
+	return domain
 }
 
 // A linkChoice chooses which links of a message have signatures. A sender who wants to hide

@@ -138,7 +138,9 @@ var templateWords = foldedSet(`
 	newsletter browser mailing list listinfo mailman digest subscriber opt remove removed
 	caution originated organization organisation external outside recognize recognise
 	iphone ipad android outlook blackberry samsung
-	vertraulich empfänger absender unbefugte confidentiel destinataire abmelden désabonner confidencial destinatario`)
+	vertraulich empfänger absender unbefugte confidentiel destinataire abmelden désabonner confidencial destinatario
+	außerhalb anhänge expéditeur externe jointes remitente adjuntos externo mittente allegati esterno afzender bijlagen
+	avsändaren bilagor nadawcy załączników zewnątrz`)
 
 // greetings lists, folded, the words with which a salutation begins.
 var greetings = foldedSet(`

@@ -153,3 +153,20 @@ func enough(minWords, minLetters int, lists ...*wordList) bool {
 	}
 	return false
 }
+
+// perWord returns how many of the words of l stand for one of a language that divides words by blanks: Chinese
+// and Japanese are cut into pieces of a character or two.
+func (l *wordList) perWord() int {
+	const cut = 3
+	pieces := 0
+	for i := range l.len() {
+		// U+3000 to U+9FFF in UTF-8.
+		if word := l.at(i); len(word) > 0 && word[0] >= 0xE3 && word[0] <= 0xE9 {
+			pieces++
+		}
+	}
+	if 2*pieces > l.len() {
+		return cut
+	}
+	return 1
+}

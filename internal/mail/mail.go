@@ -49,6 +49,7 @@ type Message struct {
 	Subject    string   // decoded
 	Date       string   // as written
 	Automatic  bool     // the header says that a program wrote it, not a person; see RFC 3834
+	Role       bool     // its sender or its subject is one of mail that programs write
 	Daemon     bool     // it claims to be from a mail server
 	Returned   bool     // it is a mail server's report on another message, such as a bounce
 
@@ -215,6 +216,7 @@ func (m *Message) fields(h header) {
 	}
 	m.Date = h.written("Date")
 	m.Automatic, m.Returned, m.Daemon = h.automatic(), h.returned(), h.daemon()
+	m.Role = isRole(m.From) || isAnswer(m.Subject)
 	for f := h.fields.FieldsByKey("Authentication-Results"); len(m.authResults) < maxAuthResults && f.Next(); {
 		m.authResults = append(m.authResults, decodeText([]byte(f.Value()), ""))
 	}

@@ -1,7 +1,6 @@
-package mail
+package seen
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -22,20 +21,6 @@ const (
 	// without their attributes, longer texts by pieces.
 	maxToken = 128 << 10
 )
-
-// maxKept is the maximum size, in bytes, of visible text made from HTML that a message keeps. The
-// text of further parts is made anew on each call.
-const maxKept = 1 << 20
-
-// Visible returns the text of a text part, by its index in Parts, as its reader sees it. Plain
-// text is returned whole. HTML is cut to [MaxVisible] and becomes lines without mark-up,
-// comments, scripts and hidden elements; lines below a blockquote begin with ">", as in plain
-// text. The caller must not change the result. Visible fails only when ctx ends, with an error
-// that wraps the error of ctx.
-func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
-	page, err := m.Page(ctx, part)
-	return page.Text, err
-}
 
 // read appends the text that a reader of the HTML source would see, in lines.
 // Mark-up, comments, scripts and hidden elements are gone, without a trace inside of

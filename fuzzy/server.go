@@ -79,7 +79,6 @@ type Server struct {
 	keys    keyCache
 	seen    seen
 	lists   lists
-	credit  door.Credit
 }
 
 // A setup is what a server makes of its fields before it serves.
@@ -105,8 +104,9 @@ type keyCache struct {
 	limiter *door.Limiter
 }
 
-// seen are the updates of the last seconds, and the texts of the last minutes.
+// seen are the updates of the last seconds, the texts of the last minutes, and what clients may be sent.
 type seen struct {
+	credit  door.Credit
 	updates *recent
 	texts   *raised
 }

@@ -42,7 +42,8 @@ func (l *liar) bytes(most int) []byte {
 }
 
 func (l *liar) ref() wire.Ref {
-	return wire.Ref{Array: []engine.Array{engine.ArrayCounts, engine.ArraySpam, engine.ArrayRevoked}[l.IntN(3)], Start: l.number()}
+	kinds := []engine.Array{engine.ArrayCounts, engine.ArraySpam, engine.ArrayRevoked}
+	return wire.Ref{Array: kinds[l.IntN(3)], Start: l.number()}
 }
 
 func (l *liar) geometry() filter.Geometry {
@@ -72,8 +73,8 @@ func (l *liar) message(k wire.Kind, at wire.Stamp) *wire.Message {
 	case wire.KindDelta: // counts and listings: tiny ones, many, and older ones than are held
 		for range l.IntN(20) {
 			from := l.number()
-			m.Rounds = append(m.Rounds, wire.Round{Ref: l.ref(), From: from, To: from + uint64(l.IntN(3)), Geometry: l.geometry(),
-				Announce: l.IntN(2) == 0, Lineage: l.lineage(at.Boot), Data: l.bytes(200)})
+			m.Rounds = append(m.Rounds, wire.Round{Ref: l.ref(), From: from, To: from + uint64(l.IntN(3)),
+				Geometry: l.geometry(), Announce: l.IntN(2) == 0, Lineage: l.lineage(at.Boot), Data: l.bytes(200)})
 		}
 	case wire.KindHead: // what it holds, and whose sum that is
 		m.Name, m.Floors = "liar", [2]uint64{l.number(), l.number()}

@@ -139,7 +139,7 @@ func (s *Server) finishUpdates(jobs []*job) {
 func (s *Server) holdBack(p *door.Packet) {
 	addr := p.Client.Addr()
 	if len(p.Reply) == 0 || addr.IsLoopback() || door.Within(s.Exempt, addr) ||
-		s.serving.credit.Allow(p.Client, len(p.Data), len(p.Reply)) {
+		s.seen.credit.Allow(p.Client, len(p.Data), len(p.Reply)) {
 		return
 	}
 	s.Stats.Unanswered.Add(1)

@@ -94,8 +94,7 @@ type serving struct {
 	streams door.StreamServer
 	reading door.Work
 	writing door.Work
-	updates chan *job   // of the writers
-	credit  door.Credit // of strangers, for answers longer than their requests
+	updates chan *job // of the writers
 	scratch sync.Pool
 }
 
@@ -105,8 +104,9 @@ type keyCache struct {
 	limiter *door.Limiter
 }
 
-// seen are the updates of the last seconds, and the texts of the last minutes.
+// seen are the updates of the last seconds, the texts of the last minutes, and what clients may be sent.
 type seen struct {
+	credit  door.Credit
 	updates *recent
 	texts   *raised
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
@@ -73,6 +74,9 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 	v := <-verified // even if the signatures failed: no other receiver waits for it
 	if err != nil {
 		return nil, err
+	}
+	if gone := context.Cause(ctx); errors.Is(gone, door.ErrClientGone) {
+		return nil, gone
 	}
 	source := m.SourceVerified(hosts, e.sender, v.dkim, v.spf)
 	source.Client = e.client.addr

@@ -29,6 +29,7 @@ const maxForged = 100
 // the other.
 type session struct {
 	server *Server
+	conn   *door.Conn
 	opts   options // the negotiated options
 	macros map[byte]map[string]string
 	named  bool // macros arrived for the next sender
@@ -60,7 +61,7 @@ var errQuit = errors.New("milter: quit")
 
 // serve serves one mail server until it quits.
 func (s *Server) serve(ctx context.Context, c *door.Conn) {
-	k := &session{server: s, held: s.Memory.Hold(), macros: make(map[byte]map[string]string)}
+	k := &session{server: s, conn: c, held: s.Memory.Hold(), macros: make(map[byte]map[string]string)}
 	defer k.held.Release()
 	r := bufio.NewReaderSize(c, 16<<10)
 	for {
@@ -89,7 +90,7 @@ func (s *Server) ended(c *door.Conn, err error) {
 	var op *net.OpError
 	switch {
 	case errors.Is(err, errQuit), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err,
-		os.ErrDeadlineExceeded), errors.As(err, &op):
+		os.ErrDeadlineExceeded), errors.Is(err, door.ErrClientGone), errors.As(err, &op):
 		return
 	}
 	s.Stats.Malformed.Add(1)
@@ -392,6 +393,9 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 		return nil
 	}
 	f, err := k.judge(ctx)
+	if errors.Is(err, door.ErrClientGone) {
+		return err
+	}
 	if err != nil {
 		k.fault(err)
 		return nil
@@ -404,17 +408,27 @@ func (k *session) end(ctx context.Context, rest []byte) error {
 	return nil
 }
 
-// judge is Server.judge with a time limit, and with a panic turned into an error.
+// judge is Server.judge with a time limit, and with a panic turned into an error. It ends when the mail
+// server disconnects.
 func (k *session) judge(ctx context.Context) (f *findings, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.server.Timeout-k.msg.waited)
 	defer cancel()
+	if k.conn != nil {
+		watched, unwatch := k.conn.Watch(ctx)
+		defer unwatch()
+		ctx = watched
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			k.server.Log.Error("panic while judging a message", "panic", p, "stack", string(debug.Stack()))
 			f, err = nil, errPanic
 		}
 	}()
-	return k.server.judge(ctx, &k.msg.envelope, k.msg.raw.Bytes(), k.msg.replyTo)
+	f, err = k.server.judge(ctx, &k.msg.envelope, k.msg.raw.Bytes(), k.msg.replyTo)
+	if gone := context.Cause(ctx); err != nil && errors.Is(gone, door.ErrClientGone) {
+		err = gone
+	}
+	return f, err
 }
 
 // accept appends the reply that lets the message pass, on hold if its policy or

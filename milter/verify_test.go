@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -115,5 +116,34 @@ func TestHeadersAsSent(t *testing.T) {
 	m.message("x@shop.example", []string{"bob@example.com"}, header+"\n\n"+prose(1)+"\n")
 	if want := strings.ReplaceAll(header+"\n\n"+prose(1)+"\n", "\n", "\r\n"); got != want {
 		t.Errorf("verified\n%q\nwant\n%q", got, want)
+	}
+}
+
+// TestClientGone checks that the work on a message ends when the mail server disconnects, long before
+// its time is over, and that the message is not counted.
+func TestClientGone(t *testing.T) {
+	house := &prototest.House{}
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	s := &Server{Clearinghouse: house, Timeout: time.Hour,
+		Verify: func(ctx context.Context, _ []byte, _ netip.Addr, _ string) (dkim []string, spf string) {
+			close(begun)
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			return nil, ""
+		}}
+	m := serve(t, s)(6, everything)
+	m.connect("198.51.100.7")
+	if p, ok := m.begin("x@shop.example", []string{"bob@example.com"}, text("", offer)); !ok {
+		t.Fatalf("%+v", p)
+	}
+	m.send(cmdEnd)
+	<-begun
+	m.c.Close()
+	if err := <-ended; err != door.ErrClientGone {
+		t.Errorf("the work ended by %v", err)
+	}
+	s.Flush()
+	if n := len(house.Reports()); n != 0 {
+		t.Errorf("%d reports of a message after its client has gone", n)
 	}
 }

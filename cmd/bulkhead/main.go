@@ -43,7 +43,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(complaints)
 	err := root.ExecuteContext(context.Background())
-	err = errors.Join(err, out.Flush())
+	if flushed := out.Flush(); flushed != nil {
+		err = errors.Join(err, flushed)
+	}
 	command.Complain(complaints, err)
 	complaints.Flush()
 	return command.CodeOf(err)

@@ -47,7 +47,7 @@ func infoOf(id *node.Identity) *networkInfo {
 // printSecret prints only the secret, in the form that "network new --secret-file" reads. If the
 // output is a file, it removes the access of other users.
 func (n *networkInfo) printSecret(w io.Writer) error {
-	if f, ok := w.(*os.File); ok {
+	if f, ok := cli.Unwrap(w).(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
 			if err := f.Chmod(info.Mode().Perm() &^ 0o077); err != nil {
 				return fmt.Errorf("the secret is not written to a file that others can read: %w", err)

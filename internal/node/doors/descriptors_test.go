@@ -24,7 +24,7 @@ func TestFairShare(t *testing.T) {
 		if got < 1 || got > configured {
 			t.Fatalf("%d places of %d", got, configured)
 		}
-		if limit > 0 && got > 1 && got*doors+reservedDescriptors > limit {
+		if limit > 0 && doors > 0 && got > 1 && got*doors+reservedDescriptors > limit {
 			t.Fatalf("%d doors of %d places leave %d of %d descriptors", doors, got, limit-got*doors, limit)
 		}
 		if limit == 0 && got != configured {

@@ -127,7 +127,7 @@ func (s *Set) newMilter() (*milter.Server, *verify.Verifier, error) {
 	if s.opts.Messages != nil {
 		front.Features = s.opts.Messages.Features
 	}
-	front.Memory = s.opts.Memory
+	front.Memory, front.MaxConns = s.opts.Memory, s.connections()
 	front.AuthResults = func() []string { return s.opts.Config().Whitelist.AuthResults }
 	verifier := verify.New(verify.Options{Resolver: config.WithPort(m.Resolver, "53"), Now: clock.Now, Log: front.Log})
 	if m.Verify {

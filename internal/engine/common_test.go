@@ -167,3 +167,42 @@ func TestListServer(t *testing.T) {
 		t.Errorf("%d of 49 hams are suspected four weeks after the last report", n)
 	}
 }
+
+// TestTwoMistakes: people of one provider, or lists of one server, write to the same fifty readers on
+// one day. Two of the readers report one of them by mistake. Further mail of that one is not spam,
+// because all fifty deliveries count for it.
+func TestTwoMistakes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		mail func(w *town, who int) []bulkhead.Signature
+	}{
+		{"provider", func(w *town, who int) []bulkhead.Signature {
+			return w.text(bulkhead.NamedSignature(bulkhead.Sender, "provider.example"),
+				bulkhead.NamedSignature(bulkhead.Sender, fmt.Sprintf("person%d@provider.example", who)))
+		}},
+		{"list server", func(w *town, who int) []bulkhead.Signature {
+			return w.text(bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24"),
+				bulkhead.NamedSignature(bulkhead.Link, "server.example"),
+				bulkhead.NamedSignature(bulkhead.Link, fmt.Sprint("server.example/list", who)))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newTown(t)
+			for who := range 6 {
+				mail := tt.mail(w, who)
+				for user := range 50 {
+					w.deliver(user, mail)
+				}
+				if who == 5 {
+					w.complain(1, mail)
+					w.complain(2, mail)
+				}
+			}
+			for user := range 50 {
+				if v := verdictOf(w, w.Engine, tt.mail(w, 5)...); v.Class == bulkhead.ClassSpam {
+					t.Fatalf("to user %d: %v by %s: %q", user, v.Class, v.Rule, v.Reasons)
+				}
+			}
+		})
+	}
+}

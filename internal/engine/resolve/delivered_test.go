@@ -70,12 +70,12 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 				if m.ID != "" && !once("id", m.Reporter.Account, m.ID, sigs) {
 					want.Duplicate = len(sigs)
 				} else {
-					texts, names := plainCopies(m, once)
+					texts := plainCopies(m, "text", plainText(m), once)
 					for _, s := range sigs {
 						n, x, f := texts, tales[s.String()], s.Scheme().Facet()
 						switch f {
 						case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.NetworkFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet:
-							n = names
+							n = plainCopies(m, "name", s.String(), once)
 						}
 						if n == 0 {
 							want.Duplicate++
@@ -120,51 +120,40 @@ func TestDeliveriesAgainstModel(t *testing.T) {
 	}
 }
 
-// plainCopies returns how many recipients have not had the text today, and how many no mail
-// from the sender.
-func plainCopies(m *Message, once func(...any) bool) (texts, names uint32) {
+// plainCopies returns how many recipients have not had a text or name today.
+func plainCopies(m *Message, kind, what string, once func(...any) bool) (n uint32) {
 	if len(m.Recipients) == 0 {
-		n := max(1, m.Count)
-		return n, n
-	}
-	sigs := slices.Clone(m.Signatures)
-	first := func(is func(s bulkhead.Signature) bool) string {
-		if i := slices.IndexFunc(sigs, is); i >= 0 {
-			return sigs[i].String()
-		}
-		return ""
-	}
-	scheme := func(want bulkhead.Scheme) func(bulkhead.Signature) bool {
-		return func(s bulkhead.Signature) bool { return s.Scheme() == want }
-	}
-	who := first(scheme(bulkhead.Sender))
-	slices.Reverse(sigs) // of two exact ones, as no message has, the last
-	text := first(scheme(bulkhead.Exact))
-	slices.Reverse(sigs)
-	if text == "" {
-		text = first(func(s bulkhead.Signature) bool { return s.Scheme().Facet() == bulkhead.TextFacet })
-	}
-	if who == "" {
-		who = first(scheme(bulkhead.Network))
-	}
-	if text == "" {
-		text = who
-	}
-	if text == "" {
-		text = m.Signatures[0].String()
-	}
-	if who == "" {
-		who = text
+		return max(1, m.Count)
 	}
 	for _, to := range m.Recipients {
-		if once("text", to, text) {
-			texts++
-		}
-		if once("sender", to, who) {
-			names++
+		if once(kind, to, what) {
+			n++
 		}
 	}
-	return texts, names
+	return n
+}
+
+// plainText returns the signature that stands for the text of a message, or for the message without a
+// text.
+func plainText(m *Message) string {
+	sigs := slices.Clone(m.Signatures)
+	slices.Reverse(sigs) // of two exact ones, as no message has, the last
+	order := []func(bulkhead.Signature) bool{
+		func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Exact },
+		func(s bulkhead.Signature) bool { return s.Scheme().Facet() == bulkhead.TextFacet },
+		func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Sender },
+		func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Network },
+	}
+	for i, is := range order {
+		of := m.Signatures
+		if i == 0 {
+			of = sigs
+		}
+		if k := slices.IndexFunc(of, is); k >= 0 {
+			return of[k].String()
+		}
+	}
+	return m.Signatures[0].String()
 }
 
 // TestNothingDecided checks that decisions are empty only if there are none of any kind.

@@ -61,7 +61,7 @@ func (r *Resolver) spreads(m *Message, n uint32) {
 	if n == 0 || seen.Caught || !seen.GoodSender || seen.History >= bulk || book.Add(seen.Sightings, n) < max(2, bulk/4) {
 		return
 	}
-	which, _ := identities(m)
+	which := identity(m)
 	if text := m.Keys[which]; !r.noticed.spreading[text] {
 		if len(r.noticed.spreading) >= maxRevoked {
 			clear(r.noticed.spreading)

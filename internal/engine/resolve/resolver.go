@@ -76,6 +76,7 @@ type buffers struct {
 	keys   []filter.Key
 	bases  []filter.Key
 	links  []filter.Key
+	names  []uint32 // by signature of a sighting, the copies that count
 	has    []bool
 	counts []uint32
 	which  []int

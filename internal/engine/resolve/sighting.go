@@ -19,12 +19,20 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 		receipt.Duplicate += len(m.Keys)
 		return
 	}
-	texts, names := r.copies(m)
+	texts := r.copies(m, m.Keys[identity(m)].With(1))
+	r.buf.names = r.buf.names[:0]
+	// Recipients who have had mail of the sender today may not have had mail with this link.
+	any, senders := false, uint32(0)
 	for i, base := range m.Keys {
 		n, f := texts, m.Signatures[i].Scheme().Facet()
 		if named(f) {
-			n = names
+			n = r.copies(m, base.With(2))
+			any = any || n > 0
 		}
+		if m.Signatures[i].Scheme() == bulkhead.Sender && senders == 0 {
+			senders = n
+		}
+		r.buf.names = append(r.buf.names, n)
 		if n == 0 {
 			receipt.Duplicate++
 			continue
@@ -45,12 +53,12 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	r.accused(m)
 	r.held(m, texts)
 	r.learnDelivery(m)
-	if names > 0 {
-		fresh := r.names(m, names)
-		if !m.Seen.Caught && verified(m) {
+	if any {
+		fresh := r.names(m)
+		if senders > 0 && !m.Seen.Caught && verified(m) {
 			all := r.opts.Keys.Everything()
-			r.out.Counts.add(all.With(evidence.Sighting), names)
-			r.out.Names.add(all.With(evidence.Sighting), names)
+			r.out.Counts.add(all.With(evidence.Sighting), senders)
+			r.out.Names.add(all.With(evidence.Sighting), senders)
 			if fresh {
 				r.out.Counts.add(all.With(evidence.Addresses), 1)
 				r.out.Names.add(all.With(evidence.Addresses), 1)
@@ -114,55 +122,44 @@ func stands(s bulkhead.Scheme) bool {
 	return s.Facet() == bulkhead.TextFacet
 }
 
-// copies returns the numbers of copies of the text, and of messages of the sender, that count: one
-// for each recipient who has not received one today.
-func (r *Resolver) copies(m *Message) (texts, names uint32) {
+// copies returns the number of copies that count for a key: one for each recipient who has not received
+// one today.
+func (r *Resolver) copies(m *Message, key filter.Key) (n uint32) {
 	if len(m.Recipients) == 0 {
-		n := min(max(m.Count, 1), bulkhead.Many)
-		return n, n
+		return min(max(m.Count, 1), bulkhead.Many)
 	}
-	which, who := identities(m)
-	// If a message has only one of the two, that one stands for both.
-	text, sender := m.Keys[which].With(1), m.Keys[who].With(2)
 	for _, to := range m.Recipients {
-		if r.firstReport(r.opts.Keys.Recipient(to, text)) {
-			texts++
-		}
-		if r.firstReport(r.opts.Keys.Recipient(to, sender)) {
-			names++
+		if r.firstReport(r.opts.Keys.Recipient(to, key)) {
+			n++
 		}
 	}
-	return texts, names
+	return n
 }
 
-// identities returns the indexes of two signatures. which identifies the text best, and shows
-// whether a recipient had the same text. who is the sender's signature if the sender is known, else
-// the network's, and shows whether a recipient had mail of the same sender.
-func identities(m *Message) (which, who int) {
-	which, who = -1, -1
+// identity returns the index of the signature that identifies the text best, and shows whether a
+// recipient had the same text. Without a text it is the sender's or the network's.
+func identity(m *Message) int {
+	text, who := -1, -1
 	for i := range m.Signatures {
 		s := m.Signatures[i].Scheme()
 		switch f := s.Facet(); {
-		case f == bulkhead.TextFacet && (which < 0 || s == bulkhead.Exact):
-			which = i
+		case f == bulkhead.TextFacet && (text < 0 || s == bulkhead.Exact):
+			text = i
 		case f == bulkhead.SenderFacet && (who < 0 || m.Signatures[who].Scheme() != bulkhead.Sender),
 			f == bulkhead.NetworkFacet && who < 0:
 			who = i
 		}
 	}
-	if which < 0 {
-		which = max(0, who)
+	if text < 0 {
+		return max(0, who)
 	}
-	if who < 0 {
-		who = which
-	}
-	return which, who
+	return text
 }
 
 // names records deliveries of names for longer than the tally lives, and the number of addresses of
 // a sender's domain. The first address of a week is not counted: it is no sign that others use the
 // domain. It reports whether this is the sender's first mail of the week.
-func (r *Resolver) names(m *Message, n uint32) (fresh bool) {
+func (r *Resolver) names(m *Message) (fresh bool) {
 	r.buf.which, r.buf.keys = r.buf.which[:0], r.buf.keys[:0]
 	domain, address := -1, -1
 	for i, base := range m.Keys {
@@ -198,7 +195,8 @@ func (r *Resolver) names(m *Message, n uint32) (fresh bool) {
 		r.out.Counts.add(k, 1)
 	}
 	for j, k := range r.buf.keys {
-		if had[j] == 0 && full {
+		n := r.buf.names[r.buf.which[j]]
+		if n == 0 || had[j] == 0 && full {
 			continue
 		}
 		r.over.names.add(k, n)

@@ -21,16 +21,15 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	}
 	texts := r.copies(m, m.Keys[identity(m)].With(1))
 	r.buf.names = r.buf.names[:0]
-	// Recipients who have had mail of the sender today may not have had mail with this link.
-	any, senders := false, uint32(0)
+	any, sender := false, -1 // whether any name counts, and the first name of the verified sender
 	for i, base := range m.Keys {
 		n, f := texts, m.Signatures[i].Scheme().Facet()
 		if named(f) {
 			n = r.copies(m, base.With(2))
 			any = any || n > 0
 		}
-		if m.Signatures[i].Scheme() == bulkhead.Sender && senders == 0 {
-			senders = n
+		if m.Signatures[i].Scheme() == bulkhead.Sender && sender < 0 {
+			sender = i
 		}
 		r.buf.names = append(r.buf.names, n)
 		if n == 0 {
@@ -55,10 +54,10 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	r.learnDelivery(m)
 	if any {
 		fresh := r.names(m)
-		if senders > 0 && !m.Seen.Caught && verified(m) {
-			all := r.opts.Keys.Everything()
-			r.out.Counts.add(all.With(evidence.Sighting), senders)
-			r.out.Names.add(all.With(evidence.Sighting), senders)
+		if sender >= 0 && r.buf.names[sender] > 0 && !m.Seen.Caught {
+			all, n := r.opts.Keys.Everything(), r.buf.names[sender]
+			r.out.Counts.add(all.With(evidence.Sighting), n)
+			r.out.Names.add(all.With(evidence.Sighting), n)
 			if fresh {
 				r.out.Counts.add(all.With(evidence.Addresses), 1)
 				r.out.Names.add(all.With(evidence.Addresses), 1)
@@ -79,11 +78,6 @@ func (r *Resolver) undelivered(m *Message, f bulkhead.Facet) bool {
 		return m.Seen.Caught && !m.Seen.TextAlone
 	}
 	return m.Seen.Caught
-}
-
-// verified reports whether the message has a verified sender.
-func verified(m *Message) bool {
-	return slices.ContainsFunc(m.Signatures, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Sender })
 }
 
 // named reports whether signatures of a facet are names.

@@ -11,9 +11,11 @@ import (
 // Upstream is the section [upstream].
 type Upstream struct {
 	URL       string   `toml:"url" secret:"url" doc:"address of the node's HTTP door, for example \"https://node.example.com\". Empty: this\nnode is no edge and has its own counts"`
+	URLs      []string `toml:"urls" secret:"url" doc:"addresses of the standbys of that node. A request goes to the address that answered\nlast, and to the next one if that is unreachable or takes no reports"`
 	TokenFile string   `toml:"token_file" doc:"file with the token of an account there; it must be trusted if clients of this\nnode's doors may report. Only the node's user may read the file. It is read again on\nSIGHUP. Empty: no token"`
 	Timeout   Duration `toml:"timeout" doc:"longest time that a check waits for the upstream; then the answer is \"unknown\""`
 	Cache     Duration `toml:"cache" doc:"how long an answer \"unknown\" is cached; 0: not at all"`
+	Spool     int64    `toml:"spool_bytes" doc:"size of the reports that wait on disk, in the file spool.db, while the upstream takes\nnone, bytes. 0: they are refused for now"`
 }
 
 // Standby is the section [standby].
@@ -37,25 +39,44 @@ func (c *checker) standby(s *Standby, n *Node, u *Upstream) {
 	}
 }
 
+// maxStandbys is how many further addresses an edge has.
+const maxStandbys = 8
+
 func defaultUpstream() Upstream {
-	return Upstream{Timeout: Duration(2 * time.Second), Cache: Duration(2 * time.Second)}
+	const two = Duration(2 * time.Second)
+	return Upstream{URLs: []string{}, Timeout: two, Cache: two, Spool: 64 << 20}
+}
+
+// nodeURL checks the URL of a node's HTTP door.
+func (c *checker) nodeURL(key, value string) {
+	at, err := url.Parse(value)
+	switch {
+	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "":
+		c.fail(key, "%.80q is not the URL of a node, like \"https://node.example.com\"", value)
+	case at.User != nil || at.RawQuery != "" || at.Fragment != "":
+		c.fail(key, "a URL with a user, a query or a fragment; the token goes into token_file")
+	}
 }
 
 func (c *checker) upstream(u *Upstream, m *Mesh) {
 	c.duration("upstream.timeout", u.Timeout, 10*time.Millisecond, time.Minute)
 	c.duration("upstream.cache", u.Cache, 0, time.Minute)
+	c.between("upstream.spool_bytes", float64(u.Spool), 0, 1<<40)
+	if len(u.URLs) > maxStandbys {
+		c.fail("upstream.urls", "%d addresses, limit %d", len(u.URLs), maxStandbys)
+	}
 	if u.URL == "" {
 		if u.TokenFile != "" {
 			c.fail("upstream.token_file", "a token without an upstream.url")
 		}
+		if len(u.URLs) > 0 {
+			c.fail("upstream.urls", "addresses of standbys without an upstream.url")
+		}
 		return
 	}
-	at, err := url.Parse(u.URL)
-	switch {
-	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "":
-		c.fail("upstream.url", "%.80q is not the URL of a node, like \"https://node.example.com\"", u.URL)
-	case at.User != nil || at.RawQuery != "" || at.Fragment != "":
-		c.fail("upstream.url", "a URL with a user, a query or a fragment; the token goes into token_file")
+	c.nodeURL("upstream.url", u.URL)
+	for _, standby := range u.URLs {
+		c.nodeURL("upstream.urls", standby)
 	}
 	if m.Mode != "off" {
 		c.fail("mesh.mode", "an edge shares nothing: set this on its upstream")

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,8 @@ type Options struct {
 	Timeout time.Duration
 	// Cache is the time for which an "unknown" answer is reused; 0: never.
 	Cache time.Duration
+	// Spool keeps reports while the upstream takes none; nil: they are refused. The caller closes it.
+	Spool *Spool
 	// Network is the fingerprint of the secret with which the edge's doors compute signatures; see
 	// [Edge.Watch].
 	Network string
@@ -48,14 +51,17 @@ const (
 // An Edge is a Counter in front of a remote node. Its methods may be called
 // concurrently.
 type Edge struct {
-	up      Upstream
-	timeout time.Duration
-	network network
-	checks  batcher[bulkhead.Query, bulkhead.Verdict]
-	reports batcher[bulkhead.Report, bulkhead.Receipt]
-	cache   *cache
-	health  health
-	Stats   Stats
+	up       Upstream
+	timeout  time.Duration
+	network  network
+	checks   batcher[bulkhead.Query, bulkhead.Verdict]
+	reports  batcher[bulkhead.Report, bulkhead.Receipt]
+	cache    *cache
+	spool    *Spool // nil for none
+	health   health
+	ready    readiness
+	delivery delivery
+	Stats    Stats
 }
 
 // Stats are the counters of an edge.
@@ -64,6 +70,9 @@ type Stats struct {
 	Cached    atomic.Int64 // checks answered from the cache
 	FailOpen  atomic.Int64 // checks and looks answered "unknown" because the upstream did not answer
 	Temporary atomic.Int64 // reports and counts refused temporarily for the same reason
+	Spooled   atomic.Int64 // reports that went into the spool
+	Delivered atomic.Int64 // reports of the spool that the upstream has taken
+	Dropped   atomic.Int64 // reports of the spool that the upstream refuses for good
 }
 
 // New returns an edge.
@@ -74,7 +83,8 @@ func New(o Options) *Edge {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	e := &Edge{up: o.Upstream, timeout: o.Timeout, cache: newCache(o.Cache, o.Now)}
+	e := &Edge{up: o.Upstream, timeout: o.Timeout, cache: newCache(o.Cache, o.Now),
+		spool: o.Spool, delivery: delivery{every: deliverEvery}}
 	e.health = health{log: o.Log, now: o.Now, back: make(chan struct{}, 1)}
 	e.network.own, e.network.retry = o.Network, time.Minute
 	e.checks = batcher[bulkhead.Query, bulkhead.Verdict]{send: e.sendChecks, timeout: o.Timeout, size: batchSize,
@@ -154,9 +164,9 @@ func (e *Edge) unknown(q *bulkhead.Query) bulkhead.Verdict {
 	return v
 }
 
-// Report implements [bulkhead.Clearinghouse]. A report that the upstream did not
-// acknowledge is refused with an error that wraps [bulkhead.ErrReadOnly]; it may have
-// been counted nevertheless.
+// Report implements [bulkhead.Clearinghouse]. A report that the upstream did not acknowledge goes into the
+// spool, with an ID, by which it counts once even if it had arrived. Without a spool it is refused with an error
+// that wraps [bulkhead.ErrReadOnly], and may have been counted nevertheless.
 func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
 	if err := valid(r.Signatures); err != nil {
 		return bulkhead.Receipt{}, err
@@ -164,8 +174,16 @@ func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt,
 	if r.Vote >= bulkhead.NumVotes {
 		return bulkhead.Receipt{}, fmt.Errorf("edge: %w: vote %d", bulkhead.ErrMalformed, r.Vote)
 	}
+	if e.spool != nil {
+		if r.ID == "" {
+			r.ID = "edge-" + rand.Text() // it may be sent twice
+		}
+		if n, _ := e.spool.Len(); n > 0 { // reports that came before are still there
+			return e.keep(r, errAway)
+		}
+	}
 	if !e.health.mayAsk() {
-		return bulkhead.Receipt{}, e.temporary(errAway)
+		return e.keep(r, errAway)
 	}
 	defer e.cache.forget(r.Signatures)
 	receipt, err := e.reports.do(ctx, r)
@@ -174,10 +192,27 @@ func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt,
 		return receipt, nil
 	case ctx.Err() != nil:
 		return bulkhead.Receipt{}, ctx.Err()
-	case down(err), refusesEdge(err):
+	case down(err), errors.Is(err, bulkhead.ErrReadOnly):
+		return e.keep(r, err)
+	case refusesEdge(err):
 		return bulkhead.Receipt{}, e.temporary(err)
 	}
 	return bulkhead.Receipt{}, err
+}
+
+// keep puts a report that the upstream did not take into the spool. Its signatures are then pending. Without a
+// spool it refuses the report because of err.
+func (e *Edge) keep(r bulkhead.Report, err error) (bulkhead.Receipt, error) {
+	if e.spool == nil {
+		return bulkhead.Receipt{}, e.temporary(err)
+	}
+	if err := e.spool.put(r, e.cache.now()); err != nil {
+		e.Stats.Temporary.Add(1)
+		return bulkhead.Receipt{}, err
+	}
+	e.Stats.Spooled.Add(1)
+	e.cache.forget(r.Signatures)
+	return bulkhead.Receipt{Pending: len(r.Signatures)}, nil
 }
 
 // refusesEdge reports whether the upstream refuses the edge itself, for its account or rate, and

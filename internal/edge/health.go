@@ -1,7 +1,9 @@
 package edge
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -65,6 +67,36 @@ func (h *health) mayAsk() bool {
 	return true
 }
 
+// readyFor is how long the outcome of a request stands for the next question.
+const readyFor = time.Second
+
+// A readiness asks the upstream on behalf of a load balancer.
+type readiness struct {
+	mu  sync.Mutex // held while the upstream is asked
+	at  time.Time
+	err error
+}
+
+// Ready returns nil if the upstream answers, and else an error with the reason. It asks the upstream at most once
+// in a second.
+func (e *Edge) Ready(ctx context.Context) error {
+	r := &e.ready
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := e.health.now(); r.at.IsZero() || now.Sub(r.at).Abs() >= readyFor {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.timeout)
+		defer cancel()
+		at := e.health.sent()
+		_, err := e.up.Node(ctx)
+		e.health.note(at, err)
+		if r.err = nil; down(err) {
+			r.err = fmt.Errorf("the upstream does not answer: %w", err)
+		}
+		r.at = e.health.now()
+	}
+	return r.err
+}
+
 // sent returns the present turn, which [health.note] needs when a request that is sent now has
 // ended.
 func (h *health) sent() turn {
@@ -87,7 +119,7 @@ func (h *health) note(at turn, err error) {
 		h.since = h.now()
 		h.probe = h.since.Add(probeEvery)
 		h.log.Error("the upstream is unreachable", "err", err,
-			"consequence", "checks are answered \"unknown\", and reports are refused temporarily")
+			"consequence", "checks are answered \"unknown\", and reports wait in the spool or are refused temporarily")
 	case !gone && !h.since.IsZero():
 		h.log.Info("the upstream is reachable again", "away", h.now().Sub(h.since).Round(time.Millisecond).String())
 		h.turns++

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
+	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -46,6 +47,7 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*admin.Examin
 	x.whitelist()
 	x.lists()
 	x.mesh()
+	x.pair()
 	x.inventory()
 	return x.out, nil
 }
@@ -225,6 +227,17 @@ func (x *examination) mesh() {
 	}
 }
 
+// pair reads the node's part in a pair.
+func (x *examination) pair() {
+	folder := filepath.Join(x.dir, standby.Folder)
+	if _, err := os.Stat(folder); err != nil {
+		return // the node is alone
+	}
+	for _, fault := range standby.Inspect(x.dir) {
+		x.fault("standby", folder, 0, fault.Error(), "put it back from a copy, or pair the nodes anew")
+	}
+}
+
 // inventory looks for missing parts.
 func (x *examination) inventory() {
 	missing, err := missingParts(x.dir)
@@ -257,7 +270,9 @@ func unsafePlaces(dir string) (out []place) {
 	out = append(out, unsafe(dir, info)...)
 	names := []string{
 		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, doors.GreylistFile, meshFolder,
-		historyFile, manage.SumsFile, manage.WhitelistFile, manage.WeightsFile, inventoryFile, audit.File, audit.OlderFile,
+		historyFile,
+		standby.Folder, spoolFile, manage.SumsFile, manage.WhitelistFile, manage.WeightsFile, inventoryFile, audit.File,
+		audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

@@ -204,6 +204,9 @@ func (n *Node) ready() error {
 	if n.life.draining.Load() {
 		return errors.New("the node is stopping")
 	}
+	if n.upstream.edge != nil {
+		return n.upstream.edge.Ready(context.Background())
+	}
 	return nil
 }
 

@@ -64,8 +64,11 @@ func TestEdge(t *testing.T) {
 	if v, err := client.Check(t.Context(), query); err != nil || v.Unwanted() {
 		t.Errorf("without the upstream: %+v, %v; want unknown", v, err)
 	}
-	if _, err := client.Report(t.Context(), spam); !errors.Is(err, bulkhead.ErrReadOnly) {
-		t.Errorf("a report without the upstream: %v, want ErrReadOnly", err)
+	if r, err := client.Report(t.Context(), spam); err != nil || r.Pending != 1 {
+		t.Errorf("a report without the upstream: %+v, %v, want pending", r, err)
+	}
+	if err := client.Ready(t.Context()); err == nil {
+		t.Error("an edge without its upstream is ready")
 	}
 	if r, err := door.Do(t.Context(), pyzor.OpCheck, sig); err != nil || r.Values["Count"] != "0" {
 		t.Errorf("at the door for Pyzor, without the upstream: %+v, %v", r, err)
@@ -164,7 +167,8 @@ func TestEdgeToken(t *testing.T) {
 		}
 	}
 	write("a token that was changed")
-	cfg := parse(t, fmt.Sprintf("[listen]\nhttp = \"127.0.0.1:0\"\n[upstream]\nurl = %q\ntoken_file = %q\n",
+	cfg := parse(t, fmt.Sprintf("[listen]\nhttp = \"127.0.0.1:0\"\n"+
+		"[upstream]\nurl = %q\ntoken_file = %q\nspool_bytes = 0\n",
 		address(t, up, "http"), file))
 	n, _ := start(t, Options{Config: cfg, Dir: filepath.Join(dir, "edge")})
 	sig := bulkhead.MustSignature(bulkhead.Exact, make([]byte, 20))

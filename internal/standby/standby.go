@@ -84,6 +84,23 @@ func LoadState(dir string) (s State, err error) {
 	return s, nil
 }
 
+// Inspect returns what is wrong with the files of this package in the data folder dir.
+func Inspect(dir string) (faults []error) {
+	s, err := LoadState(dir)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	path := filepath.Join(dir, Folder, KeyFile)
+	if _, err := os.Stat(path); err != nil {
+		if s.Peer != "" { // the other node knows this one by it
+			faults = append(faults, fmt.Errorf("standby: %w", err))
+		}
+	} else if _, err := OpenKey(dir); err != nil {
+		faults = append(faults, err)
+	}
+	return faults
+}
+
 // Save writes the state.
 func (s *State) Save(dir string) error { return writeJSON(filepath.Join(dir, Folder, stateFile), s) }
 

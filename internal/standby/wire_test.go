@@ -151,12 +151,18 @@ func TestState(t *testing.T) {
 			t.Fatalf("%+v, %v; want %+v", got, err, want)
 		}
 	})
+	if err := (&State{Role: First}).Save(dir); err != nil || len(Inspect(dir)) != 0 {
+		t.Errorf("a sound state: %v, %v", err, Inspect(dir))
+	}
 	for _, s := range []State{{Role: "third"}, {Peer: "00"}, {Peer: "zz"}} {
 		if err := s.Save(dir); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := LoadState(dir); err == nil {
 			t.Errorf("%+v is taken", s)
+		}
+		if len(Inspect(dir)) == 0 {
+			t.Errorf("%+v is no fault", s)
 		}
 	}
 }

@@ -67,6 +67,9 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	if row := held(state); row != nil {
 		rows = append(rows, *row)
 	}
+	if row := standby(state.Standby); row != nil {
+		rows = append(rows, *row)
+	}
 	if row := joined(state.Joined); row != nil {
 		rows = append(rows, *row)
 	}
@@ -163,6 +166,8 @@ func unrecognised(got string) error {
 func store(s *admin.NodeState) Row {
 	row := Row{Name: "store", OK: true, Found: "reports are taken"}
 	switch {
+	case s.Standby != nil && s.Standby.Role == "second":
+		row.Found = "votes are refused: this node follows another one"
 	case s.ReadOnly != "":
 		row.OK, row.Found, row.Mend = false, "read-only: "+s.ReadOnly,
 			"make room on the disk, or mend it; the node goes on by itself"
@@ -183,6 +188,32 @@ func missing(s *admin.NodeState) (rows []Row) {
 }
 
 // held reports that the clock is implausible, so that nothing ages; nil if it is plausible.
+// maxLag is the time in seconds for which a standby may lack entries.
+const maxLag = 60
+
+// standby reports whether the second node of a pair follows the first; nil for a node that is alone.
+func standby(s *admin.Standby) *Row {
+	if s == nil || s.Address == "" {
+		return nil // no node was paired yet
+	}
+	row := &Row{Name: "standby", Address: s.Address, OK: s.Connected && s.Age < maxLag,
+		Found: fmt.Sprintf("%s node of a pair, term %d; the standby lacks %d entries", s.Role, s.Term, s.Lag)}
+	switch {
+	case row.OK:
+	case s.Copying:
+		row.Found, row.Mend = "the whole state is being copied", "wait; nothing can take over until then"
+	case s.Connected:
+		row.Mend = "the standby is too slow: its disk or the network"
+	case s.Role == "second":
+		row.Found, row.Mend = "the first node is not followed: "+s.Problem,
+			"if the first node is dead, run \"bulkhead promote\" here"
+	default:
+		row.Found, row.Mend = "the standby is away: "+s.Problem,
+			"start its node, or pair another one: \"bulkhead standby invite\""
+	}
+	return row
+}
+
 func held(s *admin.NodeState) *Row {
 	a := s.Ageing
 	if a == nil {

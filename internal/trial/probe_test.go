@@ -115,6 +115,37 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// TestStandby checks the row about the other node of a pair, and that a second node's refusal of votes is no
+// fault.
+func TestStandby(t *testing.T) {
+	for _, tt := range []struct {
+		standby *admin.Standby
+		ok      bool
+		found   string
+	}{
+		{&admin.Standby{Role: "first", Address: "a:1", Connected: true, Term: 3}, true, "term 3"},
+		{&admin.Standby{Role: "first", Address: "a:1", Connected: true, Age: 90, Lag: 7}, false, "lacks 7"},
+		{&admin.Standby{Role: "first", Address: "a:1", Copying: true}, false, "copied"},
+		{&admin.Standby{Role: "first", Address: "a:1", Problem: "timeout"}, false, "away: timeout"},
+		{&admin.Standby{Role: "second", Address: "a:1", Connected: true}, true, "second node"},
+		{&admin.Standby{Role: "second", Address: "a:1", Problem: "refused"}, false, "not followed: refused"},
+	} {
+		row := standby(tt.standby)
+		if row == nil || row.OK != tt.ok || !strings.Contains(row.Found, tt.found) || row.OK != (row.Mend == "") {
+			t.Errorf("%+v: %+v", tt.standby, row)
+		}
+	}
+	for _, alone := range []*admin.Standby{nil, {Role: "first"}} {
+		if row := standby(alone); row != nil {
+			t.Errorf("%+v: %+v", alone, row)
+		}
+	}
+	second := admin.NodeState{ReadOnly: "follows", Standby: &admin.Standby{Role: "second"}}
+	if row := store(&second); !row.OK {
+		t.Errorf("a second node: %+v", row)
+	}
+}
+
 // TestDiskAndClock checks the rows about a node's disk space and clock.
 func TestDiskAndClock(t *testing.T) {
 	const mb = 1 << 20

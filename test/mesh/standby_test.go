@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -283,4 +285,80 @@ func TestStandbyFrozen(t *testing.T) {
 	if err != nil || len(kept) != 1 {
 		t.Errorf("stores set aside: %v, %v", kept, err)
 	}
+}
+
+// TestStandbyEdge reports through an edge, kills the first node and then the edge with reports in its spool,
+// and promotes the standby. Checks at the edge are answered all the while, and each report that the edge
+// acknowledged is counted once.
+func TestStandbyEdge(t *testing.T) {
+	first, second := pairUp(t, "alone")
+	edge := newHalf(t, "alone")
+	token := filepath.Join(edge.dir, "token")
+	if err := os.WriteFile(token, []byte(first.admin.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := fmt.Sprintf(`[listen]
+http = "127.0.0.1:%d"
+[http]
+anonymous_report = "loopback"
+[limits]
+requests_per_second = 0
+[upstream]
+url = %q
+urls = [%q]
+token_file = %q
+`, edge.http, first.url(), second.url(), token)
+	if err := os.WriteFile(filepath.Join(edge.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	edge.start()
+	known := signature(messages + 1)
+	for i := range 30 {
+		r := bulkhead.Report{Signatures: []bulkhead.Signature{known}, ID: fmt.Sprint("known", i)}
+		if _, err := edge.admin.Report(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitPair(t, first, second)
+	c := &crowd{nodes: [2]*half{edge, edge}, acked: make(map[int]uint32)}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for i := range 3 {
+		running.Go(func() { c.run(ctx, i, 11) })
+	}
+	<-time.After(300 * time.Millisecond)
+	first.process.Kill()
+	killed := time.Now()
+	var unknown time.Time // when a check was last answered "unknown"
+	for time.Since(killed) < 4*time.Second {
+		v, err := edge.admin.Check(ctx, bulkhead.Query{Signatures: []bulkhead.Signature{known}})
+		if err != nil || v.Sightings == 0 {
+			unknown = time.Now()
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	if !unknown.IsZero() {
+		t.Logf("checks are unknown for %v after the first node was killed", unknown.Sub(killed))
+		if unknown.Sub(killed) > 3*time.Second {
+			t.Error("the edge does not move on")
+		}
+	}
+	if err := edge.admin.Ready(ctx); err != nil {
+		t.Errorf("the edge, whose standby answers checks: %v", err)
+	}
+	edge.process.Kill()
+	edge.start()
+	second.promote()
+	stop()
+	running.Wait()
+	nodetest.Await(t, "an empty spool", func() bool {
+		resp, err := http.Get(edge.url() + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(text), "bulkhead_upstream_spool_reports 0\n")
+	})
+	c.compare(t, second)
 }

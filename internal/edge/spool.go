@@ -1,0 +1,276 @@
+package edge
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/bulkhead-mail/bulkhead"
+)
+
+// A Spool keeps reports on disk, in order, while the upstream does not take them. Its methods may be called
+// concurrently.
+type Spool struct {
+	db    *bbolt.DB
+	limit int64
+
+	mu    sync.Mutex
+	n     int
+	bytes int64
+	wake  chan struct{} // signalled when a report was added
+}
+
+// spoolBucket holds the reports: a number, 8 bytes big-endian, and a kept report in JSON.
+var spoolBucket = []byte("reports of version 1")
+
+// A kept is a report in a spool.
+type kept struct {
+	At     time.Time // when it came
+	Report bulkhead.Report
+
+	key []byte
+}
+
+// OpenSpool opens the spool in a file, which it makes if necessary. The reports may take limit bytes.
+func OpenSpool(path string, limit int64) (*Spool, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second})
+	if err != nil {
+		return nil, fmt.Errorf("edge: spool %s: %w", path, err)
+	}
+	db.MaxBatchDelay = 2 * time.Millisecond // a report waits for it
+	s := &Spool{db: db, limit: limit, wake: make(chan struct{}, 1)}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(spoolBucket)
+		if err != nil {
+			return err
+		}
+		return b.ForEach(func(_, v []byte) error {
+			s.n, s.bytes = s.n+1, s.bytes+int64(len(v))
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("edge: spool %s: %w", path, err), db.Close())
+	}
+	return s, nil
+}
+
+// Close closes the file. The reports stay in it.
+func (s *Spool) Close() error { return s.db.Close() }
+
+// Len returns the number of reports, and their bytes.
+func (s *Spool) Len() (n int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n, s.bytes
+}
+
+// put adds a report, and returns once it is on disk. It returns an error that wraps [bulkhead.ErrReadOnly] if
+// the spool is full or the disk fails.
+func (s *Spool) put(r bulkhead.Report, at time.Time) error {
+	text, err := json.Marshal(kept{At: at.UTC(), Report: r})
+	if err != nil {
+		return fmt.Errorf("edge: %w: %v", bulkhead.ErrMalformed, err)
+	}
+	return s.putText(text)
+}
+
+func (s *Spool) putText(text []byte) error {
+	size := int64(len(text))
+	s.mu.Lock()
+	full := s.bytes+size > s.limit
+	if !full {
+		s.n, s.bytes = s.n+1, s.bytes+size
+	}
+	s.mu.Unlock()
+	if full {
+		return fmt.Errorf("edge: %w: the spool has %d bytes of reports, limit %d", bulkhead.ErrReadOnly, s.bytes, s.limit)
+	}
+	err := s.db.Batch(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(spoolBucket)
+		n, err := b.NextSequence()
+		if err != nil {
+			return err
+		}
+		return b.Put(binary.BigEndian.AppendUint64(nil, n), text)
+	})
+	if err != nil {
+		s.mu.Lock()
+		s.n, s.bytes = s.n-1, s.bytes-size
+		s.mu.Unlock()
+		return fmt.Errorf("edge: %w: spool: %v", bulkhead.ErrReadOnly, err)
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// first returns up to most of the oldest reports. A report that cannot be read ends them; alone it is returned
+// with an empty report, so that the caller drops it.
+func (s *Spool) first(most int) (out []kept, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(spoolBucket).Cursor()
+		for k, v := c.First(); k != nil && len(out) < most; k, v = c.Next() {
+			var x kept
+			if json.Unmarshal(v, &x) != nil {
+				x = kept{}
+			}
+			x.key = append([]byte(nil), k...)
+			out = append(out, x)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// remove removes reports that the upstream has taken.
+func (s *Spool) remove(all []kept) error {
+	if len(all) == 0 {
+		return nil
+	}
+	n, bytes := 0, int64(0)
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(spoolBucket)
+		for _, x := range all {
+			n, bytes = n+1, bytes+int64(len(b.Get(x.key)))
+			if err := b.Delete(x.key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		s.mu.Lock()
+		s.n, s.bytes = s.n-n, s.bytes-bytes
+		s.mu.Unlock()
+	}
+	return err
+}
+
+const (
+	// deliverEvery is the time between two attempts to deliver reports while the upstream takes none.
+	deliverEvery = time.Second
+	// maxWaits is how often the oldest report may be over a limit of the upstream. A report that is always
+	// refused must not keep back the others.
+	maxWaits = 60
+)
+
+// A delivery is the state of the delivery of a spool. Only its goroutine uses it.
+type delivery struct {
+	every time.Duration
+	key   string // of the report that was over a limit
+	waits int    // how often
+}
+
+// waits reports whether a report that is over a limit of the upstream is tried again.
+func (e *Edge) waits(x *kept) bool {
+	d := &e.delivery
+	if d.key != string(x.key) {
+		d.key, d.waits = string(x.key), 0
+	}
+	d.waits++
+	return d.waits < maxWaits
+}
+
+// Deliver passes the reports of the spool to the upstream, oldest first, until ctx ends.
+func (e *Edge) Deliver(ctx context.Context) error {
+	if e.spool == nil {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(e.delivery.every)
+	defer tick.Stop()
+	for {
+		for {
+			whole, err := e.deliver(ctx)
+			if err != nil && ctx.Err() == nil {
+				e.health.log.Error("reports of the spool cannot be delivered", "err", err, "next_try", e.delivery.every)
+			}
+			if !whole || err != nil {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-e.spool.wake:
+			if e.health.away() { // the tick tries it
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-tick.C:
+				}
+			}
+		}
+	}
+}
+
+// deliver passes the oldest reports to the upstream. whole reports whether all of them were taken, so that
+// others may follow.
+func (e *Edge) deliver(ctx context.Context) (whole bool, err error) {
+	if n, _ := e.spool.Len(); n == 0 {
+		return false, nil
+	}
+	all, err := e.spool.first(batchSize)
+	if err != nil || len(all) == 0 {
+		return false, err
+	}
+	all = apart(all)
+	reports := make([]bulkhead.Report, len(all))
+	for i := range all {
+		reports[i] = all[i].Report
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	results, err := e.sendReports(ctx, reports)
+	if errors.Is(err, bulkhead.ErrMalformed) && len(all) > 1 {
+		all = all[:1]
+		results, err = e.sendReports(ctx, reports[:1])
+	}
+	if err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
+		return false, nil // it is away, which the log has
+	}
+	taken := 0
+	for taken < len(all) {
+		one := err
+		if err == nil {
+			one = results[taken].err
+		}
+		over := errors.Is(one, bulkhead.ErrOverLimit)
+		if down(one) || errors.Is(one, bulkhead.ErrReadOnly) || over && e.waits(&all[taken]) {
+			break // it keeps its place
+		}
+		if one != nil {
+			e.Stats.Dropped.Add(1)
+			e.health.log.Error("a report of the spool was dropped: the upstream refuses it", "err", one,
+				"id", all[taken].Report.ID, "from", all[taken].At)
+		} else {
+			e.Stats.Delivered.Add(1)
+		}
+		taken++
+	}
+	return taken == len(all), e.spool.remove(all[:taken])
+}
+
+// apart cuts a batch before the first report of a reporter who has another vote in it: the upstream may take
+// the reports of a batch in any order.
+func apart(all []kept) []kept {
+	voted := make(map[bulkhead.Reporter]bulkhead.Vote)
+	for i := range all {
+		r := &all[i].Report
+		if vote, ok := voted[r.Reporter]; ok && vote != r.Vote {
+			return all[:i]
+		}
+		voted[r.Reporter] = r.Vote
+	}
+	return all
+}

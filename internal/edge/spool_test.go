@@ -1,0 +1,312 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+)
+
+// A flaky upstream counts reports by their IDs, and is away, read-only or silent after counting, at random.
+type flaky struct {
+	mu    sync.Mutex
+	rng   *rand.Rand
+	fault int // 0: none, 1: unreachable, 2: read-only, 3: answers are lost, 4: any of these
+	house *shared
+}
+
+// shared is what a node and its standby have counted: reports by ID, and the votes of each user in order.
+type shared struct {
+	counted map[string]int // by ID: number of deliveries that were not repeated
+	votes   map[string][]bulkhead.Vote
+}
+
+var errDial = &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+
+func (f *flaky) set(fault int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = fault
+}
+
+func (f *flaky) ReportBatch(_ context.Context, reports []bulkhead.Report) ([]client.Reported, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fault := f.fault
+	if fault == 4 {
+		fault = f.rng.IntN(4)
+	}
+	out := make([]client.Reported, len(reports))
+	switch fault {
+	case 1:
+		return nil, errDial
+	case 2:
+		for i := range out {
+			out[i].Err = fmt.Errorf("%w: disk full", bulkhead.ErrReadOnly)
+		}
+		return out, nil
+	}
+	for i, r := range reports {
+		if r.Signatures[0] == sig(13) {
+			out[i].Err = []error{bulkhead.ErrForbidden, bulkhead.ErrOverLimit}[f.rng.IntN(2)]
+			continue
+		}
+		if _, repeated := f.house.counted[r.ID]; !repeated {
+			f.house.counted[r.ID] = 1
+			f.house.votes[r.Reporter.User] = append(f.house.votes[r.Reporter.User], r.Vote)
+		}
+		out[i].Receipt.Counted = 1
+	}
+	if fault == 3 {
+		return nil, errors.New("connection reset")
+	}
+	return out, nil
+}
+
+func (f *flaky) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fault == 1 || f.fault == 3 {
+		return errDial
+	}
+	return nil
+}
+
+func (f *flaky) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
+	return bulkhead.Verdict{}, f.err()
+}
+
+func (f *flaky) CheckBatch(_ context.Context, q []bulkhead.Query) ([]client.Checked, error) {
+	return make([]client.Checked, len(q)), f.err()
+}
+
+func (f *flaky) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	got, err := f.ReportBatch(ctx, []bulkhead.Report{r})
+	if err != nil {
+		return bulkhead.Receipt{}, err
+	}
+	return got[0].Receipt, got[0].Err
+}
+
+func (f *flaky) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulkhead.Aspect) error {
+	return f.err()
+}
+
+func (f *flaky) Count(context.Context, []bulkhead.Signature, []uint32) error { return f.err() }
+
+func (f *flaky) Node(context.Context) (*admin.NodeState, error) { return new(admin.NodeState), f.err() }
+
+// TestSpool reports through edges that end without notice and begin anew, to a node and its standby that fail
+// in all ways. In the end, everything that the edge acknowledged was counted, once, and the votes of each user
+// arrived in their order.
+func TestSpool(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { spool(t, rand.New(rand.NewPCG(seed, 5))) })
+	}
+}
+
+func spool(t *testing.T, rng *rand.Rand) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	house := &shared{counted: make(map[string]int), votes: make(map[string][]bulkhead.Vote)}
+	var nodes [2]*flaky
+	for i := range nodes {
+		nodes[i] = &flaky{house: house, rng: rand.New(rand.NewPCG(rng.Uint64(), 1))}
+	}
+	var lock sync.Mutex // both nodes have one journal
+	ctx := t.Context()
+	var e *Edge
+	var end func()
+	begin := func() {
+		s, err := OpenSpool(path, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e = New(Options{Upstream: Several(locked{nodes[0], &lock}, locked{nodes[1], &lock}), Timeout: time.Second, Spool: s})
+		e.delivery.every = 5 * time.Millisecond
+		ctx, cancel := context.WithCancel(ctx)
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := e.Deliver(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		end = func() {
+			cancel()
+			running.Wait()
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	begin()
+	acked := make(map[string]bool)
+	want := make(map[string][]bulkhead.Vote)
+	for n := range 150 {
+		switch rng.IntN(20) {
+		case 0, 1:
+			nodes[rng.IntN(2)].set(rng.IntN(5))
+		case 2:
+			end()
+			begin()
+		}
+		r := bulkhead.Report{ID: fmt.Sprint(n), Vote: []bulkhead.Vote{bulkhead.Spam, bulkhead.Ham}[rng.IntN(2)],
+			Reporter: bulkhead.Reporter{User: fmt.Sprint(rng.IntN(4))}, Signatures: []bulkhead.Signature{sig(n + 100)}}
+		if _, err := e.Report(ctx, r); err != nil {
+			t.Fatalf("report %d: %v", n, err)
+		}
+		acked[r.ID] = true
+		if rng.IntN(40) == 0 { // a report that is always refused keeps no other back
+			if _, err := e.keep(bulkhead.Report{ID: "bad", Signatures: []bulkhead.Signature{sig(13)}}, errAway); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want[r.Reporter.User] = append(want[r.Reporter.User], r.Vote)
+	}
+	for _, node := range nodes {
+		node.set(0)
+	}
+	if !await.Within(await.Patience, func() bool { n, bytes := e.spool.Len(); return n == 0 && bytes == 0 }) {
+		n, bytes := e.spool.Len()
+		t.Fatalf("%d reports of %d bytes are still in the spool", n, bytes)
+	}
+	end()
+	for id := range acked {
+		if house.counted[id] != 1 {
+			t.Errorf("report %s was acknowledged and counted %d times", id, house.counted[id])
+		}
+	}
+	for user, votes := range want {
+		if !slices.Equal(house.votes[user], votes) {
+			t.Errorf("user %s: votes arrived as %v, given as %v", user, house.votes[user], votes)
+		}
+	}
+}
+
+// locked is a flaky node with the lock of its pair.
+type locked struct {
+	*flaky
+	lock *sync.Mutex
+}
+
+func (l locked) ReportBatch(ctx context.Context, reports []bulkhead.Report) ([]client.Reported, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.flaky.ReportBatch(ctx, reports)
+}
+
+// TestSpoolIsBounded fills a spool: the report that has no room is refused, and none is lost.
+func TestSpoolIsBounded(t *testing.T) {
+	s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 2000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	up := &flaky{fault: 1}
+	e := New(Options{Upstream: up, Timeout: time.Second, Spool: s})
+	taken := 0
+	for {
+		r := bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{sig(taken)}}
+		receipt, err := e.Report(t.Context(), r)
+		if err != nil {
+			if !errors.Is(err, bulkhead.ErrReadOnly) {
+				t.Error(err)
+			}
+			break
+		}
+		if receipt.Pending != 1 {
+			t.Errorf("receipt %+v", receipt)
+		}
+		taken++
+	}
+	n, bytes := s.Len()
+	all, err := s.first(100)
+	if err != nil || n != taken || len(all) != taken || bytes > 2000 || taken < 3 {
+		t.Errorf("%d reports taken, %d of %d bytes kept, %d read: %v", taken, n, bytes, len(all), err)
+	}
+	for i, x := range all {
+		if x.Report.ID == "" || x.Report.Signatures[0] != sig(i) {
+			t.Errorf("report %d is %+v", i, x.Report)
+		}
+	}
+}
+
+// TestSeveral checks that a request moves on from a dead, a silent and a read-only node, and stays at the node
+// that answers.
+func TestSeveral(t *testing.T) {
+	house := &shared{counted: make(map[string]int), votes: make(map[string][]bulkhead.Vote)}
+	first, second := &flaky{house: house}, &flaky{house: house}
+	e := New(Options{Upstream: Several(first, second), Timeout: time.Second})
+	r := bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{sig(1)}}
+	for i, fault := range []int{1, 2, 0} {
+		first.set(fault)
+		r.ID = fmt.Sprint(i)
+		if _, err := e.Report(t.Context(), r); err != nil {
+			t.Errorf("fault %d: %v", fault, err)
+		}
+		if v, err := e.Check(t.Context(), bulkhead.Query{Signatures: r.Signatures}); err != nil || len(v.Reasons) > 0 {
+			t.Errorf("fault %d: %+v, %v", fault, v, err)
+		}
+	}
+	first.set(1)
+	second.set(2) // as a standby that follows a dead node
+	for range 3 {
+		if _, err := e.Report(t.Context(), r); !errors.Is(err, bulkhead.ErrReadOnly) || !e.Up() {
+			t.Errorf("no node takes reports, and one answers: %v, up %v", err, e.Up())
+		}
+		if v, err := e.Check(t.Context(), bulkhead.Query{Signatures: r.Signatures}); err != nil || len(v.Reasons) > 0 {
+			t.Errorf("no node takes reports: %+v, %v", v, err)
+		}
+	}
+	second.set(1)
+	if err := e.Ready(t.Context()); err == nil {
+		t.Error("an edge whose nodes are dead is ready")
+	}
+	r.ID = "" // it may have arrived, so it must not be repeated
+	second.set(0)
+	first.set(3)
+	house.counted = make(map[string]int)
+	several := Several(first, second).(*several)
+	if _, err := several.Report(t.Context(), r); err == nil {
+		t.Error("a report without an ID whose answer was lost is repeated")
+	}
+	e.ready.at = time.Time{}
+	if err := e.Ready(t.Context()); err != nil {
+		t.Errorf("one of two nodes answers: %v", err)
+	}
+}
+
+// FuzzSpool reads a report as a spool does.
+func FuzzSpool(f *testing.F) {
+	f.Add([]byte(`{"At":"2026-01-02T03:04:05Z","Report":{"Vote":1,"Signatures":["dcc/body:00"],"ID":"a"}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := s.putText(b); err != nil {
+			t.Fatal(err)
+		}
+		all, err := s.first(10)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%d reports, %v", len(all), err)
+		}
+		if err := s.remove(all); err != nil {
+			t.Fatal(err)
+		}
+		if n, bytes := s.Len(); n != 0 || bytes != 0 {
+			t.Fatalf("%d reports of %d bytes are left", n, bytes)
+		}
+	})
+}

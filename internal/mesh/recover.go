@@ -170,7 +170,8 @@ func (s *sender) endRecovery(err error) {
 		return
 	}
 	s.opts.Log.Warn("the counts that this node had shared are back", "pages", r.pages,
-		"generations_of_tally", len(r.record.Tally), "generations_of_blocklist", len(r.record.Block), "from", from, "err", err)
+		"generations_of_tally", len(r.record.Tally), "generations_of_blocklist", len(r.record.Block), "from", from,
+		"err", err)
 }
 
 // askSources sends the next request to each peer that has answered the last one, or has not for a

@@ -90,6 +90,7 @@ const (
 const (
 	KeyFile   = member.KeyFile
 	PeersFile = member.PeersFile
+	StateFile = member.StateFile
 )
 
 // OpenIdentity returns the identity stored in dir, and makes one if there is none: see

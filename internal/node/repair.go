@@ -201,7 +201,7 @@ func (r *repair) file(f admin.Fault) error {
 	case "inventory":
 		r.done("%s was made anew", f.File)
 		return takeInventory(r.Dir, nil, nil)
-	case "greylist", "ratelimits", "mesh", "whitelist":
+	case "greylist", "ratelimits", "mesh", "whitelist", "records":
 		if base := filepath.Base(f.File); base == mesh.KeyFile || base == meshFolder {
 			return nil // peers know the node by it: its owner decides
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -77,16 +78,27 @@ func newBackupCommand() *cobra.Command {
 
 func newRestoreCommand() *cobra.Command {
 	var data string
-	var asJSON bool
+	var asJSON, fromPeers bool
 	cmd := &cobra.Command{
-		Use:   "restore FILE",
-		Short: "Restore a node from a backup",
+		Use:   "restore {FILE | --from-peers}",
+		Short: "Restore a node from a backup, or from its peers",
 		Long: "Make a node's store from the backup in FILE (- for standard input). The node must not\n" +
 			"be running, and its data folder must not have a store: move " + node.StoreFolder + "/ away first.\n" +
-			"Peers learn that the node has gone back in time, and replace what they hold of it.\n\n" + aside(),
-		Args: cli.Args(cobra.ExactArgs(1)),
+			"Peers learn that the node has gone back in time, and replace what they hold of it.\n\n" +
+			"With --from-peers, the node has its peers send back what it had shared with them, at its next\n" +
+			"start. It shares nothing until they have answered. A node whose store is gone does so by\n" +
+			"itself with the peers of weight 1; --from-peers asks all of them.\n\n" + aside(),
+		Args: func(_ *cobra.Command, args []string) error {
+			if fromPeers == (len(args) > 0) || len(args) > 1 {
+				return cli.Usagef("give the FILE of a backup, or --from-peers")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := command.DataFolder(data, "")
+			if fromPeers {
+				return restoreFromPeers(cmd, dir, asJSON)
+			}
 			in := cmd.InOrStdin()
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -113,7 +125,25 @@ func newRestoreCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&fromPeers, "from-peers", false, "take back from all peers what the node had shared")
 	command.DataFlag(cmd.Flags(), &data)
 	command.JSONFlag(cmd.Flags(), &asJSON)
 	return cmd
+}
+
+// restoreFromPeers prepares the next start of a node without a store.
+func restoreFromPeers(cmd *cobra.Command, dir string, asJSON bool) error {
+	peers, err := node.RestoreFromPeers(dir)
+	command.Record(cmd, dir, "restore from peers", err)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return command.PrintJSON(cmd.OutOrStdout(), []struct {
+			Peers int `json:"peers"`
+		}{{peers}})
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(),
+		"the next start asks %s for what the node had shared; the log shows what came back\n", units.Plural(peers, "peer"))
+	return err
 }

@@ -119,6 +119,16 @@ func (s *Sum) HealSaid(context.Context, engine.Array, uint64, [][]byte, []engine
 // EndHealing does nothing.
 func (s *Sum) EndHealing(context.Context) error { return nil }
 
+// Adopt is refused.
+func (s *Sum) Adopt(context.Context, uint64, map[engine.Array]filter.Geometry) error {
+	return errPublishes
+}
+
+// TakeBack is refused.
+func (s *Sum) TakeBack(context.Context, string, engine.Array, uint64, []byte) error {
+	return errPublishes
+}
+
 // ReplicaPages is refused.
 func (s *Sum) ReplicaPages(context.Context, string, engine.Array, uint64, filter.Geometry, []int) ([][]byte, error) {
 	return nil, errPublishes

@@ -8,6 +8,7 @@
 package audit
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -128,6 +129,39 @@ func short(text string) string {
 	}
 	return text
 }
+
+// Inspect returns an error that names the first line of a file of the record that is no entry, or an
+// error that wraps [fs.ErrNotExist]. A line that a crash has cut short is no fault.
+func Inspect(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		if text := bytes.TrimSpace(line); len(text) > 0 {
+			var e admin.AuditEntry
+			wrong := json.Unmarshal(text, &e)
+			if wrong == nil && e.ID == 0 {
+				wrong = errors.New("it has no ID")
+			}
+			if wrong != nil && wrong.Error() != cutJSON {
+				return fmt.Errorf("audit: line %d: %w", n, wrong)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// cutJSON is the error of encoding/json for a text that ends too early.
+const cutJSON = "unexpected end of JSON input"
 
 // Numbers of entries on a page.
 const (

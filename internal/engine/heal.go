@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/heal"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
@@ -133,4 +134,94 @@ func (e *Engine) ReplicaPages(ctx context.Context, origin string, a Array, start
 		out = append(out, page)
 	}
 	return out, nil
+}
+
+// maxAdopted is the largest memory in bytes of a generation whose arrays come back from peers.
+const maxAdopted = 1 << 30
+
+// Adopt durably opens a generation with the given start in Unix seconds, for arrays of a lost store
+// that come back from peers. shapes are the geometries of its shared arrays: of counts alone, or of
+// spam and revoked. If the generation is live with these shapes, Adopt changes nothing. The error
+// wraps [bulkhead.ErrGeometry] if a shape does not belong to the node, and [bulkhead.ErrOverLimit] if
+// the generation has expired or is too large.
+func (e *Engine) Adopt(ctx context.Context, start uint64, shapes map[Array]filter.Geometry) error {
+	return e.queue.change(ctx, func() error {
+		if err := e.journal.refusing(); err != nil {
+			return err
+		}
+		r, err := e.adoption(start, shapes)
+		if err != nil || r == nil {
+			return err
+		}
+		return e.commit(r)
+	})
+}
+
+// adoption returns the change that opens a generation for Adopt; nil if it is live.
+func (e *Engine) adoption(start uint64, shapes map[Array]filter.Geometry) (*codec.Rotation, error) {
+	live, bytes := 0, uint64(0)
+	for a, g := range shapes {
+		if !e.Knows(g.KeyID) {
+			return nil, fmt.Errorf("%w: %s of generation %d is of another secret", bulkhead.ErrGeometry, a, start)
+		}
+		if !e.Keeps(a, start) {
+			return nil, fmt.Errorf("%w: generation %d has expired", bulkhead.ErrOverLimit, start)
+		}
+		bytes += g.Bytes()
+		if own := e.healer.Own(replica.Key{Array: a, Start: start}); own != nil {
+			if own.Geometry() != g {
+				return nil, fmt.Errorf("%w: %s of generation %d has another shape", bulkhead.ErrGeometry, a, start)
+			}
+			live++
+		}
+	}
+	if bytes > maxAdopted {
+		return nil, fmt.Errorf("%w: generation %d of %d bytes, limit %d", bulkhead.ErrOverLimit, start, bytes, maxAdopted)
+	}
+	if live == len(shapes) {
+		return nil, nil
+	}
+	if live > 0 {
+		return nil, fmt.Errorf("%w: generation %d is live without some of its arrays", bulkhead.ErrGeometry, start)
+	}
+	out := new(codec.Rotation)
+	if counts, ok := shapes[ArrayCounts]; ok {
+		s, err := book.AdoptTally(e.writer.tally, start, counts)
+		out.OpenTally = &s
+		return out, err
+	}
+	s, err := book.AdoptBlock(e.writer.block, start, shapes[ArraySpam], shapes[ArrayRevoked])
+	out.OpenBlock = &s
+	return out, err
+}
+
+// TakeBack durably replaces a page of an adopted generation with the page of a peer's replica, an
+// image in the encoding of [arrays.Image.Append], if that has more adds. It returns an error that
+// wraps [bulkhead.ErrMalformed] if the image is not a page of the array. See [Engine.Adopt].
+func (e *Engine) TakeBack(ctx context.Context, peer string, a Array, start uint64, image []byte) error {
+	key := replica.Key{Array: a, Start: start}
+	return e.queue.change(ctx, func() error {
+		array := e.healer.Own(key)
+		if array == nil {
+			return nil // it has expired
+		}
+		m, err := arrays.ParseImage(image, array.Geometry())
+		if err == nil && m.Floor() > 0 {
+			err = errors.New("it has a floor")
+		}
+		if err != nil || m.Generation != start {
+			return fmt.Errorf("%w: page of %s, generation %d: %v", bulkhead.ErrMalformed, a, start, err)
+		}
+		if m.Info.Version <= array.Image(m.Page).Info.Version {
+			return nil
+		}
+		if err := e.journal.refusing(); err != nil {
+			return err
+		}
+		if err := e.commit(&codec.Heal{Array: a, Start: start, Image: image}); err != nil {
+			return err
+		}
+		e.healer.Healed(peer)
+		return nil
+	})
 }

@@ -101,6 +101,10 @@ func newEngine(opts Options) *Engine {
 		tally:      book.NewTally(opts.Tally, opts.Reports, opts.Secret.ID(), opts.Exact, opts.Log),
 		block:      book.NewBlocklist(opts.Block, opts.Votes, opts.Names, opts.Secret.ID(), opts.Exact, opts.Log),
 	}
+	if opts.Recover {
+		e.writer.tally.BeginNow()
+		e.writer.block.BeginNow()
+	}
 	return e
 }
 

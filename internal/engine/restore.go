@@ -193,6 +193,10 @@ func (e *Engine) loadArrays(arrays ...named) error {
 func (e *Engine) replay(index uint64, data []byte) error {
 	entry, err := codec.Decode(data)
 	if err != nil {
+		if errors.Is(err, codec.ErrNewer) {
+			return fmt.Errorf("%w: entry %d: %v; start the program that wrote it, or restore a backup of this version",
+				store.ErrNewer, index, err)
+		}
 		advice := "restore a backup, or run the version that wrote it"
 		if errors.Is(err, codec.ErrOldEntry) {
 			advice = "it comes from a backup of that version: restore it with the program that made it, " +

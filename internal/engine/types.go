@@ -1,13 +1,20 @@
 package engine
 
 import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/heal"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/pages"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // Types of package book for the node's own books.
@@ -85,3 +92,60 @@ const (
 	// maxRound is the maximum number of adds in a round.
 	maxRound = codec.MaxRound
 )
+
+// An Owner is what a store says of the node that it belongs to.
+type Owner struct {
+	Networks []uint64 // IDs of the secrets that its arrays were made with
+	Tokens   [][]byte // hashes of the accounts' tokens, including those of accounts that are closed
+}
+
+// OwnerOf returns the owner of a store without faults, by its checkpoint and the journal entries after
+// it. It changes nothing and needs no key.
+func OwnerOf(ctx context.Context, n *store.Inspection) (o Owner, err error) {
+	ids := make(map[uint64]bool)
+	accounts := trust.NewBook(trust.DefaultPolicy())
+	index := uint64(0) // of the last entry that is in the accounts of the checkpoint
+	if len(n.Manifest.Meta) > 0 {
+		var m codec.Meta
+		if err := json.Unmarshal(n.Manifest.Meta, &m); err != nil {
+			return o, pages.Damaged("manifest", err)
+		}
+		index = m.AccountsIndex
+		for _, a := range m.Arrays() {
+			if a.Origin == "" {
+				ids[a.Geometry.KeyID] = true
+			}
+		}
+		if data, ok := n.Whole(m.Accounts); ok {
+			if err := accounts.Decode(data); err != nil {
+				return o, pages.Damaged(m.Accounts, err)
+			}
+		}
+	}
+	err = n.Replay(ctx, func(at uint64, data []byte) error {
+		entry, err := codec.Decode(data)
+		if err != nil {
+			return err
+		}
+		switch x := entry.(type) {
+		case *codec.Account:
+			if at <= index {
+				return nil
+			}
+			if x.Put != nil {
+				return accounts.Put(*x.Put)
+			}
+			accounts.Remove(x.Remove)
+		case *codec.Rotation:
+			if x.OpenTally != nil {
+				ids[x.OpenTally.CountsGeometry.KeyID] = true
+			}
+		}
+		return nil
+	})
+	o.Networks = slices.Sorted(maps.Keys(ids))
+	for _, a := range accounts.All() {
+		o.Tokens = append(o.Tokens, a.TokenHash)
+	}
+	return o, err
+}

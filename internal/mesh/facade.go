@@ -28,6 +28,21 @@ func Inspect(dir string) map[string]error {
 	return faults
 }
 
+// WantRecovery makes a node take back what its peers hold of it: see [member.WantRecovery].
+func WantRecovery(dir string, all bool) (peers int, err error) { return member.WantRecovery(dir, all) }
+
+// Recovering reports whether a node with the mesh folder dir takes its arrays back from peers.
+func Recovering(dir string) bool {
+	_, wanted, err := member.ReadRecovery(dir)
+	return wanted || err != nil
+}
+
+// Shared reports whether a node with the mesh folder dir has shared its counts before.
+func Shared(dir string) bool {
+	r, err := member.LoadState(dir)
+	return err == nil && r.Incarnation > 0
+}
+
 // The types and constants of a mesh's settings and state, which the rooms below this package define.
 type (
 	// Options are the settings of a mesh.
@@ -75,6 +90,7 @@ const (
 const (
 	KeyFile   = member.KeyFile
 	PeersFile = member.PeersFile
+	StateFile = member.StateFile
 )
 
 // OpenIdentity returns the identity stored in dir, and makes one if there is none: see

@@ -59,6 +59,9 @@ func (s *sender) heal(ctx context.Context) bool {
 	if !s.healing.Load() {
 		return true
 	}
+	if s.recovery != nil {
+		return s.recover(ctx)
+	}
 	now := time.Now()
 	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[transport]bool),
 		asked: make(map[wire.Hint]*asked), answered: make(map[wire.Hint]map[lostPage]bool), by: make(map[string]int)}
@@ -218,7 +221,7 @@ func (s *sender) take(ctx context.Context, c *cure, m *wire.Message) {
 // Refilled hands the sender pages that a peer has sent. Pages are dropped if the sender does not
 // wait for them.
 func (s *sender) Refilled(m *wire.Message) {
-	if !s.healing.Load() {
+	if !s.healing.Load() && !s.recovering.Load() {
 		return
 	}
 	select {
@@ -277,17 +280,32 @@ func (s *sender) refill(ctx context.Context, m *wire.Message) {
 			cost = int(a.Geometry.Bytes()) // reading any page reads the whole merged array
 		}
 	}
+	for _, life := range s.lives(p.ID)[1:] {
+		for _, a := range s.opts.Engine.Replica(life) {
+			most += 2 * float64(min(a.Geometry.Bytes(), 1024+8*a.Keys)+pageHead*uint64(a.Geometry.Pages()))
+		}
+	}
 	if !may(s.refills, m.From, most) {
 		s.book.Refuse(m.From, member.ReasonAsks, "")
+		return
+	}
+	if len(x.List) == 0 {
+		s.inventory(m.From, p.ID, x.Geometry, x.Ref)
 		return
 	}
 	list := make([]int, len(x.List))
 	for i, page := range x.List {
 		list[i] = int(min(page, maxPage))
 	}
-	pages, err := s.opts.Engine.ReplicaPages(ctx, p.ID, x.Array, x.Start, x.Geometry, list)
+	var pages [][]byte
+	err := error(engine.ErrGap)
+	for _, life := range s.lives(p.ID) {
+		if pages, err = s.opts.Engine.ReplicaPages(ctx, life, x.Array, x.Start, x.Geometry, list); err == nil {
+			break
+		}
+	}
 	if errors.Is(err, engine.ErrGap) {
-		pages, err = make([][]byte, len(list)), nil // the replica has no such page
+		pages, err = make([][]byte, len(list)), nil // no replica has such a page
 	}
 	if err != nil {
 		s.opts.Log.Debug("pages that a peer has lost not sent", "peer", p.Label(), "err", err)

@@ -42,6 +42,9 @@ type sender struct {
 	healing atomic.Bool // the node waits for lost pages: see heal
 	renewed bool        // this process has begun a new incarnation
 
+	recovering atomic.Bool // the node takes its arrays back: see recover
+	recovery   *recovery   // nil unless recovering; only the sender's goroutine uses it
+
 	requests
 
 	sent
@@ -117,6 +120,10 @@ func (s *sender) start(ctx context.Context) error {
 	lost, err := s.opts.Engine.Wounds(ctx)
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
+	}
+	if hold, err := s.startRecovery(); err != nil || hold {
+		s.healing.Store(hold)
+		return err
 	}
 	same, known := s.state.Continues(lost.Store)
 	salvaged := lost.Store != "" && same && s.opts.Role != member.Subscribe
@@ -201,6 +208,13 @@ func (s *sender) run(ctx context.Context) {
 		case <-head.C:
 			s.head(ctx)
 			s.study()
+			if s.recovery != nil && !s.goOn(ctx, nil) {
+				return
+			}
+		case m := <-s.fills:
+			if s.recovery != nil && !s.goOn(ctx, m) {
+				return
+			}
 		case <-s.hello:
 			s.flush()
 			s.headSoon(ctx)

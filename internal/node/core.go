@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/learn"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
@@ -76,6 +77,9 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 		return err
 	}
 	n.noticeMissing()
+	if err := n.noticeLostStore(); err != nil {
+		return err
+	}
 	if err := n.open(ctx, false); err != nil {
 		return err
 	}
@@ -183,6 +187,7 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 		LearnBytes:      learnBytes(cfg),
 		Teach:           cfg.Learn.Share,
 		LearnCondemns:   cfg.Learn.Condemn,
+		Recover:         mesh.Recovering(filepath.Join(n.dir, meshFolder)),
 		MaxStep:         engine.StepLimit(tally, block),
 		Uptime:          clock.Uptime,
 		Now:             clock.Now,

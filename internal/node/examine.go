@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // Examine reads every file of a data folder, and the files of lists that the configuration names,
@@ -44,6 +46,7 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*admin.Examin
 	x.rates()
 	x.greylist()
 	x.history()
+	x.records()
 	x.whitelist()
 	x.lists()
 	x.mesh()
@@ -64,9 +67,10 @@ func (n *core) examine(ctx context.Context) (*admin.Examination, error) {
 
 // An examination is an Examination in progress.
 type examination struct {
-	cfg *config.Config
-	dir string
-	out *admin.Examination
+	cfg   *config.Config
+	dir   string
+	out   *admin.Examination
+	token string // the administrator's
 }
 
 func (x *examination) fault(part, file string, offset int64, problem, advice string) {
@@ -111,7 +115,12 @@ func (x *examination) keys() {
 		x.out.Files++
 	}
 	path := filepath.Join(x.dir, AdminTokenFile)
-	if _, err := ReadSecret(path); err == nil {
+	token, err := ReadSecret(path)
+	if err == nil {
+		err = trust.CheckToken(token)
+		x.token = token
+	}
+	if err == nil {
 		x.out.Files++
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		x.fault("keys", path, 0, err.Error(), "see \"bulkhead user recover\"")
@@ -140,8 +149,64 @@ func (x *examination) store(ctx context.Context) error {
 		x.fault("store", filepath.Join(x.dir, StoreFolder), 0, err.Error(), "restore a backup")
 	}
 	x.out.Doubts = append(x.out.Doubts, manage.Doubts(doubts)...)
+	x.owned(ctx, found)
 	x.out.Known = manage.Doubts(engine.Known(found))
 	return nil
+}
+
+// owned compares the keys beside the store with the store: they may be those of another node.
+func (x *examination) owned(ctx context.Context, found *store.Inspection) {
+	if !found.Readable || len(found.Faults) > 0 {
+		return // damage has been reported, and may be all that differs
+	}
+	owner, err := engine.OwnerOf(ctx, found)
+	if err != nil {
+		x.fault("store", filepath.Join(x.dir, StoreFolder), 0, err.Error(), "restore a backup")
+		return
+	}
+	var secret filter.Secret
+	path := filepath.Join(x.dir, networkKeyFile)
+	if ReadKey(path, secret[:]) == nil && len(owner.Networks) > 0 {
+		past, _ := readPast(x.dir) // keys reports the error
+		known := map[uint64]bool{secret.ID(): true}
+		for _, s := range past.all {
+			known[s.ID()] = true
+		}
+		for _, id := range owner.Networks {
+			if !known[id] {
+				x.fault("keys", path, 0,
+					fmt.Sprintf("the store has counts under the secret of network %016x, which is not here", id),
+					"put "+networkKeyFile+" and "+pastKeysFile+" of this node back from a backup")
+				break
+			}
+		}
+	}
+	if x.token != "" && len(owner.Tokens) > 0 && trust.CheckToken(x.token) == nil &&
+		!slices.ContainsFunc(owner.Tokens, func(hash []byte) bool { return bytes.Equal(hash, trust.HashToken(x.token)) }) {
+		x.fault("keys", filepath.Join(x.dir, AdminTokenFile), 0, "it is the token of no account of this node",
+			"see \"bulkhead user recover\"")
+	}
+}
+
+// records reads what the node has written for people: weights over time, and what administrators did.
+func (x *examination) records() {
+	for _, f := range []struct {
+		name, advice string
+		inspect      func(path string) error
+	}{
+		{manage.WeightsFile, "remove it, and the chart of weights begins anew", manage.InspectWeights},
+		{audit.File, "move it away, and the record begins anew", audit.Inspect},
+		{audit.OlderFile, "move it away", audit.Inspect},
+	} {
+		path := filepath.Join(x.dir, f.name)
+		err := f.inspect(path)
+		switch {
+		case err == nil:
+			x.out.Files++
+		case !errors.Is(err, fs.ErrNotExist):
+			x.fault("records", path, 0, err.Error(), f.advice)
+		}
+	}
 }
 
 func (x *examination) rates() {
@@ -241,6 +306,9 @@ func (x *examination) pair() {
 // inventory looks for missing parts.
 func (x *examination) inventory() {
 	missing, err := missingParts(x.dir)
+	if err == nil {
+		err = knownInventory(x.dir)
+	}
 	if err != nil {
 		path := filepath.Join(x.dir, inventoryFile)
 		x.fault("inventory", path, 0, err.Error(),
@@ -289,6 +357,20 @@ func unsafePlaces(dir string) (out []place) {
 		}
 		out = append(out, unsafe(path, info)...)
 	}
+	// A file that has gone meanwhile is an error here. A new checkpoint removes former files.
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(dir, path) // path is below dir
+		switch {
+		case err != nil || path == dir || slices.Contains(names, rel) || d.Type() == fs.ModeSymlink:
+			return nil
+		case rel == filepath.Join(meshFolder, "broker") || rel == "set-aside":
+			return fs.SkipDir // behind the folder's own mode; its files are the broker's, or out of use
+		}
+		if info, err := d.Info(); err == nil {
+			out = append(out, unsafe(path, info)...)
+		}
+		return nil
+	})
 	sort.Slice(out, func(a, b int) bool {
 		return out[a].path < out[b].path
 	}) // slices.SortFunc of a large struct adds 14 kB of code

@@ -10,8 +10,8 @@ import (
 )
 
 // TestLostStoreCountsAtPeer checks that, after a node's store is gone and the node starts with its
-// keys, its peer goes on counting the former counts exactly, in addition to the new ones, until an
-// administrator drops them.
+// keys, it takes its counts back from a peer of full weight. A peer of less weight goes on counting
+// the former counts exactly, in addition to the new ones, until an administrator drops them.
 func TestLostStoreCountsAtPeer(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	hub, _ := startIn(t, t.TempDir(), hubMesh(t))
@@ -48,7 +48,7 @@ func TestLostStoreCountsAtPeer(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "store")); err != nil {
 		t.Fatal(err)
 	}
-	bob, _ = startIn(t, dir, "")
+	bob, stop = startIn(t, dir, "")
 	anew := func(i int) (n uint32) {
 		if i >= all-50 {
 			n = 3
@@ -58,7 +58,33 @@ func TestLostStoreCountsAtPeer(t *testing.T) {
 	for i := all - 50; i < all+50; i++ {
 		counts(t, bob, text(i), 3)
 	}
-	exact("both incarnations count", func(i int) uint32 { return old(i) + anew(i) })
+	exact("both count, what came back and what is new", func(i int) uint32 { return old(i) + anew(i) })
+	nodetest.Await(t, "bob has his counts again", func() bool {
+		for i := range all + 50 {
+			if sees(t, bob, text(i)) != old(i)+anew(i) {
+				return false
+			}
+		}
+		return true
+	})
+	nodetest.Await(t, "no former incarnation is left", func() bool { return network(t, hub).Peers[0].FormerKeys() == 0 })
+
+	// A peer of less weight is not asked. The hub goes on counting what it holds until an
+	// administrator drops it.
+	if err := bob.peers.WeighPeer(ctx, keyOf(t, hub), 0.5); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "store")); err != nil {
+		t.Fatal(err)
+	}
+	bob, _ = startIn(t, dir, "")
+	for i := all - 50; i < all+50; i++ {
+		counts(t, bob, text(i), 3)
+	}
+	exact("both incarnations count", func(i int) uint32 { return old(i) + 2*anew(i) })
 	if p := network(t, hub).Peers[0]; p.FormerKeys() < all {
 		t.Errorf("the peer is shown with %+v", p.Former)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
+	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -45,6 +46,13 @@ func keptParts() []keptPart {
 		{manage.WhitelistFile, "whitelist", again + "its texts are then judged as others"},
 		{meshFolder, "mesh", "put it back from a backup: the next start makes another key, which peers must add"},
 		{filepath.Join(meshFolder, mesh.PeersFile), "mesh", again + "add the peers again"},
+		{filepath.Join(meshFolder, mesh.StateFile), "mesh",
+			"put it back from a backup: the next start begins a new incarnation"},
+		{AdminTokenFile, "keys", "see \"bulkhead user recover\""},
+		{historyFile, "history", again + "the history of mail is lost"},
+		{manage.SumsFile, "history", again + "the numbers of verdicts and votes are lost"},
+		{manage.WeightsFile, "records", again + "the chart of weights is lost"},
+		{filepath.Join(rateFolder, ratelimit.SecretFile), "ratelimits", again + "the counts of the current periods are lost"},
 	}
 }
 
@@ -71,6 +79,26 @@ func parseInventory(b []byte) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// knownInventory returns an error if the inventory of a data folder names a part that no version of
+// the node makes, or is missing although the node has run.
+func knownInventory(dir string) error {
+	had, err := readInventory(dir)
+	if err != nil {
+		return err
+	}
+	_, ran := os.Stat(filepath.Join(dir, AdminTokenFile))
+	if _, err := os.Stat(filepath.Join(dir, inventoryFile)); err != nil && ran == nil {
+		return err
+	}
+	for _, name := range had {
+		name = strings.TrimPrefix(name, missedMark)
+		if !slices.ContainsFunc(keptParts(), func(p keptPart) bool { return p.path == name }) {
+			return fmt.Errorf("%s: %.40q is no part of a data folder", inventoryFile, name)
+		}
+	}
+	return nil
 }
 
 // missingParts returns the parts of a data folder that the node has made and that are missing. The

@@ -201,7 +201,7 @@ func (r *repair) file(f admin.Fault) error {
 	case "inventory":
 		r.done("%s was made anew", f.File)
 		return takeInventory(r.Dir, nil, nil)
-	case "greylist", "ratelimits", "mesh", "whitelist":
+	case "greylist", "ratelimits", "mesh", "whitelist", "records":
 		if base := filepath.Base(f.File); base == mesh.KeyFile || base == meshFolder {
 			return nil // peers know the node by it: its owner decides
 		}
@@ -280,6 +280,35 @@ func (n *core) closeFolder() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// noticeLostStore makes a node that has shared its counts, and has no store any more, take them back
+// from its peers.
+func (n *core) noticeLostStore() error {
+	dir := filepath.Join(n.dir, meshFolder)
+	if _, err := os.Stat(filepath.Join(n.dir, StoreFolder)); !errors.Is(err, fs.ErrNotExist) || !mesh.Shared(dir) {
+		return nil
+	}
+	_, err := mesh.WantRecovery(dir, false)
+	return err
+}
+
+// RestoreFromPeers makes the node of a data folder without a store take back from all its peers, at
+// its next start, what it has shared. It returns the number of peers.
+func RestoreFromPeers(dir string) (peers int, err error) {
+	if err := ownFolder(dir); err != nil {
+		return 0, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, StoreFolder)); err == nil {
+		return 0, fmt.Errorf("%s: %w: move it away first", filepath.Join(dir, StoreFolder), fs.ErrExist)
+	}
+	for _, name := range []string{networkKeyFile, filepath.Join(meshFolder, mesh.KeyFile),
+		filepath.Join(meshFolder, mesh.PeersFile)} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return 0, fmt.Errorf("%w: without it no peer knows the node: put it back first", err)
+		}
+	}
+	return mesh.WantRecovery(filepath.Join(dir, meshFolder), true)
 }
 
 // SecretFiles returns the files that a backup omits, because secrets must not be kept with counts.

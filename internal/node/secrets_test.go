@@ -10,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 )
 
 // TestRekey checks that all counts of a node are found after its network's secret has changed,
@@ -102,16 +103,19 @@ func TestRekey(t *testing.T) {
 func TestRekeyRefused(t *testing.T) {
 	dir := t.TempDir()
 	n, _ := start(t, Options{Config: httpDoor(t), Dir: dir})
-	for i := range byte(2) {
-		if err := n.rekey(t.Context(), filter.Secret{i}); err != nil {
+	const most = engine.MaxSecrets - 1
+	for i := range byte(most) {
+		counts(t, n, bulkhead.MustSignature(bulkhead.Exact, []byte{1}), 1)
+		if err := n.rekeyAll(t.Context(), filter.Secret{i}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := n.rekey(t.Context(), filter.Secret{9}); !errors.Is(err, bulkhead.ErrOverLimit) {
+	counts(t, n, bulkhead.MustSignature(bulkhead.Exact, []byte{1}), 1)
+	if err := n.rekeyAll(t.Context(), filter.Secret{99}); !errors.Is(err, bulkhead.ErrOverLimit) {
 		t.Error(err)
 	}
 	var key filter.Secret
-	if err := ReadKey(filepath.Join(dir, networkKeyFile), key[:]); err != nil || key != (filter.Secret{1}) ||
+	if err := ReadKey(filepath.Join(dir, networkKeyFile), key[:]); err != nil || key != (filter.Secret{most - 1}) ||
 		n.secret() != key {
 		t.Errorf("key %v, %v", key, err)
 	}

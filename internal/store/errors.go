@@ -15,9 +15,19 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrFormat means that a file was written by a newer release or by another program.
 	ErrFormat = errors.New("unknown format")
+	// ErrNewer is ErrFormat of a file that a newer release wrote. Nothing is changed.
+	ErrNewer = fmt.Errorf("%w: written by a newer version", ErrFormat)
 	// ErrPermission means that the directory belongs to another user or is accessible to others.
 	ErrPermission = errors.New("unsafe permissions")
 )
+
+// formatOf returns the error of a file with another format than this program reads.
+func formatOf(newer bool) error {
+	if newer {
+		return ErrNewer
+	}
+	return ErrFormat
+}
 
 // A DamageError means that a file does not contain what was written to it. The store never
 // continues with such a file and never modifies it.

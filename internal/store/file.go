@@ -131,8 +131,8 @@ func (r *blockReader) open() error {
 		return damaged(r.path, 0, "header checksum mismatch")
 	}
 	if v := binary.LittleEndian.Uint16(head[4:]); string(head[:4]) != fileMagic || v != fileVersion {
-		return fmt.Errorf("store: %s: %w: %q version %d, this release reads %q version %d", r.path, ErrFormat, head[:4],
-			v, fileMagic, fileVersion)
+		return fmt.Errorf("store: %s: %w: %q format %d, this program reads %q format %d", r.path,
+			formatOf(string(head[:4]) == fileMagic && v > fileVersion), head[:4], v, fileMagic, fileVersion)
 	}
 	if id := binary.LittleEndian.Uint64(head[8:]); id != r.info.id {
 		return damaged(r.path, 8, "file id %016x, the manifest says %016x", id, r.info.id)

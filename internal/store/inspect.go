@@ -96,8 +96,12 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 			What: fmt.Sprintf("the manifest is of checkpoint %d, and its copy of %d: the manifest is out of date",
 				m.Checkpoint, spare.Checkpoint)})
 		m = spare
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) { // an older version makes none
-		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestCopy), What: err.Error(), Mended: true})
+	} else if err != nil {
+		what := err.Error()
+		if errors.Is(err, fs.ErrNotExist) {
+			what = "the copy of the manifest is missing"
+		}
+		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestCopy), What: what, Mended: true})
 	}
 	n.Manifest, n.Readable = m, true
 	// The watermark is read first: the segments read later then hold everything it covers.
@@ -141,7 +145,7 @@ func (n *Inspection) Whole(name string) ([]byte, bool) {
 		return nil, false
 	}
 	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, info.Size+1))
+	b, err := io.ReadAll(io.LimitReader(r, info.Size)) // a short last block is followed by its checksum
 	if err != nil || int64(len(b)) != info.Size {
 		return nil, false
 	}
@@ -251,6 +255,24 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 	if known && n.LastIndex < mark.acked {
 		n.lost(filepath.Join(dir, journalDir), "the journal's last segment is missing", n.LastIndex+1, mark.acked)
 		n.LastIndex = mark.acked
+	}
+	return nil
+}
+
+// Replay passes the readable journal entries that the checkpoint does not cover to fn, in order.
+func (n *Inspection) Replay(ctx context.Context, fn func(index uint64, entry []byte) error) error {
+	for i := range n.segs {
+		seg := n.segs[i] // walk changes it
+		seg.last = seg.first - 1
+		_, _, err := seg.walk(ctx, osFS{}, n.Manifest.Incarnation, func(index uint64, entry []byte) error {
+			if index < n.Manifest.Start {
+				return nil
+			}
+			return fn(index, entry)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -136,8 +136,8 @@ func decodeManifest(file string, b []byte) (Manifest, error) {
 		return Manifest{}, damaged(file, 0, "the first line does not begin a manifest")
 	}
 	if fields[1] != fmt.Sprint(manifestVersion) {
-		return Manifest{}, fmt.Errorf("store: %s: %w: version %.20q, this release reads %d; use the release that wrote it",
-			file, ErrFormat, fields[1], manifestVersion)
+		return Manifest{}, fmt.Errorf("store: %s: %w: format %.20q, this program reads %d; use the program that wrote it",
+			file, formatOf(fields[1] > fmt.Sprint(manifestVersion) || len(fields[1]) > 1), fields[1], manifestVersion)
 	}
 	want := fmt.Sprintf("%s %d %08x %d", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
 	if want != string(head) {

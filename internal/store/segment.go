@@ -147,8 +147,8 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 		return fmt.Errorf("store: %s: %w: not a journal segment", s.path, ErrFormat)
 	}
 	if v := binary.LittleEndian.Uint32(b[len(segmentMagic):]); v != segmentVersion {
-		return fmt.Errorf("store: %s: %w: version %d, this release reads %d; use the release that wrote it", s.path,
-			ErrFormat, v, segmentVersion)
+		return fmt.Errorf("store: %s: %w: format %d, this program reads %d; use the program that wrote it", s.path,
+			formatOf(v > segmentVersion), v, segmentVersion)
 	}
 	says := segment{epoch: s.epoch, first: s.first, salt: binary.LittleEndian.Uint64(b[36:])}
 	if says.salt == 0 || !bytes.Equal(b, says.header(incarnation)) {

@@ -54,8 +54,8 @@ func decodeWatermark(file string, b []byte) (watermark, error) {
 		return bad(0, "starts with %q, want %q", body[:4], watermarkMagic)
 	}
 	if v := binary.LittleEndian.Uint16(body[4:]); v != watermarkVersion || body[6] != 0 || body[7] != 0 {
-		return watermark{}, fmt.Errorf("store: %s: %w: version %d, this release reads %d", file, ErrFormat, v,
-			watermarkVersion)
+		return watermark{}, fmt.Errorf("store: %s: %w: format %d, this program reads %d", file,
+			formatOf(v > watermarkVersion), v, watermarkVersion)
 	}
 	m := watermark{
 		epoch:   binary.LittleEndian.Uint64(body[8:]),

@@ -6,8 +6,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/crypto/chacha20poly1305"
+
+	"github.com/bulkhead-mail/bulkhead"
 )
 
 const tokenHashSize = sha256.Size
@@ -19,6 +22,16 @@ func NewToken() (token string, hash []byte) {
 	rand.Read(raw[:]) // never fails: crypto/rand ends the process instead
 	token = "bh_" + base64.RawURLEncoding.EncodeToString(raw[:])
 	return token, HashToken(token)
+}
+
+// CheckToken returns an error if text cannot be a token that [NewToken] made.
+func CheckToken(text string) error {
+	digits, ok := strings.CutPrefix(text, "bh_")
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(digits)
+	if !ok || err != nil || len(raw) != 32 {
+		return fmt.Errorf("%w: not a token", bulkhead.ErrMalformed)
+	}
+	return nil
 }
 
 // HashToken returns the hash of a token that an account keeps. Tokens carry 256 random bits, so a

@@ -22,6 +22,7 @@ type Keeper[S spec, G generation] struct {
 	begin func(g G, s S)
 
 	sizes  sizes
+	now    bool      // the first generation begins now
 	behind time.Time // the time since which the clock has been behind the open generation
 
 	floor  uint32        // of generations that open; 0: none
@@ -39,6 +40,10 @@ func (k *Keeper[S, G]) SetKey(id uint64) {
 		k.ready = nil
 	}
 }
+
+// BeginNow makes the first generation begin at once, and not with its slice of time. A generation of
+// that slice may come back from peers.
+func (k *Keeper[S, G]) BeginNow() { k.now = true }
 
 // Make returns a generation with empty arrays.
 func (k *Keeper[S, G]) Make(s S) (G, error) { return k.make(s) }
@@ -114,6 +119,9 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 	slice, second := uint64(now.Truncate(k.opts.Generation).Unix()), uint64(now.Unix())
 	if len(b.Live) == 0 {
 		k.behind = time.Time{}
+		if k.now {
+			slice = second
+		}
 		return slice, 1, true
 	}
 	last := b.Live[0]

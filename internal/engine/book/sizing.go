@@ -145,3 +145,28 @@ func beyond[G generation](live []G, opened, memory uint64) (drop []uint64) {
 	}
 	return drop
 }
+
+// AdoptTally returns a generation of the tally whose counts have the given geometry: they come back
+// from a peer. The other array is empty and of the least size.
+func AdoptTally(k *TallyKeeper, start uint64, counts filter.Geometry) (TallySpec, error) {
+	s, err := k.Least(start)
+	s.CountsGeometry, s.UniqueGeometry.KeyID, s.Floor = counts, counts.KeyID, 0
+	return s, err
+}
+
+// AdoptBlock is [AdoptTally] for the blocklist. A zero geometry stands for an array that no peer has.
+func AdoptBlock(k *BlockKeeper, start uint64, spam, revoked filter.Geometry) (BlockSpec, error) {
+	s, err := k.Least(start)
+	if spam != (filter.Geometry{}) {
+		s.SpamGeometry = spam
+	} else {
+		s.SpamGeometry.KeyID = revoked.KeyID
+	}
+	id := s.SpamGeometry.KeyID
+	s.RevokedGeometry.KeyID = id
+	if revoked != (filter.Geometry{}) {
+		s.RevokedGeometry = revoked
+	}
+	s.WeightsGeometry.KeyID, s.VotesGeometry.KeyID, s.NamesGeometry.KeyID, s.Floor = id, id, id, 0
+	return s, err
+}

@@ -31,7 +31,9 @@ const (
 
 // ErrEntry means that an entry is malformed. ErrOldEntry means that a version before 0.1.0 wrote it.
 var (
-	ErrEntry    = errors.New("engine: malformed journal entry")
+	ErrEntry = errors.New("engine: malformed journal entry")
+	// ErrNewer is ErrEntry of an entry that a newer version wrote.
+	ErrNewer    = fmt.Errorf("%w: written by a newer version", ErrEntry)
 	ErrOldEntry = errors.New("engine: journal entry of a version before 0.1.0")
 )
 
@@ -141,7 +143,7 @@ func Decode(data []byte) (Entry, error) {
 		return nil, fmt.Errorf("%w: kind %q, version %d", ErrOldEntry, data[0], data[1])
 	}
 	if data[1] != entryVersion {
-		return nil, fmt.Errorf("%w: version %d, this program reads up to %d", ErrEntry, data[1], entryVersion)
+		return nil, fmt.Errorf("%w: format %d, this program reads up to %d", ErrNewer, data[1], entryVersion)
 	}
 	var body Entry
 	switch data[0] {
@@ -164,7 +166,7 @@ func Decode(data []byte) (Entry, error) {
 	case kindTerm:
 		body = new(Term)
 	default:
-		return nil, fmt.Errorf("%w: kind %q", ErrEntry, data[0])
+		return nil, fmt.Errorf("%w: kind %q", ErrNewer, data[0])
 	}
 	if err := json.Unmarshal(data[2:], body); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrEntry, err)

@@ -68,8 +68,8 @@ func (m *Meta) Convert(block *book.BlockKeeper) error {
 		return nil
 	}
 	if m.Version != 1 {
-		return fmt.Errorf("engine: the data directory is of version %d, this program reads 1 and %d", m.Version,
-			MetaVersion)
+		return fmt.Errorf("engine: written by a newer version: the data folder has format %d, this program reads 1 and %d",
+			m.Version, MetaVersion)
 	}
 	for i := range m.Tally {
 		m.Tally[i].UniqueCapacity = m.Tally[i].Votes

@@ -56,9 +56,16 @@ func TestSecrets(t *testing.T) {
 	if !s.Knows(filter.Secret{1}.ID()) || s.Knows(filter.Secret{3}.ID()) {
 		t.Error("wrong secrets are known")
 	}
-	if err := NewSecrets(filter.Secret{1}, filter.Secret{2}, filter.Secret{3}, filter.Secret{4}).Check(); !errors.Is(err,
+	var many []filter.Secret
+	for i := range byte(MaxSecrets) {
+		many = append(many, filter.Secret{10 + i})
+	}
+	if err := NewSecrets(filter.Secret{1}, many...).Check(); err != nil {
+		t.Errorf("one more than may have counts, while the secret changes: %v", err)
+	}
+	if err := NewSecrets(filter.Secret{1}, append(many, filter.Secret{2})...).Check(); !errors.Is(err,
 		bulkhead.ErrOverLimit) {
-		t.Errorf("four secrets: %v", err)
+		t.Errorf("two more: %v", err)
 	}
 	if m := (&Secrets{All: s.All[:1], IDs: s.IDs[:1]}).Maker(); m.Past != nil {
 		t.Error("a network of one secret has a past")

@@ -33,6 +33,8 @@ func Inspect(dir string) map[string]error {
 	note(RotationFile, err)
 	_, err = ReadStruck(dir)
 	note(StruckFile, err)
+	_, _, err = ReadRecovery(dir)
+	note(RecoveryFile, err)
 	_, err = ReadInvitations(dir)
 	note(InvitationsFile, err)
 	return faults

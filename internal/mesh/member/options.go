@@ -44,6 +44,8 @@ type Engine interface {
 	HealSaid(ctx context.Context, a engine.Array, start uint64, images [][]byte,
 		rounds []engine.Part) (pages int, err error)
 	EndHealing(ctx context.Context) error
+	Adopt(ctx context.Context, start uint64, shapes map[engine.Array]filter.Geometry) error
+	TakeBack(ctx context.Context, peer string, a engine.Array, start uint64, image []byte) error
 	ReplicaPages(ctx context.Context, origin string, a engine.Array, start uint64, g filter.Geometry,
 		list []int) ([][]byte, error)
 }

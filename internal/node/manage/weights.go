@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -44,6 +45,16 @@ func (w *weights) open(dir string) error {
 		w.known = make(map[string][]admin.Weight)
 	}
 	return err
+}
+
+// InspectWeights returns an error if the file of weights in a data folder is damaged, or one that
+// wraps [fs.ErrNotExist].
+func InspectWeights(path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	known := make(map[string][]admin.Weight)
+	return wholefile.ReadJSON(path, &known)
 }
 
 // note records the weights of all accounts at a time, and writes the file if any changed.

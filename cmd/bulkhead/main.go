@@ -21,7 +21,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/command/account"
 	"github.com/bulkhead-mail/bulkhead/internal/command/list"
@@ -54,7 +53,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	root.AddCommand(
 		newServeCommand(),
 		newSetupCommand(),
@@ -78,6 +76,7 @@ func newRootCommand() *cobra.Command {
 		root.AddCommand(area...)
 	}
 	root.AddCommand(manCommands()...)
+	dress(root)
 	return root
 }
 

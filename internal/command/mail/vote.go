@@ -20,6 +20,7 @@ func newReportCommand() *cobra.Command {
 	vote := bulkhead.Spam
 	cmd := newVoteCommand("report", "Report messages as spam, as ham, or as seen", &vote)
 	cmd.Flags().Var((*voteFlag)(&vote), "vote", "what the messages are: spam, ham or sighting")
+	command.CompleteWords(cmd, "vote", "spam", "ham", "sighting")
 	return cmd
 }
 

@@ -139,7 +139,7 @@ var mayImport = map[string][]string{
 	"internal/node":    {"*", "internal/*", "internal/node/*", "client/*", "digest/*"},
 	"internal/node/doors": {"*", "client/*", "digest/*", "internal/abuse", "internal/api", "internal/clock",
 		"internal/config", "internal/lists", "internal/local", "internal/logbook", "internal/ratelimit",
-		"internal/verify", "internal/web", "internal/wholefile"},
+		"internal/verify", "internal/web", "internal/wellknown", "internal/wholefile"},
 	"internal/node/manage": {".", "client", "client/admin", "filter", "internal/api", "internal/calibration",
 		"internal/clock", "internal/config", "internal/engine", "internal/engine/learned", "internal/engine/verdict",
 		"internal/learn", "internal/lesson", "internal/lists",

@@ -105,6 +105,10 @@ func newHistoryCommand() *cobra.Command {
 	f.StringVar(&q.Domain, "domain", "", "domain of the sender or of a link, those below it included")
 	f.StringVar(&q.MessageID, "message-id", "", "Message-ID")
 	f.StringVar(&q.Signature, "signature", "", "SCHEME:HEX")
+	u.CompleteFlag(cmd, "door", command.DoorNames)
+	u.CompleteFlag(cmd, "reporter", command.AccountNames)
+	command.CompleteWords(cmd, "kind", "check", "sighting", "spam", "ham", "revoke")
+	command.CompleteWords(cmd, "class", "unknown", "good", "bulk", "suspected", "spam")
 	return cmd
 }
 

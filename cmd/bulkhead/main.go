@@ -22,7 +22,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/command/account"
 	"github.com/bulkhead-mail/bulkhead/internal/command/list"
@@ -60,7 +59,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	root.AddCommand(
 		newServeCommand(),
 		newSetupCommand(),
@@ -84,6 +82,7 @@ func newRootCommand() *cobra.Command {
 		root.AddCommand(area...)
 	}
 	root.AddCommand(manCommands()...)
+	dress(root)
 	return root
 }
 

@@ -29,6 +29,7 @@ func newRatelimitCommand() *cobra.Command {
 	}
 	u.Flags(cmd.PersistentFlags())
 	cmd.PersistentFlags().StringVar(&rule, "rule", "", "only this `RULE` (default: all)")
+	u.CompleteFlag(cmd, "rule", command.RateRuleNames)
 	top := &cobra.Command{
 		Use: "top", Short: "Print the keys of each rule with the highest rates", Args: cli.Args(cobra.NoArgs),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {

@@ -60,6 +60,7 @@ func newSetupCommand() *cobra.Command {
 	f.BoolVar(&yes, "yes", false, "make the changes without asking")
 	f.BoolVar(&undo, "undo", false, "put back what the latest setup has changed; it does not ask")
 	command.JSONFlag(f, &asJSON)
+	command.CompleteWords(cmd, "for", setup.Programs()...)
 	return cmd
 }
 

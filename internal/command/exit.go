@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strings"
 	"syscall"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -66,10 +68,38 @@ func hintFor(err error) string {
 	return ""
 }
 
+var (
+	asking  = regexp.MustCompile(`\b(?:Get|Post|Put|Patch|Delete|Head|Read) "(https?://[^/"]*)?[^"]*": `)
+	dialing = regexp.MustCompile(`dial (?:tcp|udp)(?: \S+)?: (?:connect: )?|dial unix (\S+: )(?:connect: )?`)
+)
+
+// A plainError is an error without the words of libraries: it names the node that did not answer, and
+// why.
+type plainError struct{ error }
+
+// Error implements error.
+func (e plainError) Error() string {
+	text := strings.ReplaceAll(e.error.Error(), "client: ", "")
+	text = asking.ReplaceAllStringFunc(text, func(found string) string {
+		server := asking.FindStringSubmatch(found)[1]
+		if server == socketServer {
+			server = "this machine's socket"
+		}
+		return "no node answers at " + server + ": "
+	})
+	return dialing.ReplaceAllString(text, "$1")
+}
+
+// Unwrap returns the error inside.
+func (e plainError) Unwrap() error { return e.error }
+
 // Complain prints an error and a hint what to do about it, unless the error only carries an
 // answer's exit code.
 func Complain(w io.Writer, err error) {
-	if err != nil {
-		cli.Complain(w, "bulkhead", err, hintFor(err))
+	var code cli.Code
+	switch {
+	case err == nil, errors.As(err, &code) && err == error(code):
+	default:
+		cli.Complain(w, "bulkhead", plainError{err}, hintFor(err))
 	}
 }

@@ -102,7 +102,8 @@ type DNSBL struct {
 // DNSBLZone is one [[dnsbl.zone]].
 type DNSBLZone struct {
 	Name string   `toml:"name" doc:"name of the zone, for example \"bl.example.com\""`
-	List string   `toml:"list" doc:"name of the list"`
+	List string   `toml:"list" doc:"name of the list; empty for a live zone"`
+	Live bool     `toml:"live" doc:"the zone answers from what this node lists now, and has no list: domains and\nhosts of links (form \"domain\"), SHA-256 of attachments (form \"hash\")"`
 	Form string   `toml:"form" doc:"\"ip\", \"domain\" or \"hash\""`
 	Code string   `toml:"code" doc:"address that stands for a hit. Empty: 127.0.0.2"`
 	TTL  Duration `toml:"ttl" doc:"how long answers may be kept; 0: 5m"`
@@ -238,6 +239,13 @@ func (c *checker) dnsbl(d *DNSBL, l *Lists) {
 				c.fail(table+".code", "%.60q is not an address like \"127.0.0.2\"", z.Code)
 			}
 		}
-		c.list(table+".list", z.List, l)
+		switch {
+		case !z.Live:
+			c.list(table+".list", z.List, l)
+		case z.List != "":
+			c.fail(table+".list", "%.60q: a live zone has no list", z.List)
+		case z.Form == "ip":
+			c.fail(table+".form", "a live zone has the form domain or hash")
+		}
 	}
 }

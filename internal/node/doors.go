@@ -19,6 +19,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 		newLearnCollector(n.engine))
 	err := n.doors.Open(ctx, doors.Options{
 		Config: n.cfg.Load, Dir: n.dir, Socket: n.socket, LocalAdmin: adminName, Clearinghouse: n.houseFor,
+		Judge:    n.front.judge,
 		Messages: messages{n.core}, Hashing: n.hashing,
 		Whitelisted: n.whitelisted, Accounts: n.accounts, Limits: n.mta.limits, Lists: n.mta.lists, API: n.api(),
 		Status: &manage.StatusPage{Node: n.state, Peers: n.peers, Doors: n.doors.Page},

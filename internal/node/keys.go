@@ -110,7 +110,8 @@ func ReadSecret(path string) (string, error) {
 		return "", err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("%s: mode %04o lets others read it; use chmod 0600 %s", path, info.Mode().Perm(), path)
+		return "", fmt.Errorf("%w: %s: mode %04o lets others read it; use chmod 0600 %s", store.ErrPermission, path,
+			info.Mode().Perm(), path)
 	}
 	if info.Size() > 4096 {
 		return "", fmt.Errorf("%s: %d bytes, limit 4096", path, info.Size())

@@ -35,6 +35,18 @@ func newUserCommand() *cobra.Command {
 		newUserWeigh(&u), newUserRole(&u), newUserClose(&u), newUserReopen(&u),
 		newUserLink(&u), newUserParent(&u), newUserUndo(&u), newUserRecover(&u),
 	)
+	roles := []string{"anonymous", "reporter", "trusted", "admin"}
+	for _, sub := range cmd.Commands() {
+		switch sub.Name() {
+		case "add":
+			command.CompleteWords(sub, "role", roles...)
+		case "list", "recover":
+		case "role":
+			u.Complete(command.AccountNames, roles, sub)
+		default:
+			u.Complete(command.AccountNames, nil, sub)
+		}
+	}
 	return cmd
 }
 

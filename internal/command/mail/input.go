@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -146,6 +147,12 @@ func (s *source) flags(f *pflag.FlagSet) {
 
 func (s *source) root() (bulkhead.Source, error) {
 	out := bulkhead.Source{Sender: s.sender, ListID: s.listID, DKIM: s.dkim}
+	for _, f := range []struct{ flag, value string }{{"--sender", s.sender}, {"--list-id", s.listID},
+		{"--dkim", strings.Join(s.dkim, "")}} {
+		if strings.ContainsFunc(f.value, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+			return out, cli.Usagef("%s %q holds blanks: give an address or a domain", f.flag, f.value)
+		}
+	}
 	if s.client != "" {
 		var err error
 		if out.Client, err = netip.ParseAddr(s.client); err != nil {

@@ -20,6 +20,7 @@ func newReportCommand() *cobra.Command {
 	vote := bulkhead.Spam
 	cmd := newVoteCommand("report", "Report messages as spam, as ham, or as seen", &vote)
 	cmd.Flags().Var((*voteFlag)(&vote), "vote", "what the messages are: spam, ham or sighting")
+	command.CompleteWords(cmd, "vote", "spam", "ham", "sighting")
 	return cmd
 }
 
@@ -62,6 +63,9 @@ func newVoteCommand(name, short string, vote *bulkhead.Vote) *cobra.Command {
 			"With --message-id or --entry instead of a MESSAGE, the vote is on a message that the node\n" +
 			"has seen lately: see \"bulkhead history\".",
 		Args: func(cmd *cobra.Command, args []string) error {
+			if count == 0 {
+				return cli.Usagef("--count 0 reports nothing: give 1 or more")
+			}
 			if messageID == "" && entry == 0 {
 				return cli.Args(needMessages)(cmd, args)
 			}

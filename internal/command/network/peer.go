@@ -33,6 +33,12 @@ func newPeerCommand() *cobra.Command {
 	u.Flags(cmd.PersistentFlags())
 	cmd.AddCommand(newPeerAdd(&u), newPeerList(&u), newPeerWeigh(&u), newPeerEvict(&u), newPeerRollback(&u),
 		newPeerForget(&u), newPeerRequests(&u), newPeerAccept(&u), newPeerRefuse(&u))
+	for _, sub := range cmd.Commands() {
+		switch sub.Name() {
+		case "weigh", "evict", "rollback", "forget":
+			u.Complete(command.PeerNames, nil, sub)
+		}
+	}
 	return cmd
 }
 

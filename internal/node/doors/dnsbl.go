@@ -15,11 +15,17 @@ import (
 )
 
 // zonesOf returns the configured zones with their lists, after a server has checked them.
-func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone, error) {
+func zonesOf(cfg *config.Config, list func(string) *lists.Handle, live dnsbl.List) ([]dnsbl.Zone, error) {
 	var zones []dnsbl.Zone
 	for _, z := range cfg.DNSBL.Zones {
 		out := dnsbl.Zone{Name: z.Name, Form: dnsbl.Form(z.Form), TTL: time.Duration(z.TTL), Host: z.Host}
-		if h := list(z.List); h != nil {
+		if z.Live {
+			if cfg.Upstream.URL != "" { // a datagram would wait for another machine
+				return nil, &config.Error{Key: "dnsbl.zone",
+					Detail: fmt.Sprintf("zone %q: an edge has no live zone: its upstream may have one", z.Name)}
+			}
+			out.List = live
+		} else if h := list(z.List); h != nil {
 			out.List, out.Known = h, h.Known
 			if h.Known() && (z.Form == "hash") != (h.Hash() != "") {
 				return nil, &config.Error{Key: "dnsbl.zone",
@@ -43,14 +49,15 @@ func zonesOf(cfg *config.Config, list func(string) *lists.Handle) ([]dnsbl.Zone,
 
 // checkDNSBL checks zones.
 func checkDNSBL(p *proposal) error {
-	_, err := zonesOf(p.Config, p.list)
+	_, err := zonesOf(p.Config, p.list, liveList{})
 	return err
 }
 
 // openDNSBL opens the door for DNS queries, over UDP and TCP.
 func (s *Set) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	cfg := s.opts.Config()
-	zones, err := zonesOf(cfg, s.opts.Lists.Handle)
+	live := liveList{s.opts.Judge, s.opts.Log.With("door", "dnsbl")}
+	zones, err := zonesOf(cfg, s.opts.Lists.Handle, live)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +73,7 @@ func (s *Set) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	}
 	o.metrics = dnsblMetrics(&front.Stats)
 	o.prepare = func(p *proposal) (func() error, error) {
-		zones, err := zonesOf(p.Config, p.list)
+		zones, err := zonesOf(p.Config, p.list, live)
 		return func() error { return front.SetZones(zones) }, err
 	}
 	return o, nil

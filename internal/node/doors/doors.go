@@ -40,6 +40,8 @@ type Options struct {
 	LocalAdmin string
 	// Clearinghouse returns the clearinghouse for one door, by the door's key.
 	Clearinghouse func(door string) bulkhead.Counter
+	// Judge answers without a record in the history, for doors that ask often.
+	Judge bulkhead.Clearinghouse
 	// Messages reads whole messages, and Hashing is how they are signed.
 	Messages Messages
 	Hashing  signature.Options

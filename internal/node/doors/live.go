@@ -1,0 +1,76 @@
+package doors
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/wellknown"
+)
+
+// liveTime is the longest time that a look-up for a DNS query may take.
+const liveTime = 2 * time.Second
+
+const (
+	// liveConfidence is the least confidence of a listed link or attachment. A vote of full weight on mail
+	// that few received gives more.
+	liveConfidence = 45
+	// liveSightings is the number of times for each vote that it may have been seen: mail that many received
+	// and few reported is a newsletter.
+	liveSightings = 10
+)
+
+// A liveList is a list for DNS of what the node itself lists now. It asks the node as every client does,
+// and is in no history.
+type liveList struct {
+	judge bulkhead.Clearinghouse
+	log   *slog.Logger
+}
+
+// HasDomain implements [dnsbl.List]: a domain or host to which reported messages link.
+func (l liveList) HasDomain(name string) bool {
+	return l.lists(bulkhead.NamedSignature(bulkhead.Link, name)) ||
+		l.lists(bulkhead.NamedSignature(bulkhead.Link, name+"/"))
+}
+
+// HasDigest implements [dnsbl.List]: the SHA-256 of an attachment of reported messages.
+func (l liveList) HasDigest(hexadecimal string) bool {
+	sum, err := hex.DecodeString(hexadecimal)
+	if err != nil {
+		return false
+	}
+	// The scheme is of SHA-256, so a shorter digest is no signature.
+	sig, err := bulkhead.NewSignature(bulkhead.Attachment, sum)
+	return err == nil && l.lists(sig)
+}
+
+// HasAddr implements [dnsbl.List]. Networks alone are never listed.
+func (liveList) HasAddr(netip.Addr) bool { return false }
+
+// Describe implements [dnsbl.List].
+func (liveList) Describe() string { return "reported by users of this node, and not wanted by others" }
+
+// Updated implements [dnsbl.List]: the list changes with each report.
+func (liveList) Updated() time.Time { return time.Now() }
+
+// lists reports whether a signature is listed, and not one of what wanted mail often has.
+func (l liveList) lists(sig bulkhead.Signature) bool {
+	ctx, stop := context.WithTimeout(context.Background(), liveTime)
+	defer stop()
+	v, err := l.judge.Check(ctx, bulkhead.Query{Signatures: []bulkhead.Signature{sig}, Terse: true})
+	if err != nil {
+		l.log.Warn("look-up in the live zone failed", "err", err, "consequence", "the answer is that it is not listed")
+		return false
+	}
+	if v.Class == bulkhead.ClassSpam || v.Class == bulkhead.ClassSuspected {
+		return true
+	}
+	// A young node does not judge mail by its links alone. A client of the zone only scores a hit, beside
+	// the other rules of its filter.
+	f := &v.Findings[0]
+	return v.Whitelisted == "" && f.Judged != bulkhead.Revoked && !f.Contested && f.Confidence >= liveConfidence &&
+		f.Sightings <= liveSightings*max(f.Spam, 1) && !wellknown.Domain(sig.Sum())
+}

@@ -15,6 +15,7 @@
 # make mutate  change MUTANTS small things in each package of PKG, and list those that no test notices; fails below 90 %
 # make wellknown  the list of widely used domains anew, from Debian packages
 # make bench   the benchmarks
+# make bench-gate   the speed of each door beside the last release, or the commit RELEASE; fails where it is 10 % slower
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
 # make stream  what the rules catch and hit in a month of mail: MAIL="FOLDER..." TEMPLATES=FOLDER
 # make real    judge real processes by whole mail: SEED, REAL="more flags", MAIL="FOLDER..." for real mail in place of worlds
@@ -49,10 +50,11 @@ SCHEDULES    = ^(TestModel|TestModelDays|TestModelNATS|TestAggregateModel)$$
 SEARCH      ?= 10m
 
 MAIL        ?=
+RELEASE     ?=
 REAL        ?=
 TEMPLATES   ?=
 
-.PHONY: wellknown all build server run test test-lab interop torture soak-mesh fidelity race fuzz cost vuln vet prose mutate bench bench-peers stream real real-mail packages reproducible clean
+.PHONY: wellknown all build server run test test-lab interop torture soak-mesh fidelity race fuzz cost vuln vet prose mutate bench bench-gate bench-peers stream real real-mail packages reproducible clean
 
 all: vet test
 
@@ -122,6 +124,10 @@ mutate:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	cd lab && $(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-gate: build
+	test/released bin/released $(RELEASE)
+	bin/bulkhead-lab gate --old bin/released --new bin/bulkhead
 
 bench-peers:
 	cd lab/bench && $(GO) run . -o ../../docs/performance.md

@@ -19,8 +19,7 @@ func newClockCommand() *cobra.Command {
 		Short: "Show or confirm the clock by which a node's counts age",
 		Long: "Show or confirm the clock by which a node's counts age. A node whose clock is more\n" +
 			"than two generations ahead of its newest record lets nothing age until the clock is\n" +
-			"right or an administrator confirms it. An administrator's token is needed, see\n" +
-			"\"bulkhead user --help\".",
+			"right or an administrator confirms it.\n" + command.AdminHelp,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: command.NeedCommand,
 	}

@@ -46,7 +46,7 @@ func newConfigCheck() *cobra.Command {
 		Long: "Check a configuration file, including the rules of rate limits, the policies of the\n" +
 			"milter, and zones. The files of lists and the certificate are also read. With --running,\n" +
 			"also ask a node which keys differ from its own, and which of these need a restart. That\n" +
-			"takes an administrator's token, see \"bulkhead user --help\".",
+			"takes an administrator, see \"bulkhead user --help\".",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Inspect(args[0])
@@ -132,9 +132,7 @@ func newConfigShow() *cobra.Command {
 		Use:   "show [KEY...]",
 		Short: "Print the configuration of a running node, without its secrets",
 		Long: "Print the configuration of a running node, without its secrets: the keys that differ\n" +
-			"from the defaults, or with --all every key; with KEY these, or those of sections. The\n" +
-			"token of an administrator is needed: that of --token-file, else of $BULKHEAD_TOKEN, else\n" +
-			"of the node's data folder.",
+			"from the defaults, or with --all every key; with KEY these, or those of sections.\n" + command.AdminHelp,
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			cfg, err := c.Config(cmd.Context())
 			if err != nil {
@@ -189,9 +187,7 @@ func newConfigReload() *cobra.Command {
 		Use:   "reload",
 		Short: "Make a running node read its configuration file again, as SIGHUP does",
 		Long: "Make a running node read its configuration file again, as SIGHUP does, and print what it\n" +
-			"took over, and what waits for a restart. If the file has a mistake, nothing changes. The\n" +
-			"token of an administrator is needed: that of --token-file, else of $BULKHEAD_TOKEN, else\n" +
-			"of the node's data folder.",
+			"took over, and what waits for a restart. If the file has a mistake, nothing changes.\n" + command.AdminHelp,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			got, err := c.ReloadConfig(cmd.Context())

@@ -34,9 +34,9 @@ func newDoctorCommand() *cobra.Command {
 		Long: "Without --data and --config, send a test message through each open door of a running\n" +
 			"node, as the clients of that door do, and say of each door that fails why and what to\n" +
 			"do. The message is spam for every node, and never counted; --message prints it, to send\n" +
-			"it through the mail server. With the administrator's token, peers are also listed.\n\n" +
+			"it through the mail server. For an administrator, peers are also listed.\n\n" +
 			"With --stored, the running node reads its own files as with --data and --config; that\n" +
-			"takes an administrator's token.\n\n" +
+			"takes an administrator, see \"bulkhead user --help\".\n\n" +
 			"With --data, read every file of a node's data folder to its end, and say what is damaged, missing or\n" +
 			"open to others: which file, at which byte, and what that puts in doubt, by array,\n" +
 			"generation and page. With --config, the files of lists and the states of rate limits\n" +
@@ -86,10 +86,7 @@ func newDoctorCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `FOLDER` to verify")
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of the node whose files are verified")
-	cmd.Flags().StringVar(&r.Server, "server", command.DefaultServer, "`URL` of the node whose doors are asked")
-	cmd.Flags().StringVar(&r.TokenFile, "token-file", "",
-		"`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else the administrator's of this machine)")
-	cmd.Flags().DurationVar(&r.Timeout, "timeout", 5*time.Second, "longest time that a door may take to answer")
+	r.ServerFlags(cmd.Flags(), "URL of the node whose doors are asked", 5*time.Second)
 	cmd.Flags().StringVar(&root, "root", "/",
 		"`FOLDER` that stands for / where mail programs are looked at; not with --server, unless it is given")
 	cmd.Flags().BoolVar(&stored, "stored", false, "have the running node verify its files")

@@ -71,8 +71,7 @@ func newHistoryCommand() *cobra.Command {
 		Use:   "history [ID]",
 		Short: "Print what a node remembers of checks and votes, the latest first",
 		Long: "Print what a node remembers of checks and votes of the last days, the latest first; with\n" +
-			"ID one of them with all its signatures. The token of an administrator is needed: that\n" +
-			"of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
+			"ID one of them with all its signatures.\n" + command.AdminHelp,
 		Args: cli.Args(cobra.MaximumNArgs(1)),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			if len(args) == 1 {
@@ -153,8 +152,7 @@ func newAuditCommand() *cobra.Command {
 		Use:   "audit",
 		Short: "Print what administrators of a node did, and who logged in, the latest first",
 		Long: "Print what administrators of a node did, and who logged in or failed to, the latest\n" +
-			"first. The token of an administrator is needed: that of --token-file, else of\n" +
-			"$BULKHEAD_TOKEN, else of the node's data folder.",
+			"first.\n" + command.AdminHelp,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			var err error

@@ -22,8 +22,8 @@ func newRatelimitCommand() *cobra.Command {
 		Use:   "ratelimit",
 		Short: "Show or reset the rate limits of a node",
 		Long: "Show or reset the rate limits of a node. Write a key as the template of its rule\n" +
-			"produces it, for example as an account or an address. An administrator's token is\n" +
-			"needed, see \"bulkhead user --help\".",
+			"produces it, for example as an account or an address.\n" +
+			command.AdminHelp,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: command.NeedCommand,
 	}

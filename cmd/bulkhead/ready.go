@@ -60,7 +60,8 @@ func newReadyCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&r.Server, "server", command.DefaultServer, "`URL` of the node")
+	cmd.Flags().StringVar(&r.Server, "server", "",
+		"`URL` of the node (default: the node of this machine, by its socket,\nelse "+command.DefaultServer+")")
 	cmd.Flags().StringVar(&configPath, "config", "", "configuration `FILE` of a node on this machine")
 	command.JSONFlag(cmd.Flags(), &r.JSON)
 	cmd.Flags().DurationVar(&r.Timeout, "timeout", healthTimeout, "longest time that the answer may take")

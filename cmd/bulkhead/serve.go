@@ -69,7 +69,8 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	}
 	newcomer := s.configPath == ""
 	var err error
-	o := node.Options{Config: cfg, Dir: dir, Version: version(), Spare: newcomer, Salvage: s.salvage, Log: s.log}
+	o := node.Options{Config: cfg, Dir: dir, Socket: command.Socket(dir), Version: version(),
+		Spare: newcomer, Salvage: s.salvage, Log: s.log}
 	if !newcomer {
 		o.Reread = s.reload
 	}

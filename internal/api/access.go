@@ -100,10 +100,57 @@ type Passwords interface {
 	AuthenticatePassword(ctx context.Context, name, password string) (account string, err error)
 }
 
+// A Peer is the process at the other end of a unix socket, as the system names it.
+type Peer struct {
+	UID   uint32 // effective user when it connected
+	Admin bool   // may administer the node without a token
+}
+
+// peerKey is the key of a request's [Peer] in its context.
+type peerKey struct{}
+
+// WithPeer returns a context for the requests of a connection through a unix socket.
+func WithPeer(ctx context.Context, p Peer) context.Context {
+	return context.WithValue(ctx, peerKey{}, p)
+}
+
+// peerOf returns the process that sent r through a unix socket; ok is false for a request by TCP.
+func peerOf(r *http.Request) (p Peer, ok bool) {
+	p, ok = r.Context().Value(peerKey{}).(Peer)
+	return p, ok
+}
+
+// loopback is the address of clients on unix sockets, who have the rights of this machine.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// identify returns the address of the sender of r, and whether the sender is on this machine. It
+// refuses what a proxy forwards to a unix socket, because the proxy's clients would have the rights of
+// its user.
+func (s *settings) identify(r *http.Request) (addr netip.Addr, local bool, err error) {
+	if _, ok := peerOf(r); !ok {
+		addr, local = s.client(r)
+		return addr, local, nil
+	}
+	if proxied(r) {
+		return loopback, false, fmt.Errorf("%w: the node's socket is for programs of this machine, not for a proxy: "+
+			"let it forward to listen.http", bulkhead.ErrForbidden)
+	}
+	return loopback, true, nil
+}
+
+// origin names the sender of a request for the records: a user of this machine, or an address.
+func (r *request) origin() string {
+	if p, ok := peerOf(r.Request); ok {
+		return fmt.Sprintf("user %d of this machine", p.UID)
+	}
+	return r.who.Addr.String()
+}
+
 // authorise returns the sender of r, or an error if its rights are not enough for n.
 func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, local bool,
 	n need) (bulkhead.Reporter, error) {
 	who := bulkhead.Reporter{Addr: addr}
+	peer, _ := peerOf(r)
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
 		if !strings.EqualFold(scheme, "Bearer") || s.opts.Accounts == nil {
@@ -118,6 +165,13 @@ func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, loca
 	} else if c, err := r.Cookie(cookieName); err == nil {
 		// The cookie of an ended session counts as no cookie.
 		who.Account, _ = s.sessions.account(c.Value, time.Now())
+	} else if peer.Admin {
+		// It checks and reports as every program of this machine does. For everything else the
+		// machine's administrators share an account, so that the record names one.
+		if n == check || n == report {
+			return who, nil
+		}
+		who.Account = s.opts.LocalAdmin
 	}
 	switch n {
 	case check:
@@ -125,7 +179,11 @@ func (s *Server) authorise(r *http.Request, set *settings, addr netip.Addr, loca
 	case report:
 		return who, allowed(set.AnonymousReport, who, local, "report")
 	case manage:
-		return who, s.mayAdminister(r.Context(), who)
+		err := s.mayAdminister(r.Context(), who)
+		if err != nil && peer.Admin && r.Header.Get("Authorization") == "" && s.opts.Users != nil {
+			return who, nil // the account may be closed or gone; the machine's administrator stays
+		}
+		return who, err
 	}
 	return who, nil
 }

@@ -37,6 +37,9 @@ type Options struct {
 	Accounts Accounts
 	// Users manages the accounts. nil: /v1/users answers 403.
 	Users Users
+	// LocalAdmin is the account in whose name administrators of this machine act who come through a
+	// unix socket without a token; see [Peer].
+	LocalAdmin string
 	// RateLimits and Lists belong to the doors for mail servers. nil: there are none.
 	RateLimits RateLimits
 	Lists      Lists
@@ -214,7 +217,10 @@ func (s *Server) handle(rt route) http.HandlerFunc {
 // admit checks that a request's client may do n: rate limit, origin, authentication.
 func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	set := s.settings.Load()
-	addr, local := set.client(r)
+	addr, local, err := set.identify(r)
+	if err != nil {
+		return nil, err
+	}
 	if !local {
 		s.noteRelay(r, addr)
 	}
@@ -248,11 +254,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 	req.params = rt.op.Parameters
 	body, err := rt.serve(req)
 	if rt.recorded() {
-		s.record(admin.AuditEntry{Account: req.who.Account, From: req.who.Addr.String(), Action: rt.op.OperationID},
+		s.record(admin.AuditEntry{Account: req.who.Account, From: req.origin(), Action: rt.op.OperationID},
 			req.did, err)
 	}
 	if rt.need == manage && rt.op.Method != http.MethodGet {
-		line := append([]any{"operation", rt.op.OperationID, "by", req.who.Account, "from", req.who.Addr}, req.did...)
+		line := append([]any{"operation", rt.op.OperationID, "by", req.who.Account, "from", req.origin()}, req.did...)
 		if err != nil {
 			line = append(line, "err", err)
 		}

@@ -136,7 +136,12 @@ func (s *sessions) count(account string, now time.Time) (n int) {
 // newLink makes a log-in link for the account that asks.
 func (s *Server) newLink(r *request) (any, error) {
 	if r.who.Account == "" {
-		return nil, fmt.Errorf("%w: a token says whom to log in", bulkhead.ErrUnauthorised)
+		return nil, fmt.Errorf("%w: a token names the account to log in", bulkhead.ErrUnauthorised)
+	}
+	if _, local := peerOf(r.Request); local && r.Header.Get("Authorization") == "" {
+		if err := s.mayAdminister(r.Context(), r.who); err != nil {
+			return nil, err // the account of this machine's administrators is closed or gone
+		}
 	}
 	secret, until := s.sessions.link(r.who.Account, time.Now())
 	return &admin.LoginLink{Path: "/login?link=" + secret, Expires: until}, nil
@@ -144,11 +149,13 @@ func (s *Server) newLink(r *request) (any, error) {
 
 // whoami returns the requesting account and its rights.
 func (s *Server) whoami(r *request) (any, error) {
+	peer, _ := peerOf(r.Request)
+	local := peer.Admin && r.Header.Get("Authorization") == ""
 	return &admin.Viewer{
 		Account: r.who.Account, Local: r.local,
 		Check:  allowed(r.set.AnonymousCheck, r.who, r.local, "") == nil,
 		Report: allowed(r.set.AnonymousReport, r.who, r.local, "") == nil,
-		Admin:  s.mayAdminister(r.Context(), r.who) == nil,
+		Admin:  s.mayAdminister(r.Context(), r.who) == nil || local,
 	}, nil
 }
 

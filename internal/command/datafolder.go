@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/local"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/setup"
 )
@@ -22,11 +23,23 @@ import (
 const defaultData = "bulkhead-data"
 
 // InstalledConfig is the configuration file of the node that a package installs. InstalledData is
-// its data folder if that file names none. Tests replace both.
+// its data folder if that file names none, and InstalledRun the folder of its socket. Tests replace
+// them.
 var (
 	InstalledConfig = setup.DefaultConfig
 	InstalledData   = "/var/lib/bulkhead"
+	InstalledRun    = "/run/bulkhead"
 )
+
+// Socket returns the path of the socket that a node with a data folder opens: in the folder that a
+// service manager provides for it, else in the data folder.
+func Socket(data string) string {
+	// systemd separates several folders with colons.
+	if dir, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":"); dir != "" {
+		return filepath.Join(dir, local.Name)
+	}
+	return filepath.Join(data, local.Name)
+}
 
 // DataFlag adds the --data flag for commands that create a data folder.
 func DataFlag(f *pflag.FlagSet, data *string) {
@@ -67,7 +80,8 @@ type machineNode struct {
 func findNode(flag, configured string) machineNode {
 	n := machineNode{data: DataFolder(flag, configured)}
 	named := flag != "" || configured != "" || n.data != defaultData
-	if _, err := os.Stat(n.data); named || err == nil {
+	// The folder is not named by the user, so it may be a trap that another user has set.
+	if _, err := os.Stat(n.data); named || err == nil && local.IsMine(n.data) {
 		return n
 	}
 	if found, ok := installedNode(); ok {
@@ -94,6 +108,15 @@ func installedNode() (n machineNode, ok bool) {
 	}
 	_, err := os.Stat(n.data)
 	return n, err == nil
+}
+
+// sockets returns the paths at which the node's socket may be.
+func (n *machineNode) sockets() []string {
+	own := filepath.Join(n.data, local.Name)
+	if n.installed {
+		return []string{filepath.Join(InstalledRun, local.Name), own}
+	}
+	return []string{own}
 }
 
 // token returns the path of the file with the administrator's token.

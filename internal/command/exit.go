@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/local"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -36,7 +37,7 @@ func CodeOf(err error) int {
 	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, bulkhead.ErrOverLimit):
 		code = cli.Temporary
 	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden),
-		errors.Is(err, store.ErrPermission):
+		errors.Is(err, store.ErrPermission), errors.Is(err, local.ErrStranger):
 		code = cli.NoPerm
 	case errors.As(err, &dial), errors.As(err, &asked):
 		code = cli.Unavailable
@@ -57,7 +58,10 @@ func hintFor(err error) string {
 	case errors.Is(err, store.ErrInUse):
 		return "another node uses this folder; stop it, or name another folder with --data"
 	case errors.Is(err, bulkhead.ErrUnauthorised):
-		return "name a token with --token-file or $BULKHEAD_TOKEN, or run this as root or the node's user on its machine"
+		return "name a token with --token-file or $BULKHEAD_TOKEN, or run this as root, as the node's user or as a " +
+			"member of the group bulkhead on the node's machine"
+	case errors.Is(err, local.ErrStranger):
+		return "if that user runs the node, name it with --server"
 	}
 	return ""
 }

@@ -1,16 +1,19 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"reflect"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,15 +23,22 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/local"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
+
+// AdminHelp explains to users of a command who may run it.
+const AdminHelp = "It takes an administrator of the node: on the node's machine root, the node's own user and\n" +
+	"members of the group bulkhead are, and need no token. Elsewhere name a token with\n" +
+	"--token-file or $BULKHEAD_TOKEN."
 
 // DefaultServer is the URL of a node with the default configuration.
 const DefaultServer = "http://127.0.0.1:8420"
 
 // Remote holds the flags that name a node and the way to reach it.
 type Remote struct {
-	Server    string // URL
+	Server    string // URL; "" for the node of this machine
 	TokenFile string // "" for the environment's token, or none
 	Timeout   time.Duration
 	JSON      bool // print JSON
@@ -36,19 +46,36 @@ type Remote struct {
 
 // Flags defines the flags.
 func (r *Remote) Flags(f *pflag.FlagSet) {
-	f.StringVar(&r.Server, "server", DefaultServer, "`URL` of the node")
-	f.StringVar(&r.TokenFile, "token-file", "", "`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else no token)")
-	f.DurationVar(&r.Timeout, "timeout", time.Minute, "longest time that one request may take")
+	r.ServerFlags(f, "URL of the node", time.Minute)
 	JSONFlag(f, &r.JSON)
 }
 
-// Client returns a client with the token of --token-file, or else of the environment.
+// ServerFlags defines the flags except --json, with the meaning of --server and the default of
+// --timeout.
+func (r *Remote) ServerFlags(f *pflag.FlagSet, server string, timeout time.Duration) {
+	f.StringVar(&r.Server, "server", "", "`"+strings.Replace(server, " ", "` ", 1)+
+		" (default: the node of this machine, by its socket,\nelse "+DefaultServer+")")
+	f.StringVar(&r.TokenFile, "token-file", "",
+		"`FILE` with the bearer token (default: $BULKHEAD_TOKEN, else none: the node\n"+
+			"of this machine recognises root, its own user and the group bulkhead)")
+	f.DurationVar(&r.Timeout, "timeout", timeout, "longest time that one request may take")
+}
+
+// Client returns a client of the node that --server names, else of this machine's node. It has the
+// token of --token-file, or else of the environment.
 func (r *Remote) Client() (*admin.Client, error) {
-	u, err := url.Parse(r.Server)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, cli.Usagef("--server %q is not a URL like %s", r.Server, DefaultServer)
-	}
-	c := &admin.Client{Client: client.Client{Server: r.Server, HTTP: &http.Client{Timeout: r.Timeout}}}
+	own := findNode("", "")
+	c, _, err := r.client(&own)
+	return c, err
+}
+
+// socketServer is the URL of a node that is asked through its socket.
+const socketServer = "http://localhost"
+
+// client returns a client as [Remote.Client] does, where own is the node of this machine. bySocket
+// reports that it asks through own's socket.
+func (r *Remote) client(own *machineNode) (c *admin.Client, bySocket bool, err error) {
+	c = &admin.Client{Client: client.Client{Server: r.Server, HTTP: &http.Client{Timeout: r.Timeout}}}
 	switch {
 	case r.TokenFile != "":
 		c.Token, err = node.ReadSecret(r.TokenFile)
@@ -56,26 +83,89 @@ func (r *Remote) Client() (*admin.Client, error) {
 		c.Token = strings.TrimSpace(os.Getenv("BULKHEAD_TOKEN"))
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return c, nil
+	if r.Server != "" {
+		u, err := url.Parse(r.Server)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, false, cli.Usagef("--server %q is not a URL like %s", r.Server, DefaultServer)
+		}
+		return c, false, nil
+	}
+	socket, err := own.socket()
+	switch {
+	case err != nil:
+		return nil, false, err
+	case socket != "":
+		c.Server, c.HTTP.Transport = socketServer, through(socket)
+		return c, true, nil
+	case own.server != "":
+		c.Server = own.server
+	default:
+		c.Server = DefaultServer
+	}
+	return c, false, nil
 }
 
-// AsAdmin runs a command with a client. If no token is named, the client has the administrator's
-// token of this machine's node, and without --server it asks that node. The token of the installed
-// node is never sent to another machine.
-func (r *Remote) AsAdmin(cmd *cobra.Command, data string, run func(*admin.Client) error) error {
-	own := findNode(data, "")
-	chosen := cmd.Flags().Changed("server")
-	if !chosen && own.server != "" {
-		r.Server = own.server
+// socket returns the path of the node's socket, "" if it has none. A socket that no node answers, or
+// that another user may have put there, is an error.
+func (n *machineNode) socket() (string, error) {
+	for _, path := range n.sockets() {
+		ctx, stop := context.WithTimeout(context.Background(), 5*time.Second)
+		conn, err := local.Dial(ctx, path)
+		stop()
+		switch {
+		case err == nil:
+			return path, conn.Close()
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, errors.ErrUnsupported),
+			errors.Is(err, syscall.EINVAL): // a path too long for a socket
+			continue
+		}
+		return "", err
 	}
-	c, err := r.Client()
+	return "", nil
+}
+
+// through returns a transport that reaches every host through a node's socket.
+func through(socket string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return local.Dial(ctx, socket)
+	}}
+}
+
+// PublicURL returns the URL of the node of a client for other programs, such as browsers. It asks the
+// node if the client reaches the node through its socket.
+func PublicURL(ctx context.Context, c *admin.Client) (string, error) {
+	if c.Server != socketServer {
+		return strings.TrimSuffix(c.Server, "/"), nil
+	}
+	state, err := c.Node(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, d := range state.Doors {
+		if scheme, address, ok := strings.Cut(d.Address, "://"); ok && d.Name == "http" {
+			near, err := OwnAddress(address)
+			return scheme + "://" + near, err
+		}
+	}
+	return "", &config.Error{Key: "listen.http", Detail: "is off, so there are no pages"}
+}
+
+// AsAdmin runs a command with a client. On the node's own machine, the node recognises
+// administrators through its socket. Elsewhere, if no token is named, the client has the administrator's
+// token of this machine's node. The token of the installed node is never sent to another machine.
+func (r *Remote) AsAdmin(_ *cobra.Command, data string, run func(*admin.Client) error) error {
+	own := findNode(data, "")
+	c, bySocket, err := r.client(&own)
 	if err != nil {
 		return err
 	}
+	if bySocket {
+		return run(c)
+	}
 	var unread error
-	if c.Token == "" && (!own.installed || !chosen || own.isAt(r.Server)) {
+	if c.Token == "" && (!own.installed || r.Server == "" || own.isAt(r.Server)) {
 		c.Token, unread = node.ReadSecret(own.token())
 		switch {
 		case errors.Is(unread, fs.ErrNotExist):
@@ -101,7 +191,7 @@ type Admin struct {
 func (u *Admin) Flags(f *pflag.FlagSet) {
 	u.Remote.Flags(f)
 	f.StringVar(&u.Data, "data", "",
-		"data `FOLDER` of the node, for the administrator's token\n"+
+		"data `FOLDER` of the node of this machine\n"+
 			"(default: $STATE_DIRECTORY, else ./bulkhead-data, else the installed node's)")
 }
 

@@ -18,7 +18,8 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 	n.registry.MustRegister(newMemoryCollector(&n.front), newRuleCollector(n.front.calibration),
 		newLearnCollector(n.engine))
 	err := n.doors.Open(ctx, doors.Options{
-		Config: n.cfg.Load, Dir: n.dir, Clearinghouse: n.houseFor, Messages: messages{n.core}, Hashing: n.hashing,
+		Config: n.cfg.Load, Dir: n.dir, Socket: n.socket, LocalAdmin: adminName, Clearinghouse: n.houseFor,
+		Messages: messages{n.core}, Hashing: n.hashing,
 		Whitelisted: n.whitelisted, Accounts: n.accounts, Limits: n.mta.limits, Lists: n.mta.lists, API: n.api(),
 		Status: &manage.StatusPage{Node: n.state, Sums: n.records.sums, Peers: n.peers, Doors: n.doors.Page},
 		Memory: n.messages, Failures: n.failures, SetAside: n.setAsideNow, Registry: n.registry, Log: n.log,

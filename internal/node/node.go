@@ -39,6 +39,8 @@ type Options struct {
 	Config *config.Config
 	// Dir is the data folder, which is created if necessary.
 	Dir string
+	// Socket is the path of a unix socket for the commands of this machine; "" for none.
+	Socket string
 	// Version is the version shown to clients.
 	Version string
 	// Spare leaves a door closed if another program uses its port. The HTTP door must open.
@@ -59,6 +61,7 @@ type Options struct {
 type Node struct {
 	*core
 	version string
+	socket  string
 	spare   bool
 	reread  func() (changed, restart []string, err error)
 
@@ -107,8 +110,9 @@ func (n *Node) order() []*stage {
 
 // newNode returns a node whose data folder is not open yet.
 func newNode(o Options) *Node {
-	n := &Node{core: newCore(o.Config, o.Dir, o.Log), version: o.Version, spare: o.Spare, reread: o.Reread,
-		doors: new(doors.Set), registry: prometheus.NewRegistry(), failures: door.NewFailures(o.Log)}
+	n := &Node{core: newCore(o.Config, o.Dir, o.Log), version: o.Version, socket: o.Socket, spare: o.Spare,
+		reread: o.Reread,
+		doors:  new(doors.Set), registry: prometheus.NewRegistry(), failures: door.NewFailures(o.Log)}
 	n.life.stopped = make(chan struct{})
 	if o.Salvage {
 		n.mending = &mending{aside: asideFolder(o.Dir)}

@@ -36,27 +36,28 @@ const (
 	maxWindow  = 1024
 )
 
-// A datagramResult is what one socket saw.
-type datagramResult struct {
-	answered, lost, refused uint64
-	first                   error
+// A Traffic is what sockets sent and received in the measured time.
+type Traffic struct {
+	Answered, Lost, Refused uint64
+	Spent                   time.Duration   // processor time of the server, 0 if its process is unknown
+	first                   error           // a refusal
 	latencies               []time.Duration // of every 16th answer
 }
 
-// Run drives all sockets to the end and prints what they saw to out. It returns an
-// error if a request was refused.
-func (d *Datagrams) Run(ctx context.Context, out io.Writer, what string) error {
+// Measure drives all sockets to the end. It returns an error if a socket failed or a request was
+// refused.
+func (d *Datagrams) Measure(ctx context.Context) (*Traffic, error) {
 	if err := LoopbackOnly(d.Address); err != nil {
-		return err
+		return nil, err
 	}
 	if d.Sockets < 1 || d.Sockets > maxSockets || d.Window < 1 || d.Window > maxWindow || d.Duration <= 0 ||
 		d.Duration > MaxDuration {
-		return fmt.Errorf("%d sockets of %d requests for %v: limits %d, %d and %v", d.Sockets, d.Window, d.Duration,
+		return nil, fmt.Errorf("%d sockets of %d requests for %v: limits %d, %d and %v", d.Sockets, d.Window, d.Duration,
 			maxSockets, maxWindow, MaxDuration)
 	}
 	begin := time.Now().Add(d.Warmup)
 	end := begin.Add(d.Duration)
-	results := make([]datagramResult, d.Sockets)
+	results := make([]Traffic, d.Sockets)
 	errs := make([]error, d.Sockets)
 	var wg sync.WaitGroup
 	for i := range d.Sockets {
@@ -68,36 +69,43 @@ func (d *Datagrams) Run(ctx context.Context, out io.Writer, what string) error {
 	}
 	before := ProcessorTime(d.Pid)
 	wg.Wait()
-	spent := ProcessorTime(d.Pid) - before
-	var total datagramResult
+	total := Traffic{Spent: ProcessorTime(d.Pid) - before}
 	for i := range results {
 		r := &results[i]
-		total.answered, total.lost, total.refused = total.answered+r.answered, total.lost+r.lost, total.refused+r.refused
+		total.Answered, total.Lost, total.Refused = total.Answered+r.Answered, total.Lost+r.Lost, total.Refused+r.Refused
 		total.latencies = append(total.latencies, r.latencies...)
 		if total.first == nil {
 			total.first = r.first
 		}
 	}
-	fmt.Fprintf(out, "%s: %.0f/s, p50 %v, p99 %v, %d answered, %d lost, %d refused",
-		what, float64(total.answered)/d.Duration.Seconds(), percentile(total.latencies, 0.5), percentile(total.latencies,
-			0.99),
-		total.answered, total.lost, total.refused)
-	if d.Pid != 0 && total.answered > 0 {
-		fmt.Fprintf(out, ", server %.2f us of processor each", float64(spent.Microseconds())/float64(total.answered))
-	}
-	fmt.Fprintln(out)
+	slices.Sort(total.latencies)
 	if total.first != nil {
 		errs = append(errs, fmt.Errorf("a refusal: %w", total.first))
 	}
-	return errors.Join(errs...)
+	return &total, errors.Join(errs...)
 }
 
-func percentile(l []time.Duration, p float64) time.Duration {
-	if len(l) == 0 {
+// Run is [Datagrams.Measure], and prints the traffic to out in one line.
+func (d *Datagrams) Run(ctx context.Context, out io.Writer, what string) error {
+	t, err := d.Measure(ctx)
+	if t == nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s: %.0f/s, p50 %v, p99 %v, %d answered, %d lost, %d refused", what,
+		float64(t.Answered)/d.Duration.Seconds(), t.percentile(0.5), t.percentile(0.99), t.Answered, t.Lost, t.Refused)
+	if d.Pid != 0 && t.Answered > 0 {
+		fmt.Fprintf(out, ", server %.2f us of processor each", float64(t.Spent.Microseconds())/float64(t.Answered))
+	}
+	fmt.Fprintln(out)
+	return err
+}
+
+// percentile returns the latency that the share p of answers did not exceed.
+func (t *Traffic) percentile(p float64) time.Duration {
+	if len(t.latencies) == 0 {
 		return 0
 	}
-	slices.Sort(l)
-	return l[int(p*float64(len(l)-1))].Round(10 * time.Microsecond)
+	return t.latencies[int(p*float64(len(t.latencies)-1))].Round(10 * time.Microsecond)
 }
 
 // A flight is one request on its way.
@@ -107,7 +115,7 @@ type flight struct {
 }
 
 // drive keeps the window of one socket full until the end.
-func (d *Datagrams) drive(ctx context.Context, socket int, begin, end time.Time, r *datagramResult) error {
+func (d *Datagrams) drive(ctx context.Context, socket int, begin, end time.Time, r *Traffic) error {
 	c, err := net.Dial("udp", d.Address)
 	if err != nil {
 		return err
@@ -151,7 +159,7 @@ func (d *Datagrams) drive(ctx context.Context, socket int, begin, end time.Time,
 			for slot := range flights {
 				free = append(free, slot)
 			}
-			r.lost += uint64(len(free))
+			r.Lost += uint64(len(free))
 			continue
 		}
 		if err != nil {
@@ -169,10 +177,10 @@ func (d *Datagrams) drive(ctx context.Context, socket int, begin, end time.Time,
 			switch {
 			case arrived.Before(begin) || arrived.After(end):
 			case err != nil:
-				r.refused++
+				r.Refused++
 				r.first = err
 			default:
-				if r.answered++; r.answered%16 == 0 {
+				if r.Answered++; r.Answered%16 == 0 {
 					r.latencies = append(r.latencies, arrived.Sub(flights[slot].sent))
 				}
 			}
@@ -181,7 +189,7 @@ func (d *Datagrams) drive(ctx context.Context, socket int, begin, end time.Time,
 			if f := &flights[slot]; f.tag != 0 && arrived.Sub(f.sent) > patience {
 				f.tag = 0
 				free = append(free, slot)
-				r.lost++
+				r.Lost++
 			}
 		}
 	}

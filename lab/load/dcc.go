@@ -4,6 +4,7 @@ import (
 	"crypto/md5"
 	"encoding/binary"
 	"fmt"
+	"time"
 )
 
 // A DCC makes requests of the DCC protocol with three checksums.
@@ -13,6 +14,18 @@ type DCC struct {
 	Id       uint32
 	Password string
 	Known    uint64
+}
+
+// Prepare sets the requests and answers of o.Op: nop, query or report. It must come before Run or Measure.
+func (o *DCC) Prepare() error {
+	op, ok := map[string]byte{"nop": 1, "report": 2, "query": 3}[o.Op]
+	if !ok {
+		return fmt.Errorf("operation %q, want nop, query or report", o.Op)
+	}
+	seed := uint64(time.Now().UnixNano())
+	o.Request = func(dst []byte, tag uint32, n uint64) []byte { return o.AppendRequest(dst, op, tag, n, seed) }
+	o.Answer = DCCAnswer
+	return nil
 }
 
 // AppendRequest appends a DCC packet of version 12; see docs/specs/dcc.md#client-server-protocol.

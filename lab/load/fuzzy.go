@@ -2,6 +2,7 @@ package load
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
@@ -15,6 +16,27 @@ type Fuzzy struct {
 	Equal    int
 	Known    uint64
 	Flag     uint8
+}
+
+// Prepare sets the requests and answers of o.Op: check, near or write. It must come before Run or Measure.
+func (o *Fuzzy) Prepare() error {
+	switch o.Op {
+	case "check", "near", "write":
+	default:
+		return fmt.Errorf("operation %q, want check, near or write", o.Op)
+	}
+	if o.Equal < 0 || o.Equal > 32 {
+		return fmt.Errorf("%d equal shingles, want 0 to 32", o.Equal)
+	}
+	o.Request = o.AppendRequest
+	o.Answer = func(data []byte) (uint32, error) {
+		r, err := fuzzy.ParseReply(data)
+		if err != nil {
+			return 0, err
+		}
+		return r.Tag, r.Err()
+	}
+	return nil
 }
 
 // AppendRequest appends request n with the given tag.

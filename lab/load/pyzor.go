@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // A Pyzor makes anonymous requests of the Pyzor protocol.
@@ -13,6 +14,17 @@ type Pyzor struct {
 	Datagrams
 	Op    string
 	Known uint64
+}
+
+// Prepare sets the requests and answers of o.Op: ping, check or report. It must come before Run or Measure.
+func (o *Pyzor) Prepare() error {
+	if o.Op != "ping" && o.Op != "check" && o.Op != "report" {
+		return fmt.Errorf("operation %q, want ping, check or report", o.Op)
+	}
+	seed := uint64(time.Now().UnixNano())
+	o.Request = func(dst []byte, tag uint32, n uint64) []byte { return o.AppendRequest(dst, tag, n, seed) }
+	o.Answer = PyzorAnswer
+	return nil
 }
 
 // AppendRequest appends a request of the Python client; see docs/specs/pyzor.md#requests. The

@@ -2,7 +2,6 @@ package account
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 
@@ -17,15 +16,20 @@ func newLoginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Print a link that logs a browser in to the node's pages",
-		Long: "Print a link that logs a browser in to the node's pages, as the account of the token\n" +
-			"(on the node's own machine, the administrator's). It is good once, for ten minutes.",
+		Long: "Print a link that logs a browser in to the node's pages, as the account of the token.\n" +
+			"On the node's own machine, root, the node's user and members of the group bulkhead\n" +
+			"need no token, and are the account \"admin\". It is good once, for ten minutes.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
 			link, err := c.NewLoginLink(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if link.Path = strings.TrimSuffix(c.Server, "/") + link.Path; u.JSON {
+			server, err := command.PublicURL(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			if link.Path = server + link.Path; u.JSON {
 				return command.PrintJSON(cmd.OutOrStdout(), []admin.LoginLink{*link})
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), link.Path)

@@ -25,10 +25,9 @@ func newUserCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "user", Aliases: []string{"reporter"},
 		Short: "Manage the accounts of a node",
-		Long: "Manage the accounts of a node. The token of an administrator is needed: that of\n" +
-			"--token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
-		Args: cli.Args(cobra.NoArgs),
-		RunE: command.NeedCommand,
+		Long:  "Manage the accounts of a node.\n" + command.AdminHelp,
+		Args:  cli.Args(cobra.NoArgs),
+		RunE:  command.NeedCommand,
 	}
 	u.Flags(cmd.PersistentFlags())
 	cmd.AddCommand(

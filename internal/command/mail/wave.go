@@ -24,8 +24,7 @@ func newWaveCommand() *cobra.Command {
 		Use:   "wave",
 		Short: "Show the waves of similar messages, and list, revoke or white-list one",
 		Long: "Show the waves of messages with the same text, or nearly so, that a node has seen\n" +
-			"lately, and list, revoke or white-list one. The token of an administrator is needed: that\n" +
-			"of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
+			"lately, and list, revoke or white-list one.\n" + command.AdminHelp,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: command.NeedCommand,
 	}
@@ -208,8 +207,7 @@ func newWhitelistCommand() *cobra.Command {
 		Use:   "whitelist",
 		Short: "Show and change the texts that administrators put on the whitelist of a node",
 		Long: "Show and change the texts that administrators put on the whitelist of a node while it\n" +
-			"runs, beside [whitelist] of its configuration. The token of an administrator is needed:\n" +
-			"that of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.",
+			"runs, beside [whitelist] of its configuration.\n" + command.AdminHelp,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: command.NeedCommand,
 	}

@@ -25,8 +25,7 @@ func newPeerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peer",
 		Short: "Manage the peers of a node",
-		Long: "Manage the peers of a node. The token of an administrator is needed:\n" +
-			"that of --token-file, else of $BULKHEAD_TOKEN, else of the node's data folder.\n" +
+		Long: "Manage the peers of a node.\n" + command.AdminHelp + "\n" +
 			"A peer is named by its key, or by its name if only one has it.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: command.NeedCommand,

@@ -34,6 +34,10 @@ type Options struct {
 	Config func() *config.Config
 	// Dir is the data folder.
 	Dir string
+	// Socket is the path of the unix socket for programs of this machine, "" for none. LocalAdmin is
+	// the account of the machine's administrators.
+	Socket     string
+	LocalAdmin string
 	// Clearinghouse returns the clearinghouse for one door, by the door's key.
 	Clearinghouse func(door string) bulkhead.Counter
 	// Messages reads whole messages, and Hashing is how they are signed.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/door"
@@ -35,6 +36,7 @@ func (s *Set) openHTTP(ctx context.Context, address string) (*opened, error) {
 	}))
 	opts := s.opts.API
 	opts.Clearinghouse, opts.Page, opts.Access = s.houseFor("http"), page, access
+	opts.LocalAdmin = s.opts.LocalAdmin
 	house, err = api.New(opts)
 	if err != nil {
 		return nil, err
@@ -51,6 +53,7 @@ func (s *Set) openHTTP(ctx context.Context, address string) (*opened, error) {
 		IdleTimeout:       time.Duration(cfg.HTTP.IdleTimeout),
 		MaxHeaderBytes:    64 << 10,
 		ConnState:         follow,
+		ConnContext:       s.withPeer,
 		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
 	}
 	serve, scheme := front.Serve, "http://"
@@ -70,12 +73,42 @@ func (s *Set) openHTTP(ctx context.Context, address string) (*opened, error) {
 			return nil
 		}, errors.Join(err1, err2)
 	}
-	return &opened{address: scheme + l.Addr().String(), abandon: l.Close, prepare: prepare,
+	local := s.listenLocal(ctx)
+	abandon := func() error {
+		if local != nil {
+			return errors.Join(l.Close(), local.Close())
+		}
+		return l.Close()
+	}
+	return &opened{address: scheme + l.Addr().String(), abandon: abandon, prepare: prepare,
 		times: []*door.Times{house.Times()}, serve: func(ctx context.Context) error {
+			if local != nil { // with places of its own, so that strangers cannot take those of administrators
+				go front.Serve(newCappedListener(local, cfg.Limits.Connections, 0))
+			}
 			return serveHTTP(ctx, front, func() error {
 				return serve(newCappedListener(l, cfg.Limits.Connections, door.DefaultConnsPerIP))
 			})
 		}}, nil
+}
+
+// listenLocal opens the socket for programs of this machine, nil if there is none. The node runs
+// without it if it cannot be opened.
+func (s *Set) listenLocal(ctx context.Context) net.Listener {
+	path := s.opts.Socket
+	if path == "" {
+		return nil
+	}
+	l, err := door.Listen(ctx, "unix:"+path)
+	if err == nil {
+		// Every user may connect; the credentials of each decide on the rights.
+		if err = os.Chmod(path, 0o666); err == nil {
+			return l
+		}
+		err = errors.Join(err, l.Close())
+	}
+	s.opts.Log.Warn("socket for programs of this machine cannot be opened", "path", path, "err", err,
+		"consequence", "commands on this machine ask over TCP, and administrators need a token")
+	return nil
 }
 
 // checkHTTP checks the certificate.

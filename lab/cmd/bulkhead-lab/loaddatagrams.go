@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bulkhead-mail/bulkhead/fuzzy"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/lab/load"
 )
@@ -17,12 +16,9 @@ func newPyzorCommand() *cobra.Command {
 		Short: "Anonymous pings, checks or reports of one digest over UDP, also to pyzord",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Op != "ping" && o.Op != "check" && o.Op != "report" {
-				return cli.Usagef("--op %q, want ping, check or report", o.Op)
+			if err := o.Prepare(); err != nil {
+				return cli.Usagef("%v", err)
 			}
-			seed := uint64(time.Now().UnixNano())
-			o.Request = func(dst []byte, tag uint32, n uint64) []byte { return o.AppendRequest(dst, tag, n, seed) }
-			o.Answer = load.PyzorAnswer
 			return o.Run(cmd.Context(), cmd.OutOrStdout(), "pyzor "+o.Op)
 		},
 	}
@@ -40,13 +36,9 @@ func newDCCCommand() *cobra.Command {
 		Short: "NOP, QUERY or REPORT of three checksums over UDP",
 		Args:  cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			op, ok := map[string]byte{"nop": 1, "report": 2, "query": 3}[o.Op]
-			if !ok {
-				return cli.Usagef("--op %q, want nop, query or report", o.Op)
+			if err := o.Prepare(); err != nil {
+				return cli.Usagef("%v", err)
 			}
-			seed := uint64(time.Now().UnixNano())
-			o.Request = func(dst []byte, tag uint32, n uint64) []byte { return o.AppendRequest(dst, op, tag, n, seed) }
-			o.Answer = load.DCCAnswer
 			return o.Run(cmd.Context(), cmd.OutOrStdout(), "dcc "+o.Op)
 		},
 	}
@@ -69,21 +61,8 @@ func newFuzzyCommand() *cobra.Command {
 			"--messages 0 every request has a new digest, so that checks miss.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch o.Op {
-			case "check", "near", "write":
-			default:
-				return cli.Usagef("--op %q, want check, near or write", o.Op)
-			}
-			if o.Equal < 0 || o.Equal > 32 {
-				return cli.Usagef("--equal %d, want 0 to 32", o.Equal)
-			}
-			o.Request = o.AppendRequest
-			o.Answer = func(data []byte) (uint32, error) {
-				r, err := fuzzy.ParseReply(data)
-				if err != nil {
-					return 0, err
-				}
-				return r.Tag, r.Err()
+			if err := o.Prepare(); err != nil {
+				return cli.Usagef("%v", err)
 			}
 			return o.Run(cmd.Context(), cmd.OutOrStdout(), "fuzzy "+o.Op)
 		},

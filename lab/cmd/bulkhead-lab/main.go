@@ -9,6 +9,7 @@
 //	bulkhead-lab attack                what it takes to deceive a node
 //	bulkhead-lab learn COLLECTION...   words and style, from reports against deliveries
 //	bulkhead-lab load DOOR             requests that a node on this machine answers
+//	bulkhead-lab gate                  two builds of the server, compared in speed
 //
 // It exits with 0, or with a code of sysexits.h, 64 and up, for an error.
 //
@@ -66,6 +67,6 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	root.AddCommand(newStudyCommand(), newReplayCommand(), newStreamCommand(), newRealCommand(),
-		newAttackCommand(), newLearnCommand(), newLoadCommand())
+		newAttackCommand(), newLearnCommand(), newLoadCommand(), newGateCommand())
 	return root
 }

@@ -1,0 +1,76 @@
+package gate_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
+	"github.com/bulkhead-mail/bulkhead/lab/gate"
+)
+
+func TestMain(m *testing.M) { nodetest.Main(m) }
+
+// TestCompare compares a build with itself. It checks no times, only that each door answers and is measured.
+func TestCompare(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes half a minute")
+	}
+	program := nodetest.Binary(t)
+	var out strings.Builder
+	rows, err := gate.Compare(t.Context(), gate.Options{
+		Old: program, New: program, Rounds: gate.MinRounds, Slice: 50 * time.Millisecond, Limit: 1.1,
+	}, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) < 12 {
+		t.Errorf("%d rows, want at least 12", len(rows))
+	}
+	for _, r := range rows {
+		if r.Missing != nil {
+			t.Errorf("%s: %v", r.Case, r.Missing)
+			continue
+		}
+		if r.Old <= 0 || r.New <= 0 || r.Low > r.Ratio || r.Ratio > r.High || r.Low <= 0 {
+			t.Errorf("%s is no comparison: %+v", r.Case, r)
+		}
+		if !strings.Contains(out.String(), r.Case) {
+			t.Errorf("the table lacks %s:\n%s", r.Case, &out)
+		}
+	}
+}
+
+func TestCompareRefuses(t *testing.T) {
+	good := gate.Options{Old: "/nonexistent/old", New: "/nonexistent/new", Rounds: 6, Slice: time.Second, Limit: 1.1}
+	for name, change := range map[string]func(*gate.Options){
+		"too few rounds":     func(o *gate.Options) { o.Rounds = 5 },
+		"too many rounds":    func(o *gate.Options) { o.Rounds = 101 },
+		"short measurements": func(o *gate.Options) { o.Slice = time.Millisecond },
+		"no limit":           func(o *gate.Options) { o.Limit = 1 },
+		"no program":         func(*gate.Options) {},
+	} {
+		o := good
+		change(&o)
+		if _, err := gate.Compare(t.Context(), o, io.Discard); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestSlower(t *testing.T) {
+	for _, c := range []struct {
+		low, ratio, high float64
+		want             bool
+	}{
+		{1.11, 1.2, 1.3, true},
+		{1.05, 1.2, 1.3, false}, // may be noise
+		{0.8, 0.9, 1.0, false},
+	} {
+		r := gate.Row{Low: c.low, Ratio: c.ratio, High: c.high}
+		if got := r.Slower(1.1); got != c.want {
+			t.Errorf("Slower of %v = %v, want %v", r, got, c.want)
+		}
+	}
+}

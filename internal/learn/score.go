@@ -10,7 +10,11 @@ const (
 	LeastReports = 10 // reports of the network from which a message has a score
 	FirstReports = 50 // reports from which a score alone makes a message suspected
 
-	prior      = 1   // weight of the assumption that an unknown feature means nothing
+	prior = 1 // weight of the assumption that an unknown feature means nothing
+	// familiar is the share of a message's features that a score above 0 rests on. The words of a language
+	// that is new to a node are unknown, and the style alone, which spam imitates, would decide.
+	familiar = 0.5
+
 	certain    = 0.1 // distance of a feature from 1/2 from which it is used
 	leastHam   = 0.1 // of the delivered messages, the least share that is taken for wanted
 	LeastShare = 0.02
@@ -81,7 +85,11 @@ func Score(t *Totals, counts []Counts) Result {
 	if n == 0 {
 		return Result{}
 	}
-	return Result{Score: tail(-ham, n) - tail(-spam, n), Used: n}
+	out := Result{Score: tail(-ham, n) - tail(-spam, n), Used: n}
+	if out.Score > 0 && float64(n) < familiar*float64(len(counts)) {
+		return Result{}
+	}
+	return out
 }
 
 // tail returns the probability that a chi-square value of 2k degrees of freedom is 2m or more.

@@ -161,3 +161,21 @@ func TestShare(t *testing.T) {
 		t.Errorf("share %v, want the floor", share)
 	}
 }
+
+// TestUnfamiliar checks that a message with few known features is never like reported mail, and that it may be
+// like other mail.
+func TestUnfamiliar(t *testing.T) {
+	totals := Totals{Counts: Counts{Reported: 100, Delivered: 1000}, Share: 0.5}
+	for known := range 21 {
+		spam, ham := make([]Counts, 20), make([]Counts, 20)
+		for i := range known {
+			spam[i], ham[i] = Counts{Reported: 40, Delivered: 80}, Counts{Delivered: 300}
+		}
+		if got := Score(&totals, spam); (got.Score > 0.5) != (known >= 10) || got.Score < 0 {
+			t.Errorf("%d of 20 features known from spam: %+v", known, got)
+		}
+		if got := Score(&totals, ham); known > 5 && got.Score > -0.9 {
+			t.Errorf("%d of 20 features known from delivered mail: %+v", known, got)
+		}
+	}
+}

@@ -22,6 +22,7 @@ import (
 type Letter struct {
 	Name     string
 	Spam     bool
+	Made     bool // by a made sender, see [Commercial]
 	Features []string
 }
 
@@ -61,6 +62,9 @@ type Result struct {
 	Caught, Hit [len(Levels)]int
 	LaterSpam   int
 	LaterCaught [len(Levels)]int
+	// Made counts the wanted messages of made senders, see [Commercial], and MadeHit those with a level.
+	Made    int
+	MadeHit [len(Levels)]int
 }
 
 // A counted is what the sites counted of one token.
@@ -137,6 +141,9 @@ func (n *network) letter(l *Letter, tokens []learn.Token, out *Result) {
 	} else {
 		out.Ham++
 	}
+	if l.Made {
+		out.Made++
+	}
 	for i, level := range Levels {
 		switch {
 		case score < level:
@@ -147,6 +154,9 @@ func (n *network) letter(l *Letter, tokens []learn.Token, out *Result) {
 			}
 		default:
 			out.Hit[i]++
+			if l.Made {
+				out.MadeHit[i]++
+			}
 		}
 	}
 	if score < 0.99 {

@@ -58,6 +58,7 @@ func TestMessages(t *testing.T) {
 	}
 	b.visit("/history")
 	b.run(chromedp.KeyEvent("/"))
+	b.awaitThat("the keyboard in the search", `document.activeElement.id == "q"`)
 	b.run(chromedp.KeyEvent("kind:spam from:example.c"))
 	if offers := look[[]string](b, `[...document.querySelectorAll("#words option")].map(o => o.value)`); len(offers) !=
 		1 || offers[0] != "kind:spam from:example.com" {
@@ -109,8 +110,9 @@ func TestMessages(t *testing.T) {
 func TestCampaigns(t *testing.T) {
 	n := full(t)
 	post := func(sender int) []byte {
-		return append([]byte("List-Id: <garden.lists.example.com>\r\n"), letter(sender, strings.ReplaceAll(offer, "chairs",
-			"roses"))...)
+		return append([]byte("List-Id: <bees.lists.example.com>\r\n"), letter(sender, "The meeting of the bee keepers is on the "+
+			"third of May in the hall behind the church, at seven in the evening. Bring a jar of last year's honey for the "+
+			"tasting, and tell the treasurer by Monday whether you need a new frame or a smoker.")...)
 	}
 	for i := range 2 {
 		if _, err := n.api.CheckMessage(context.Background(), post(i), client.MessageOptions{}); err != nil {

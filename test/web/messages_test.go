@@ -110,8 +110,8 @@ func TestMessages(t *testing.T) {
 func TestCampaigns(t *testing.T) {
 	n := full(t)
 	post := func(sender int) []byte {
-		return append([]byte("List-Id: <bees.lists.example.com>\r\n"), letter(sender, "The meeting of the bee keepers is on the "+
-			"third of May in the hall behind the church, at seven in the evening. Bring a jar of last year's honey for the "+
+		return append([]byte("List-Id: <bees.lists.example.com>\r\n"), letter(sender, "The meeting of the bee keepers is on "+
+			"the third of May in the hall behind the church, at seven in the evening. Bring a jar of last year's honey for the "+
 			"tasting, and tell the treasurer by Monday whether you need a new frame or a smoker.")...)
 	}
 	for i := range 2 {

@@ -82,7 +82,7 @@ if (rows.length || line) {
     s: () => act("spam"),
     h: () => act("ham"),
     u: () => document.querySelector(".notice button")?.click(),
-    "/": () => setTimeout(() => (line?.focus(), line?.select())), // after this key, or it would be typed
+    "/": () => (line?.focus(), line?.select()),
     "?": () => help && ((help.open = !help.open), help.querySelector("summary").focus()),
   };
   document.addEventListener("keydown", (e) => {

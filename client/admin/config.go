@@ -16,6 +16,11 @@ func (c *Client) CheckConfig(ctx context.Context, text string) (*ConfigCheck, er
 	return call[*ConfigCheck](ctx, c, "POST", "/v1/config/check", nil, ConfigText{Text: text})
 }
 
+// PreviewReload returns what [Client.ReloadConfig] would do now. It changes nothing.
+func (c *Client) PreviewReload(ctx context.Context) (*ConfigCheck, error) {
+	return call[*ConfigCheck](ctx, c, "GET", "/v1/config/reload", nil, nil)
+}
+
 // ReloadConfig makes the node read its configuration file again, as SIGHUP does.
 func (c *Client) ReloadConfig(ctx context.Context) (*ConfigCheck, error) {
 	return call[*ConfigCheck](ctx, c, "POST", "/v1/config/reload", nil, nil)

@@ -22,9 +22,18 @@ type ConfigText struct {
 
 // A ConfigCheck lists the faults in a configuration text, and the changes that it would make.
 type ConfigCheck struct {
-	Mistakes []string `json:"mistakes" doc:"Empty: the node could be started with it."`
-	Changed  []string `json:"changed" doc:"Keys that the running node would take over."`
-	Restart  []string `json:"restart" doc:"Keys that need a restart."`
+	Mistakes []string        `json:"mistakes" doc:"Empty: the node could be started with it."`
+	Changed  []string        `json:"changed" doc:"Keys that the running node would take over."`
+	Restart  []string        `json:"restart" doc:"Keys that need a restart."`
+	Diff     []SettingChange `json:"diff" doc:"Each key whose value differs, without secrets."`
+}
+
+// A SettingChange is a key whose value differs from the value in force.
+type SettingChange struct {
+	Key    string `json:"key"`
+	Now    string `json:"now" doc:"Value in force, as a file has it; absent from a list of tables: empty."`
+	Then   string `json:"then" doc:"The other value."`
+	Reload bool   `json:"reload" doc:"A running node takes it over."`
 }
 
 // A TopKeys holds the keys of one rate limit with the highest rates.

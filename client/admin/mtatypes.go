@@ -91,3 +91,20 @@ type ListMatch struct {
 	Updated time.Time `json:"updated"`
 	Error   float64   `json:"error" doc:"Probability that an entry which was never added would have been found."`
 }
+
+// A ListEdit adds entries to a list and removes entries from it. A removed entry goes into the allow list
+// beside the list.
+type ListEdit struct {
+	Add    []string `json:"add,omitempty" maxItems:"10000" doc:"Entries as in a text file of entries; at most 10,000 with remove."`
+	Remove []string `json:"remove,omitempty" maxItems:"10000"`
+	Dry    bool     `json:"dry,omitempty" doc:"Only determine the result."`
+}
+
+// A ListEdited is the result of a [ListEdit].
+type ListEdited struct {
+	Added    []string `json:"added" doc:"Entries that are new in the list."`
+	Restored []string `json:"restored" doc:"Entries that are out of the allow list."`
+	Removed  []string `json:"removed" doc:"Entries that are new in the allow list."`
+	Known    int      `json:"known" doc:"Entries to add that the list finds already."`
+	Absent   int      `json:"absent" doc:"Entries to remove that the list does not find."`
+}

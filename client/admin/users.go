@@ -46,6 +46,11 @@ func (c *Client) Lists(ctx context.Context) ([]List, error) {
 	return call[[]List](ctx, c, "GET", "/v1/lists", nil, nil)
 }
 
+// EditList adds entries to a list, or removes entries from it.
+func (c *Client) EditList(ctx context.Context, name string, e ListEdit) (*ListEdited, error) {
+	return call[*ListEdited](ctx, c, "POST", "/v1/lists/"+pathSegment(name)+"/entries", nil, e)
+}
+
 // FindInLists looks an address, domain, URL or IP address up in all lists.
 func (c *Client) FindInLists(ctx context.Context, entry string) ([]ListMatch, error) {
 	return call[[]ListMatch](ctx, c, "GET", "/v1/lists/find", url.Values{"entry": {entry}}, nil)

@@ -79,6 +79,7 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 		Spare: newcomer, Salvage: s.salvage, Log: s.log}
 	if !newcomer {
 		o.Reread = s.reload
+		o.File = func() (*config.Config, error) { return config.Load(s.configPath) }
 	}
 	s.node, err = node.Open(ctx, o)
 	if err != nil {

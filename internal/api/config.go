@@ -13,6 +13,9 @@ type Configuration interface {
 	Config() admin.Configuration
 	// CheckConfig checks the text of a file, and changes nothing.
 	CheckConfig(text string) admin.ConfigCheck
+	// PreviewReload returns what ReloadConfig would do now, and changes nothing. Its error is that of
+	// ReloadConfig.
+	PreviewReload() (admin.ConfigCheck, error)
 	// ReloadConfig reads the file again and applies the settings that a running node can change.
 	// Mistakes in the file are in the result; then nothing has changed. The error is a
 	// [client.Problem] if the node has no file, or else an internal error of the node.
@@ -49,6 +52,16 @@ func (s *Server) checkConfig(r *request) (any, error) {
 	return &out, nil
 }
 
+func (s *Server) previewReload(*request) (any, error) {
+	c, err := s.configuration()
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.PreviewReload()
+	out = full(out)
+	return &out, err
+}
+
 func (s *Server) reloadConfig(r *request) (any, error) {
 	c, err := s.configuration()
 	if err != nil {
@@ -66,6 +79,9 @@ func full(c admin.ConfigCheck) admin.ConfigCheck {
 		if *l == nil {
 			*l = []string{}
 		}
+	}
+	if c.Diff == nil {
+		c.Diff = []admin.SettingChange{}
 	}
 	return c
 }

@@ -36,6 +36,13 @@ type Lists interface {
 	FindInLists(entry string) ([]admin.ListMatch, error)
 }
 
+// A ListEditor is a [Lists] that administrators can change. Its method may be called concurrently.
+type ListEditor interface {
+	// EditList adds entries to a list and removes entries from it. The error for an invalid entry wraps
+	// bulkhead.ErrMalformed, and the error for an unknown list is a [client.Problem].
+	EditList(ctx context.Context, name string, e *admin.ListEdit) (admin.ListEdited, error)
+}
+
 func (s *Server) rateLimits() (RateLimits, error) {
 	if s.opts.RateLimits == nil {
 		return nil, newProblem(http.StatusNotFound, "this server has no rate limits")
@@ -115,4 +122,27 @@ func (s *Server) findInLists(r *request) (any, error) {
 	}
 	found, err := s.opts.Lists.FindInLists(q.Get("entry"))
 	return append([]admin.ListMatch{}, found...), err
+}
+
+func (s *Server) editList(r *request) (any, error) {
+	editor, ok := s.opts.Lists.(ListEditor)
+	if !ok {
+		return nil, newProblem(http.StatusNotFound, "this server has no lists that can be changed")
+	}
+	in, err := one[admin.ListEdit](r)
+	if err != nil {
+		return nil, err
+	}
+	name := r.PathValue("name")
+	out, err := editor.EditList(r.Context(), name, &in)
+	if err != nil {
+		r.did = []any{"list", name}
+		return nil, err
+	}
+	r.did = []any{"list", name, "added", len(out.Added), "restored", len(out.Restored), "removed", len(out.Removed),
+		"dry", in.Dry}
+	for _, l := range []*[]string{&out.Added, &out.Restored, &out.Removed} {
+		*l = append([]string{}, *l...)
+	}
+	return &out, nil
 }

@@ -66,6 +66,64 @@ func Close(name string, c *admin.Closing) Question {
 	return q
 }
 
+// NewToken asks whether to replace the token of an account.
+func NewToken(name string) Question {
+	q := Question{Title: "Make a new token for " + name + "?", Verb: "Make a new token"}
+	q.add("The present token of %s stops working at once, in every program that has it.", name)
+	q.add("The new token is shown once.")
+	return q
+}
+
+// RemoveSecret asks whether to remove the secret of an account for a protocol.
+func RemoveSecret(name, protocol string) Question {
+	q := Question{Title: fmt.Sprintf("Remove the secret of %s for %s?", name, protocol), Verb: "Remove"}
+	if protocol == "pages" {
+		q.add("%s can no longer log in with a name and password.", name)
+	} else {
+		q.add("The %s clients of %s are no longer known as %s: their reports are refused, or count as anonymous.", protocol,
+			name, name)
+	}
+	q.add("The secret cannot be shown or restored; a new one can be set.")
+	return q
+}
+
+// Withdraw asks whether to make an invitation void.
+func Withdraw(i *admin.Invitation) Question {
+	name := i.Name
+	if name == "" {
+		name = i.ID
+	}
+	q := Question{Title: "Withdraw the invitation of " + name + "?", Verb: "Withdraw"}
+	q.add("No node can join with it any more. It has been shown %s, of %s allowed.", plural(len(i.Joiners), "time"),
+		number(i.Uses))
+	q.add("Nodes that joined with it stay peers.")
+	return q
+}
+
+// Reload asks whether to read the configuration file again.
+func Reload(c *admin.ConfigCheck) Question {
+	q := Question{Title: "Read the configuration file again?", Verb: "Read the file"}
+	q.add("%s at once.", takesEffect(len(c.Changed)))
+	if len(c.Restart) > 0 {
+		q.add("%s until a restart: %s.", waits(len(c.Restart)), strings.Join(c.Restart, ", "))
+	}
+	return q
+}
+
+func takesEffect(n int) string {
+	if n == 1 {
+		return "1 key takes effect"
+	}
+	return number(n) + " keys take effect"
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return "1 key waits"
+	}
+	return number(n) + " keys wait"
+}
+
 func (q *Question) add(format string, args ...any) {
 	q.Facts = append(q.Facts, fmt.Sprintf(format, args...))
 }

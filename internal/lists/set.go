@@ -340,3 +340,17 @@ func (h *Handle) has(e Entry) bool {
 	found, _ := l.find(e)
 	return found != ""
 }
+
+// Edit changes the list called name and reads it again. Its error wraps [fs.ErrNotExist] if no list has
+// the name.
+func (s *Set) Edit(ctx context.Context, name string, ed *Edit) (Edited, error) {
+	h := s.Handle(name)
+	if h == nil {
+		return Edited{}, fmt.Errorf("lists: no list is called %.100q: %w", name, fs.ErrNotExist)
+	}
+	out, err := ed.Apply(ctx, h.file.Path, s.opts.MaxBytes)
+	if err != nil || ed.Dry {
+		return out, err
+	}
+	return out, s.Reload()
+}

@@ -57,7 +57,7 @@ func (n *Node) api() api.Options {
 
 // configuration returns the node's configuration for the API.
 func (n *Node) configuration() *manage.Configuration {
-	return &manage.Configuration{Current: n.cfg.Load, Check: CheckConfig, Reread: n.reread}
+	return &manage.Configuration{Current: n.cfg.Load, Check: CheckConfig, Reread: n.reread, File: n.file}
 }
 
 // houseFor returns the clearinghouse for a door. It records what it is asked in the history.

@@ -91,7 +91,8 @@ func TestPagesOfManyRows(t *testing.T) {
 	}
 	middle := clock.Now().Add(-time.Duration(*pageRows/2) * 100 * time.Millisecond).UnixMicro()
 	for _, path := range []string{
-		"/", "/waves", "/history", "/history?domain=7.example.com", "/history?door=milter",
+		"/", "/waves", "/history", "/history?q=is:caught", "/history?q=is:reported+since:24h", "/history?q=is:waiting",
+		"/history?q=from:7.example.com+link:shop7.example.net", "/history?domain=7.example.com", "/history?door=milter",
 		"/history?domain=nobody.example.org",
 		fmt.Sprintf("/history?before=%d", middle), "/history?class=spam", "/history?kind=spam", "/history?reporter=nobody",
 		"/history?message_id=none@example.com",

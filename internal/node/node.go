@@ -53,6 +53,9 @@ type Options struct {
 	// requests that over HTTP; nil: there is no file. It may be called concurrently, once the node
 	// serves.
 	Reread func() (changed, restart []string, err error)
+	// File reads the configuration file without applying it, so that administrators see what a reload
+	// would change; nil: there is no preview.
+	File func() (*config.Config, error)
 	// Log records events; nil discards them.
 	Log *slog.Logger
 }
@@ -64,6 +67,7 @@ type Node struct {
 	socket  string
 	spare   bool
 	reread  func() (changed, restart []string, err error)
+	file    func() (*config.Config, error)
 
 	accounts *manage.Accounts
 	state    *manage.State
@@ -112,8 +116,8 @@ func (n *Node) order() []*stage {
 // newNode returns a node whose data folder is not open yet.
 func newNode(o Options) *Node {
 	n := &Node{core: newCore(o.Config, o.Dir, o.Log), version: o.Version, socket: o.Socket, spare: o.Spare,
-		reread: o.Reread,
-		doors:  new(doors.Set), registry: prometheus.NewRegistry(), failures: door.NewFailures(o.Log)}
+		reread: o.Reread, file: o.File,
+		doors: new(doors.Set), registry: prometheus.NewRegistry(), failures: door.NewFailures(o.Log)}
 	n.life.stopped = make(chan struct{})
 	if o.Salvage {
 		n.mending = &mending{aside: asideFolder(o.Dir)}

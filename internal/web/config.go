@@ -3,12 +3,16 @@ package web
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"time"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 )
 
 // config returns the page of the configuration.
@@ -79,6 +83,18 @@ func (s *Site) changeConfig(v *view) (g.Node, error) {
 		}
 		return configOf(v, text, verdictOnConfig(got, "No mistakes."))
 	case "reload":
+		if d := v.deed(time.Time{}); !s.agreed(v, d) {
+			preview, err := v.node.PreviewReload(v.Context())
+			if err == nil && len(preview.Mistakes) > 0 {
+				return configOf(v, "", verdictOnConfig(preview, ""))
+			}
+			if err != nil && !conflicts(err) {
+				return nil, err
+			}
+			if err == nil && len(preview.Changed)+len(preview.Restart) > 0 {
+				return g.Group{s.ask(v, d, consequence.Reload(preview)), diffTable(preview.Diff)}, nil
+			}
+		}
 		got, err := v.node.ReloadConfig(v.Context())
 		if err != nil {
 			return nil, err
@@ -103,5 +119,24 @@ func verdictOnConfig(c *admin.ConfigCheck, well string) g.Node {
 	}
 	return h.Div(h.Class("card"), h.Role("status"), h.P(h.Strong(g.Text(well))),
 		h.P(g.Text("Keys that differ and take effect without a restart: "+keys(c.Changed)+". Keys that need a restart: "+
-			keys(c.Restart)+".")))
+			keys(c.Restart)+".")), diffTable(c.Diff))
+}
+
+// diffTable shows the keys whose values differ.
+func diffTable(all []admin.SettingChange) g.Node {
+	if len(all) == 0 {
+		return nil
+	}
+	return h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(h.Class("settings"),
+		h.THead(h.Tr(h.Th(g.Text("Key")), h.Th(g.Text("In force")), h.Th(g.Text("In the file")))),
+		h.TBody(g.Map(all, func(c admin.SettingChange) g.Node {
+			return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(g.Text(c.Key)), g.If(!c.Reload, dim("needs a restart"))),
+				h.Td(h.Code(g.Text(dashed(c.Now)))), h.Td(h.Strong(h.Code(g.Text(dashed(c.Then))))))
+		}))))
+}
+
+// conflicts reports whether an error means that the node cannot do a thing in its present state.
+func conflicts(err error) bool {
+	var p *client.Problem
+	return errors.As(err, &p) && p.Status == http.StatusConflict
 }

@@ -7,8 +7,8 @@ import (
 	h "maragu.dev/gomponents/html"
 )
 
-// entries are the pages of the navigation.
-var entries = []struct{ path, name string }{
+// navigation lists the pages of the navigation.
+var navigation = []struct{ path, name string }{
 	{"/", "Now"}, {"/history", "Messages"}, {"/waves", "Campaigns"}, {"/people", "People"}, {"/rules", "Lists"},
 	{"/peers", "Network"}, {"/config", "Settings"}, {"/lookup", "Look up"}, {"/storage", "Storage"},
 }
@@ -64,7 +64,7 @@ func header(v *view) g.Node {
 		g.If(v.viewer.Check, state),
 		account(v),
 		h.Nav(h.Aria("label", "Pages"),
-			g.Map(entries, func(e struct{ path, name string }) g.Node {
+			g.Map(navigation, func(e struct{ path, name string }) g.Node {
 				return h.A(h.Href(e.path), g.If(e.path == v.path, h.Aria("current", "page")), g.Text(e.name))
 			})),
 	)

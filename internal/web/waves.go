@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -197,9 +198,10 @@ func curve(w *admin.Wave) g.Node {
 		return nil
 	}
 	slot := time.Duration(w.Slot) * time.Second
+	growth := slices.Concat(w.Growth, make([]uint64, max(0, leastSlots-len(w.Growth)))) // no single broad bar
 	c := chart.Chart{Title: "Growth of the campaign", Slot: slot,
-		Series: []chart.Series{{Class: w.Class, Name: "messages", Values: w.Growth}}}
-	for i := range w.Growth {
+		Series: []chart.Series{{Class: w.Class, Name: "messages", Values: growth}}}
+	for i := range growth {
 		c.Starts = append(c.Starts, w.First.Add(time.Duration(i)*slot))
 	}
 	return h.Section(h.H2(g.Text("Growth"), dim("each bar "+spell(slot))), c.Draw())

@@ -4,10 +4,12 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -57,7 +59,8 @@ func TestMessages(t *testing.T) {
 		}
 	}
 	b.visit("/history")
-	b.run(chromedp.KeyEvent("/"))
+	b.run(input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithText("/")) // a character only if the page lets it
+	b.awaitThat("the keyboard in the search", `document.activeElement.id == "q"`)
 	b.run(chromedp.KeyEvent("kind:spam from:example.c"))
 	if offers := look[[]string](b, `[...document.querySelectorAll("#words option")].map(o => o.value)`); len(offers) !=
 		1 || offers[0] != "kind:spam from:example.com" {
@@ -109,8 +112,10 @@ func TestMessages(t *testing.T) {
 func TestCampaigns(t *testing.T) {
 	n := full(t)
 	post := func(sender int) []byte {
-		return append([]byte("List-Id: <garden.lists.example.com>\r\n"), letter(sender, strings.ReplaceAll(offer, "chairs",
-			"roses"))...)
+		return fmt.Appendf(nil, "List-Id: <bees.example.net>\r\nFrom: keeper%d@bees.example.net\r\nSubject: Meeting\r\n"+
+			"Message-ID: <%[1]d@bees.example.net>\r\n\r\nThe meeting of the bee keepers is on the third of May in the hall "+
+			"behind the church, at seven in the evening. Bring a jar of last year's honey for the tasting, and tell the "+
+			"treasurer by Monday whether you need a new frame or a smoker.\r\n", sender)
 	}
 	for i := range 2 {
 		if _, err := n.api.CheckMessage(context.Background(), post(i), client.MessageOptions{}); err != nil {

@@ -17,6 +17,8 @@ type Configuration struct {
 	Check   func(*config.Config) error
 	// Reread reads the configuration file again and applies it; nil: there is no file.
 	Reread func() (changed, restart []string, err error)
+	// File reads the configuration file and returns its configuration; nil: there is no file.
+	File func() (*config.Config, error)
 }
 
 // Config implements [api.Configuration].
@@ -31,7 +33,11 @@ func (c *Configuration) Config() admin.Configuration {
 
 // CheckConfig implements [api.Configuration].
 func (c *Configuration) CheckConfig(text string) (out admin.ConfigCheck) {
-	cfg, err := config.Examine([]byte(text))
+	return c.compare(config.Examine([]byte(text)))
+}
+
+// compare returns what another configuration would change.
+func (c *Configuration) compare(cfg *config.Config, err error) (out admin.ConfigCheck) {
 	if cfg != nil {
 		err = errors.Join(err, c.Check(cfg))
 	}
@@ -39,14 +45,48 @@ func (c *Configuration) CheckConfig(text string) (out admin.ConfigCheck) {
 		return admin.ConfigCheck{Mistakes: config.Mistakes(err)}
 	}
 	out.Changed, out.Restart = config.Changed(c.Current(), cfg)
+	out.Diff = diff(config.Settings(c.Current()), config.Settings(cfg))
 	return out
+}
+
+// diff returns the settings that differ, in the order of the new ones.
+func diff(now, then []config.Setting) (out []admin.SettingChange) {
+	had := make(map[string]config.Setting)
+	for _, s := range now {
+		had[s.Key] = s
+	}
+	for _, s := range then {
+		if old := had[s.Key]; old.Value != s.Value {
+			out = append(out, admin.SettingChange{Key: s.Key, Now: old.Value, Then: s.Value, Reload: s.Reload})
+		}
+		delete(had, s.Key)
+	}
+	for _, s := range now {
+		if _, gone := had[s.Key]; gone {
+			out = append(out, admin.SettingChange{Key: s.Key, Now: s.Value, Reload: s.Reload})
+		}
+	}
+	return out
+}
+
+// errNoFile is the answer of a node without a configuration file.
+func errNoFile() error {
+	return &client.Problem{Title: "Conflict", Status: http.StatusConflict,
+		Detail: "this node was started without a configuration file: there is nothing to reload"}
+}
+
+// PreviewReload implements [api.Configuration].
+func (c *Configuration) PreviewReload() (out admin.ConfigCheck, err error) {
+	if c.File == nil {
+		return out, errNoFile()
+	}
+	return c.compare(c.File()), nil
 }
 
 // ReloadConfig implements [api.Configuration].
 func (c *Configuration) ReloadConfig() (out admin.ConfigCheck, err error) {
 	if c.Reread == nil {
-		return out, &client.Problem{Title: "Conflict", Status: http.StatusConflict,
-			Detail: "this node was started without a configuration file: there is nothing to reload"}
+		return out, errNoFile()
 	}
 	out.Changed, out.Restart, err = c.Reread()
 	if err != nil {

@@ -2,10 +2,15 @@ package manage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
@@ -98,6 +103,24 @@ func (a *MTA) Lists() []admin.List {
 		all = append(all, out)
 	}
 	return all
+}
+
+// EditList implements [api.Lists].
+func (a *MTA) EditList(ctx context.Context, name string, e *admin.ListEdit) (admin.ListEdited, error) {
+	got, err := a.lists.Edit(ctx, name, &lists.Edit{Add: e.Add, Remove: e.Remove, Dry: e.Dry, Source: "administrator",
+		Now: clock.Now})
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &file):
+		return admin.ListEdited{}, &client.Problem{Title: "Conflict", Status: http.StatusConflict,
+			Detail: fmt.Sprintf("the file of the list cannot be changed by the node: %v", err)}
+	case errors.Is(err, fs.ErrNotExist):
+		return admin.ListEdited{}, &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: err.Error()}
+	case err != nil:
+		return admin.ListEdited{}, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+	}
+	return admin.ListEdited{Added: got.Added, Restored: got.Restored, Removed: got.Removed, Known: got.Known,
+		Absent: got.Absent}, nil
 }
 
 // FindInLists implements [api.Lists].

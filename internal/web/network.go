@@ -1,0 +1,368 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+	"rsc.io/qr"
+
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/consequence"
+)
+
+// peers returns the page of the nodes with which this node shares.
+func (s *Site) peers(v *view) (g.Node, error) {
+	n, err := v.node.Network(v.Context())
+	var p *client.Problem
+	if errors.As(err, &p) && p.Status == http.StatusNotFound {
+		return h.P(h.Class("card"),
+			g.Text("This node shares with no peer. Set mesh.mode in its configuration to share counts with others.")), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	invitations, err := v.node.Invitations(v.Context())
+	if err != nil && !absent(err) {
+		return nil, err
+	}
+	return g.Group{
+		peerMap(n, v.status.Name, v.status.Now),
+		h.Section(h.H2(g.Text("Peers"), dim(n.Mode+", "+n.Role)),
+			g.If(len(n.Peers) == 0, h.P(h.Class("dim"), g.Text("No peer yet. This node's key is "), h.Code(g.Text(n.Key)),
+				g.Text("; bulkhead peer add KEY accepts what another publishes."))),
+			g.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+				h.THead(h.Tr(h.Th(g.Text("Peer")), h.Th(g.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"),
+					num("Memory"), num("Refused"), h.Th(g.Text("Actions")))),
+				h.TBody(g.Map(n.Peers, func(p admin.Peer) g.Node { return peerRow(&p, v.status.Now) })),
+			))), secretRow(n.Secret)),
+		aggregateRow(n.Aggregate),
+		invite(invitations, v.status.Now),
+		h.Section(h.H2(g.Text("Brokers")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Server")), h.Th(g.Text("State")), num("In"), num("Out"))),
+			h.TBody(g.Map(n.Brokers, func(b admin.Broker) g.Node {
+				state := "connected"
+				if !b.Connected {
+					state = "not connected"
+				}
+				return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(g.Text(b.Server))),
+					h.Td(g.Text(state), g.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
+			})),
+		))),
+	}, nil
+}
+
+// secretRow announces a change of the network's secret; it returns nothing if there is none.
+func secretRow(s *admin.SecretChange) g.Node {
+	if s == nil || s.Done {
+		return nil
+	}
+	return h.P(
+		g.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
+			s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Through)+len(s.Untold))),
+		h.Code(g.Text(s.By)), g.Text(". "), h.Code(g.Text("bulkhead rekey --cancel")), g.Text(" takes it back."))
+}
+
+// aggregateRow describes the aggregate that the node publishes; it returns nothing if there is
+// none.
+func aggregateRow(a *admin.Aggregate) g.Node {
+	if a == nil {
+		return nil
+	}
+	return h.P(g.Text(fmt.Sprintf("This node publishes the sum of %d organisations (%s, %d members) under the key ",
+		a.Organisations, size(a.Memory), a.Members)), h.Code(g.Text(a.Key)), g.If(a.Fault != "", dim(a.Fault)))
+}
+
+// behind returns the lag of a peer, once a message from it has arrived.
+func behind(p *admin.Peer) string {
+	if p.Heard.IsZero() {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f s", p.Lag)
+}
+
+// stateOf describes the state of a peer in words.
+func stateOf(p *admin.Peer, now time.Time) (text, class string) {
+	switch {
+	case p.Network != "":
+		return "in another network", "bad"
+	case p.Quarantine != "":
+		return "quarantined: " + p.Quarantine, "bad"
+	case p.Heard.IsZero():
+		return "never heard", "bad"
+	case p.Silent > 0:
+		return "silent, last heard " + age(p.Heard, now) + " ago", "bad"
+	}
+	return "heard " + age(p.Heard, now) + " ago", "good"
+}
+
+func peerRow(p *admin.Peer, now time.Time) g.Node {
+	state, class := stateOf(p, now)
+	refused := uint64(0)
+	for _, n := range p.Refused {
+		refused += n
+	}
+	name := nameOf(p)
+	return h.Tr(
+		h.Th(g.Attr("scope", "row"), h.Title(p.Key), g.Text(name),
+			g.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))),
+		h.Td(h.Span(h.Class("state "+class), g.Text(state)),
+			g.If(p.FormerKeys() > 0, dim(count(p.FormerKeys())+" keys of before it lost its store"))),
+		number(fmt.Sprintf("%.2f", p.Weight)), number(behind(p)), number(count(p.Missing)), number(count(p.Keys)),
+		number(size(p.Memory)),
+		h.Td(h.Class("num"), h.Title(strings.Join(slices.Sorted(maps.Keys(p.Refused)), ", ")), g.Text(count(refused))),
+		h.Td(h.Div(h.Class("acts"),
+			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)),
+				g.Attr("size", "4"), g.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
+			act("/peers", p.Key, "rollback", "Roll back", days("Days to roll back of "+name)),
+			act("/peers", p.Key, "evict", "Evict", nil))),
+	)
+}
+
+// peerMap draws the node with its peers around it. The width of a line shows the peer's weight, and the
+// text beside it what came from the peer since the start.
+func peerMap(n *admin.Network, self string, now time.Time) g.Node {
+	if len(n.Peers) == 0 {
+		return nil
+	}
+	const width, height = 360, 220
+	var lines, dots g.Group
+	well := 0
+	for i := range n.Peers {
+		p := &n.Peers[i]
+		text, class := stateOf(p, now)
+		if class == "good" {
+			well++
+		}
+		angle := 2 * math.Pi * (float64(i)/float64(len(n.Peers)) - 0.25)
+		x, y := width/2+130*math.Cos(angle), height/2+78*math.Sin(angle)
+		lines = append(lines, g.El("line", h.Class("to-"+class), g.Attr("x1", strconv.Itoa(width/2)),
+			g.Attr("y1", strconv.Itoa(height/2)),
+			g.Attr("x2", fmt.Sprintf("%.0f", x)), g.Attr("y2", fmt.Sprintf("%.0f", y)),
+			g.Attr("stroke-width", fmt.Sprintf("%.1f", 0.5+4*p.Weight))))
+		dots = append(dots, g.El("circle", h.Class("at-"+class), g.Attr("cx", fmt.Sprintf("%.0f", x)),
+			g.Attr("cy", fmt.Sprintf("%.0f", y)), g.Attr("r", "6"),
+			g.El("title", g.Text(nameOf(p)+": "+text))))
+		if len(n.Peers) <= 12 {
+			away := 18.0 // distance from the lines, which start in the middle
+			if y < height/2 {
+				away = -12
+			}
+			dots = append(dots, mapLabel(x, y+away, nameOf(p)))
+			if p.Bytes > 0 {
+				lines = append(lines, g.El("text", h.Class("flow"), g.Attr("x", fmt.Sprintf("%.0f", (x+width/2)/2)),
+					g.Attr("y", fmt.Sprintf("%.0f", (y+height/2)/2)), g.Attr("text-anchor", "middle"),
+					g.Text("← "+size(p.Bytes)+", "+plural(p.Rounds, "round"))))
+			}
+		}
+	}
+	return h.SVG(h.Class("map"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
+		h.Aria("label", fmt.Sprintf("%s, of which %d are heard and counted", plural(uint64(len(n.Peers)), "peer"), well)),
+		lines, g.El("circle", h.Class("self"), g.Attr("cx", strconv.Itoa(width/2)), g.Attr("cy", strconv.Itoa(height/2)),
+			g.Attr("r", "9")), mapLabel(width/2, height/2+22, self),
+		g.El("text", h.Class("flow"), g.Attr("x", strconv.Itoa(width/2)), g.Attr("y", strconv.Itoa(height/2+33)),
+			g.Attr("text-anchor", "middle"), g.Text("published "+size(n.Bytes))), dots)
+}
+
+func mapLabel(x, y float64, text string) g.Node {
+	if r := []rune(text); len(r) > 22 {
+		text = string(r[:21]) + "…"
+	}
+	return g.El("text", g.Attr("x", fmt.Sprintf("%.0f", x)), g.Attr("y", fmt.Sprintf("%.0f", y)),
+		g.Attr("text-anchor", "middle"), g.Text(text))
+}
+
+// nameOf returns the name of a peer to show.
+func nameOf(p *admin.Peer) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return p.Key[:min(8, len(p.Key))]
+}
+
+// invite returns a form that makes an invitation, and the nodes that wait to be accepted.
+func invite(all []admin.Invitation, now time.Time) g.Node {
+	var waiting, open g.Group
+	for i := range all {
+		if n := &all[i]; n.Expires.After(now) && len(n.Joiners) < max(1, n.Uses) {
+			open = append(open, h.Tr(h.Th(g.Attr("scope", "row"), g.Text(cmp.Or(n.Name, "no name"))),
+				number(fmt.Sprintf("%.2f", n.Weight)), number(fmt.Sprintf("%d of %d", len(n.Joiners), max(1, n.Uses))),
+				h.Td(g.Text(date(n.Expires))), h.Td(act("/peers", n.ID, "withdraw", "Withdraw", nil))))
+		}
+		for _, j := range all[i].Joiners {
+			if j.State == "waiting" {
+				waiting = append(waiting, h.Tr(h.Th(g.Attr("scope", "row"), g.Text(dashed(j.Name))),
+					h.Td(h.Code(h.Class("sig"), g.Text(j.Key))), h.Td(g.Text(date(j.At))),
+					h.Td(h.Div(h.Class("acts"), act("/peers", j.Key, "accept", "Accept", nil),
+						act("/peers", j.Key, "refuse", "Refuse", nil)))))
+			}
+		}
+	}
+	return h.Section(h.H2(g.Text("Invite"), dim("another node into this network")),
+		h.Form(h.Class("card fields"), h.Method("post"), h.Action("/peers"),
+			h.Div(h.Label(h.For("invited"), g.Text("Name")),
+				h.Input(h.ID("invited"), h.Name("name"), g.Attr("maxlength", "64"))),
+			h.Div(h.Label(h.For("weight"), g.Text("Weight, 0 to 1")),
+				h.Input(h.ID("weight"), h.Name("weight"), h.Value("0.5"), g.Attr("size", "4"), g.Attr("inputmode", "decimal"))),
+			h.Button(h.Name("do"), h.Value("invite"), g.Text("Make an invitation"))),
+		g.If(len(waiting) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Waits")), h.Th(g.Text("Key")), h.Th(g.Text("Since")), h.Th(g.Text("Actions")))),
+			h.TBody(waiting)))),
+		g.If(len(open) > 0, g.Group{g.El("h3", g.Text("Open invitations")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"),
+			h.Table(h.THead(h.Tr(h.Th(g.Text("Of")), num("Weight"), num("Joined"), h.Th(g.Text("Until")),
+				h.Th(g.Text("Actions")))), h.TBody(open)))}))
+}
+
+// changePeers handles the forms of the peers.
+func (s *Site) changePeers(v *view) (g.Node, error) {
+	if err := v.ParseForm(); err != nil {
+		return nil, badForm(err)
+	}
+	key := v.PostForm.Get("name")
+	switch v.PostForm.Get("do") {
+	case "weigh":
+		w, err := weight(v)
+		if err != nil {
+			return nil, err
+		}
+		before, err := v.node.Peer(v.Context(), key)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := v.node.WeighPeer(v.Context(), key, w); err != nil {
+			return nil, err
+		}
+		if before.Quarantine == "" { // a quarantine cannot be imposed by hand
+			s.offer(v, "/peers", func(ctx context.Context, node *admin.Client) (string, error) {
+				_, err := node.WeighPeer(ctx, key, before.Weight)
+				return fmt.Sprintf("The peer's word is worth %.2f again.", before.Weight), err
+			})
+		}
+		v.notice = fmt.Sprintf("The peer's word is worth %.2f from now on.", w)
+	case "rollback":
+		from, err := since(v)
+		if err != nil {
+			return nil, err
+		}
+		if d := v.deed(from); !s.agreed(v, d) {
+			preview, err := v.node.PreviewRollback(v.Context(), key, from)
+			if err != nil {
+				return nil, err
+			}
+			return s.askOfPeer(v, d, func(name string) consequence.Question { return consequence.Rollback(name, from, preview) })
+		}
+		if _, err := v.node.RollbackPeer(v.Context(), key, from); err != nil {
+			return nil, err
+		}
+		v.notice = "The counts of the peer since " + date(from) + " are dropped."
+	case "invite":
+		w, err := weight(v)
+		if err != nil {
+			return nil, err
+		}
+		made, err := v.node.Invite(v.Context(), admin.NewInvitation{Name: key, Weight: w})
+		if err != nil {
+			return nil, err
+		}
+		v.notice = "The invitation is made, and good until " + date(made.Expires) + "."
+		s.offer(v, "/peers", func(ctx context.Context, node *admin.Client) (string, error) {
+			return "The invitation is withdrawn.", node.Withdraw(ctx, made.ID)
+		})
+		page, err := s.peers(v)
+		return g.Group{invitationCard(made.Line), page}, err
+	case "withdraw":
+		if d := v.deed(time.Time{}); !s.agreed(v, d) {
+			all, err := v.node.Invitations(v.Context())
+			if err != nil {
+				return nil, err
+			}
+			i := slices.IndexFunc(all, func(n admin.Invitation) bool { return n.ID == key })
+			if i < 0 {
+				return nil, badForm(errors.New("there is no such invitation"))
+			}
+			return s.ask(v, d, consequence.Withdraw(&all[i])), nil
+		}
+		if err := v.node.Withdraw(v.Context(), key); err != nil {
+			return nil, err
+		}
+		v.notice = "The invitation is withdrawn."
+	case "accept":
+		if _, err := v.node.AcceptPeer(v.Context(), key); err != nil {
+			return nil, err
+		}
+		v.notice = "The node is a peer from now on."
+	case "refuse":
+		if err := v.node.RefusePeer(v.Context(), key); err != nil {
+			return nil, err
+		}
+		v.notice = "The node is refused."
+	case "evict":
+		if d := v.deed(time.Time{}); !s.agreed(v, d) {
+			preview, err := v.node.PreviewEvict(v.Context(), key)
+			if err != nil {
+				return nil, err
+			}
+			return s.askOfPeer(v, d, func(name string) consequence.Question { return consequence.Evict(name, preview) })
+		}
+		if err := v.node.EvictPeer(v.Context(), key); err != nil {
+			return nil, err
+		}
+		v.notice = "The peer is dropped, with all that it counted."
+	default:
+		return nil, badForm(errors.New("unknown action"))
+	}
+	return s.peers(v)
+}
+
+// askOfPeer asks to confirm a change of a peer.
+func (s *Site) askOfPeer(v *view, d *deed, question func(name string) consequence.Question) (g.Node, error) {
+	p, err := v.node.Peer(v.Context(), d.name)
+	if err != nil {
+		return nil, err
+	}
+	return s.ask(v, d, question(nameOf(p))), nil
+}
+
+// invitationCard shows the line of an invitation once, to be copied or scanned.
+func invitationCard(line string) g.Node {
+	drawn, err := qrCode(line)
+	if err != nil {
+		drawn = nil // too long to be scanned; it can be copied
+	}
+	return h.Section(h.Class("card"), h.H2(g.Text("Invitation")),
+		h.Div(h.Class("handover"), drawn, h.Div(
+			h.P(g.Text("Hand this over to the new node alone. It is a secret, and is shown once.")),
+			h.Code(h.Class("secret"), h.ID("line"), g.Text(line)),
+			h.P(h.Button(h.Type("button"), g.Attr("data-copy", "line"), g.Attr("hidden"), g.Text("Copy"))),
+			h.P(g.Text("There, "), h.Code(g.Text("bulkhead join")), g.Text(" asks for it.")))))
+}
+
+// qrCode draws a text as a QR code.
+func qrCode(text string) (g.Node, error) {
+	code, err := qr.Encode(text, qr.L)
+	if err != nil {
+		return nil, fmt.Errorf("web: QR code of %d bytes: %w", len(text), err)
+	}
+	var path strings.Builder
+	for y := range code.Size {
+		for x := range code.Size {
+			if code.Black(x, y) {
+				fmt.Fprintf(&path, "M%d %dh1v1h-1z", x, y)
+			}
+		}
+	}
+	return h.SVG(h.Class("qr"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %[1]d", code.Size)), h.Role("img"),
+		h.Aria("label", "QR code of the invitation"), g.Attr("shape-rendering", "crispEdges"),
+		g.El("path", g.Attr("d", path.String()))), nil
+}

@@ -39,11 +39,7 @@ type sender struct {
 	buses []transport
 	done  sync.WaitGroup // waits for the readings that the sender has begun
 
-	healing atomic.Bool // the node waits for lost pages: see heal
-	renewed bool        // this process has begun a new incarnation
-
-	recovering atomic.Bool // the node takes its arrays back: see recover
-	recovery   *recovery   // nil unless recovering; only the sender's goroutine uses it
+	loss
 
 	requests
 
@@ -60,6 +56,14 @@ type sender struct {
 	renewals []time.Time            // new incarnations of this process
 	headed   time.Time              // when the last head was published
 	headDue  bool                   // a head was requested since
+}
+
+// A loss is what the sender knows of data that the node has lost.
+type loss struct {
+	healing    atomic.Bool // the node publishes nothing, and waits for lost data: see heal
+	renewed    bool        // this process has begun a new incarnation
+	recovering atomic.Bool // the node takes its arrays back: see recover
+	recovery   *recovery   // nil unless recovering; only the sender's goroutine uses it
 }
 
 // requests are the channels by which other goroutines reach the sender.

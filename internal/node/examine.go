@@ -361,7 +361,7 @@ func unsafePlaces(dir string) (out []place) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(dir, path) // path is below dir
 		switch {
-		case err != nil || path == dir || slices.Contains(names, rel) || d.Type() == fs.ModeSymlink:
+		case err != nil || path == dir || slices.Contains(names, rel) || !d.IsDir() && !d.Type().IsRegular():
 			return nil
 		case rel == filepath.Join(meshFolder, "broker") || rel == "set-aside":
 			return fs.SkipDir // behind the folder's own mode; its files are the broker's, or out of use

@@ -14,7 +14,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
-	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -48,11 +47,7 @@ func keptParts() []keptPart {
 		{filepath.Join(meshFolder, mesh.PeersFile), "mesh", again + "add the peers again"},
 		{filepath.Join(meshFolder, mesh.StateFile), "mesh",
 			"put it back from a backup: the next start begins a new incarnation"},
-		{AdminTokenFile, "keys", "see \"bulkhead user recover\""},
-		{historyFile, "history", again + "the history of mail is lost"},
-		{manage.SumsFile, "history", again + "the numbers of verdicts and votes are lost"},
 		{manage.WeightsFile, "records", again + "the chart of weights is lost"},
-		{filepath.Join(rateFolder, ratelimit.SecretFile), "ratelimits", again + "the counts of the current periods are lost"},
 	}
 }
 

@@ -215,7 +215,7 @@ func facetsOfPage(line string, entries []admin.HistoryEntry) g.Node {
 		if len(f.values) == 0 {
 			continue
 		}
-		out = append(out, g.El("h3", g.Text(f.title)), h.Ul(g.Map(f.values, func(n namedCount) g.Node {
+		out = append(out, h.H2(g.Text(f.title)), h.Ul(g.Map(f.values, func(n namedCount) g.Node {
 			value, current := n.name, n.name == chosen
 			if current {
 				value = ""

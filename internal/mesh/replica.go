@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
@@ -71,4 +72,14 @@ func newOrigin(r *receiver) *origin {
 	return &origin{r: r, lifetime: lifetime{heads: make(map[wire.Ref]wire.ArrayHead)},
 		queue: queue{pending: make(map[wire.Ref][]wire.Round)},
 		space: space{inspected: make(look), cramped: make(map[wire.Ref]bool)}}
+}
+
+// organisations records which organisations a head lists for the sender's arrays.
+func (o *origin) organisations(ctx context.Context, m *wire.Message) {
+	if m.Stamp.Incarnation < o.named.Incarnation || m.Stamp.Incarnation == o.named.Incarnation && !m.Stamp.Newer(o.named) {
+		return // replayed by another node
+	}
+	o.named = m.Stamp
+	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Organisations = m.Organisations })
+	o.suspend(ctx, o.r.book.CountedTwice(o.peer.Key.Hint()))
 }

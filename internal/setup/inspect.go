@@ -271,7 +271,7 @@ func (p *Plan) inspectSocket(socket string, chroot bool, door string) (problem, 
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok && !p.mayWrite("postfix", s, info.Mode()) {
 		return fmt.Sprintf("the user postfix may not open %s (%v)", at, info.Mode().Perm()),
-			"adduser postfix bulkhead, and restart Postfix"
+			fmt.Sprintf("chgrp postfix %[1]s; chmod 2750 %[1]s; and restart the node", path.Dir(at))
 	}
 	return "", ""
 }

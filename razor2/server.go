@@ -63,7 +63,7 @@ type Server struct {
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Names are the "host:port" that discovery announces; hosts must contain a dot. With
 	// fewer than two, clients repeat the discovery at each run. Nil means the address
-	// that the client has connected to, in two spellings for IPv4.
+	// that the client has connected to.
 	Names []string
 	// Confidence is the ac, the clients' threshold for confidences, 0 to 100; 0 means
 	// DefaultConfidence, below 0 means 0.

@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -208,23 +207,13 @@ func (c *session) get(what string) {
 }
 
 // names returns the servers that discovery announces: the configured names, or the
-// address that the client is connected to.
+// address that the client is connected to. A second spelling of that address would spare
+// clients later discoveries, but then the first report of a fresh client often fails.
 func (c *session) names() []string {
 	if len(c.server.Names) > 0 {
 		return c.server.Names
 	}
-	host, port, err := net.SplitHostPort(c.conn.LocalAddr().String())
-	if err != nil {
-		return nil
-	}
-	names := []string{net.JoinHostPort(host, port)}
-	// With one name the client repeats discovery each time. The last two numbers of an
-	// IPv4 address may be written as one.
-	if ip := net.ParseIP(host).To4(); ip != nil {
-		second := fmt.Sprintf("%d.%d.%d:%s", ip[0], ip[1], int(ip[2])<<8|int(ip[3]), port)
-		names = append(names, second)
-	}
-	return names
+	return []string{c.conn.LocalAddr().String()}
 }
 
 // register answers a=reg: docs/specs/razor2.md#register.

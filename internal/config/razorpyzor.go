@@ -7,7 +7,7 @@ import (
 
 // Razor2 is the section [razor2].
 type Razor2 struct {
-	Names       []string `toml:"names" doc:"\"host:port\" of the servers that discovery names, best two; a host name must have a\ndot. Empty: the address that the client has connected to"`
+	Names       []string `toml:"names" doc:"\"host:port\" of the servers that discovery names; a host name must have a\ndot. Empty: the address that the client has connected to"`
 	Confidence  int      `toml:"min_confidence" doc:"confidence from which clients with default settings take a signature for spam,\npercent. Raise serial when you change it"`
 	Serial      int      `toml:"serial" doc:"version number of this section: clients fetch the parameters again when it grows"`
 	MaxHosts    int      `toml:"links_per_part" doc:"most links of one part of a reported message that are listed; 0: none"`

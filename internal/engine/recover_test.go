@@ -381,7 +381,7 @@ func TestOldCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer st.Close()
-	if _, err := Open(ctx, small(Options{Store: st})); err == nil || !strings.Contains(err.Error(), "version 3") {
+	if _, err := Open(ctx, small(Options{Store: st})); err == nil || !strings.Contains(err.Error(), "format 3") {
 		t.Errorf("opened a directory of a version to come: %v", err)
 	}
 }

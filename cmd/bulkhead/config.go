@@ -122,6 +122,7 @@ func printChecked(w io.Writer, c *admin.ConfigCheck) error {
 	for _, l := range []*[]string{&c.Mistakes, &c.Changed, &c.Restart} {
 		*l = append([]string{}, *l...)
 	}
+	c.Diff = append([]admin.SettingChange{}, c.Diff...)
 	return json.NewEncoder(w).Encode(c)
 }
 

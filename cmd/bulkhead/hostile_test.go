@@ -34,7 +34,7 @@ var answers = []struct {
 	{"^POST /v1/check", client.Verdict{}},
 	{"^POST /v1/(report|revoke|history/)", client.Receipt{}},
 	{"^POST /v1/signatures", client.Signatures{}},
-	{"^GET /v1/node|/v1/ageing", admin.NodeState{}},
+	{"^GET /v1/node|/v1/ageing|/v1/standby", admin.NodeState{}},
 	{"^GET /v1/config", admin.Configuration{}},
 	{"^POST /v1/config", admin.ConfigCheck{}},
 	{"^GET /v1/ratelimits/top", []admin.TopKeys{}},

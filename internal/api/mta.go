@@ -125,13 +125,13 @@ func (s *Server) findInLists(r *request) (any, error) {
 }
 
 func (s *Server) editList(r *request) (any, error) {
-	editor, ok := s.opts.Lists.(ListEditor)
-	if !ok {
-		return nil, newProblem(http.StatusNotFound, "this server has no lists that can be changed")
-	}
 	in, err := one[admin.ListEdit](r)
 	if err != nil {
 		return nil, err
+	}
+	editor, ok := s.opts.Lists.(ListEditor)
+	if !ok {
+		return nil, newProblem(http.StatusNotFound, "this server has no lists that can be changed")
 	}
 	name := r.PathValue("name")
 	out, err := editor.EditList(r.Context(), name, &in)

@@ -284,10 +284,10 @@ func TestFailedStage(t *testing.T) {
 		name, config, want string
 		stopped            []string
 	}{
-		{"engine", "[tally]\ncapacity = 10000000000\nerror = 1e-9\n", "tally.capacity", inOrder()[5:]},
+		{"engine", "[tally]\ncapacity = 10000000000\nerror = 1e-9\n", "tally.capacity", inOrder()[6:]},
 		{"upstream", "[upstream]\nurl = \"http://127.0.0.1:1\"\ntoken_file = \"/nowhere/token\"\n", "upstream.token_file",
-			inOrder()[4:]},
-		{"limits", "[[ratelimit]]\nname = \"a\"\nkey = \"{x\"\nlimit = 5\nperiod = \"1h\"\n", "ratelimit", inOrder()[2:]},
+			inOrder()[5:]},
+		{"limits", "[[ratelimit]]\nname = \"a\"\nkey = \"{x\"\nlimit = 5\nperiod = \"1h\"\n", "ratelimit", inOrder()[3:]},
 		{"mesh", "[mesh]\nmode = \"external\"\nservers = [\"nats://127.0.0.1:1\"]\ncredentials = \"/nowhere/creds\"\n", "",
 			inOrder()[1:]},
 		{"doors", "[http]\ntls_cert = \"/nowhere/cert\"\ntls_key = \"/nowhere/key\"\n", "http.tls_cert", inOrder()},

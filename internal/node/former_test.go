@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -48,6 +49,9 @@ func TestLostStoreCountsAtPeer(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "store")); err != nil {
 		t.Fatal(err)
 	}
+	// Generations are named by the second in which they begin, and the new one needs another name.
+	begun := time.Now().Unix()
+	nodetest.Await(t, "the next second", func() bool { return time.Now().Unix() > begun })
 	bob, stop = startIn(t, dir, "")
 	anew := func(i int) (n uint32) {
 		if i >= all-50 {

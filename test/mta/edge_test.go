@@ -80,13 +80,13 @@ func TestPostfixEdge(t *testing.T) {
 			t.Errorf("%d checks were counted as failed, want %d", failed, i+1)
 		}
 	}
-	// The messages' own sightings are refused in the background.
-	nodetest.Await(t, "refused sightings", func() bool { return n.upstreamTotal(t, "temporary") == 3 })
-	if code, out := report(); code != 75 {
-		t.Errorf("a report without the upstream: exit code %d, %s; want 75", code, out)
+	// The messages' own sightings wait in the spool, and so does a report.
+	nodetest.Await(t, "kept sightings", func() bool { return n.upstreamTotal(t, "spooled") == 3 })
+	if code, out := report(); code != 0 {
+		t.Errorf("a report without the upstream: exit code %d, %s; want 0", code, out)
 	}
-	if refused := n.upstreamTotal(t, "temporary"); refused != 4 {
-		t.Errorf("%d reports were counted as refused, want 4", refused)
+	if kept := n.upstreamTotal(t, "spooled"); kept != 4 {
+		t.Errorf("%d reports were counted as kept, want 4", kept)
 	}
 	if !strings.Contains(n.metrics(t), "\nbulkhead_upstream_up 0\n") {
 		t.Error("the metrics do not say that the upstream is away")
@@ -97,6 +97,9 @@ func TestPostfixEdge(t *testing.T) {
 	if !strings.Contains(n.metrics(t), "\nbulkhead_upstream_up 1\n") {
 		t.Error("the metrics do not say that the upstream is reachable again")
 	}
+	nodetest.Await(t, "an empty spool", func() bool {
+		return strings.Contains(n.metrics(t), "\nbulkhead_upstream_spool_reports 0\n")
+	})
 	if code := send("clean", prose(1)); code != 250 {
 		t.Errorf("clean mail: %d, want 250", code)
 	}

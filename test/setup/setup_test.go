@@ -210,7 +210,7 @@ func TestAccepted(t *testing.T) {
 	m.must(nodetest.Binary(t)+" config check "+m.root+"/etc/bulkhead/bulkhead.toml", "no mistakes")
 
 	if out := nodetest.Output(t, "", nodetest.Binary(t), "setup", "--root", m.root, "--undo"); !strings.Contains(out,
-		"put back: /etc/rspamd/rspamd.conf.local") {
+		"removed: /etc/rspamd/rspamd.conf.local") {
 		t.Errorf("undo:\n%s", out)
 	}
 	if out := m.must("postconf -n 2>&1", "myhostname"); strings.Contains(out, "smtpd_") {

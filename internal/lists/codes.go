@@ -124,7 +124,14 @@ func (t *table) set(element string, v Value) error {
 		t.size -= rowSize(element, old)
 		delete(t.own, element)
 	}
-	if v = v.Or(t.all); v == t.all {
+	// What an entry shares with the whole list is not its own: a zone may set something else for the list.
+	if v.Code == t.all.Code {
+		v.Code = netip.Addr{}
+	}
+	if v.Text == t.all.Text {
+		v.Text = ""
+	}
+	if v == (Value{}) {
 		return nil
 	}
 	if t.own == nil {

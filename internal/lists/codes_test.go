@@ -118,7 +118,10 @@ func TestCodes(t *testing.T) {
 			default:
 				continue
 			}
-			if ok != listed || v.Or(all) != want.Or(all) && listed {
+			if v.Code.IsValid() && v.Code == all.Code || v.Text != "" && v.Text == all.Text {
+				r.Fatalf("the handle has %+v as %s's own, and it is the list's", v, name)
+			}
+			if ok != listed || v.Or(all) != want && listed {
 				r.Fatalf("the handle has %s: %v, %+v; want %v, %+v", name, ok, v, listed, want)
 			}
 		}
@@ -186,9 +189,11 @@ func TestValues(t *testing.T) {
 // TestCodesFile: a list built without codes loses its file, a changed file is read by a running node, and a damaged one
 // leaves the list as it was.
 func TestCodesFile(t *testing.T) {
-	path, _ := build(t, Options{}, ":4:default", "a.example", "b.example :5:own")
+	path, _ := build(t, Options{}, ":4:default", "a.example", "b.example :5:own", "c.example :6",
+		"d.example ::only", "e.example :4:default")
 	file, err := os.ReadFile(path + CodesSuffix)
-	if want := ":127.0.0.4:default\nb.example :127.0.0.5:own\n"; err != nil || string(file) != want {
+	want := ":127.0.0.4:default\nb.example :127.0.0.5:own\nc.example :127.0.0.6:\nd.example ::only\n"
+	if err != nil || string(file) != want {
 		t.Fatalf("%q, %v, want %q", file, err, want)
 	}
 	set, err := OpenSet(SetOptions{Files: []File{{"l", path}}, Watch: -1})
@@ -304,7 +309,7 @@ func FuzzLines(f *testing.F) {
 			return
 		}
 		for element, v := range l.values.own {
-			if v == l.values.all || len(v.Text) > maxText || v.Code.IsValid() && !codes.Contains(v.Code) {
+			if v == (Value{}) || len(v.Text) > maxText || v.Code.IsValid() && !codes.Contains(v.Code) {
 				t.Errorf("%q has %+v", element, v)
 			}
 		}

@@ -124,7 +124,7 @@ func (t *table) set(element string, v Value) error {
 		t.size -= rowSize(element, old)
 		delete(t.own, element)
 	}
-	// What an entry shares with the whole list is not its own: a zone may set something else for the list.
+	// The value of the whole list is not the entry's own: a zone may set another one for the list.
 	if v.Code == t.all.Code {
 		v.Code = netip.Addr{}
 	}

@@ -114,7 +114,7 @@ var errFull = fmt.Errorf("lists: more than %d entries or %d bytes of codes and t
 type table struct {
 	all   Value
 	own   map[string]Value // by the element in the filter
-	texts map[string]string
+	texts map[string]string // of own, each once; nil after reading a file
 	size  int // bytes of own as a file, about
 }
 
@@ -135,7 +135,10 @@ func (t *table) set(element string, v Value) error {
 		return nil
 	}
 	if t.own == nil {
-		t.own, t.texts = make(map[string]Value), make(map[string]string)
+		t.own = make(map[string]Value)
+	}
+	if t.texts == nil {
+		t.texts = make(map[string]string)
 	}
 	size := t.size + rowSize(element, v)
 	if len(t.own) == maxCodes || size > maxCodesLen {
@@ -242,6 +245,7 @@ func (l *List) readCodes(path string) error {
 		}
 		return nil
 	})
+	l.values.texts = nil
 	if err == nil && r.N <= 0 {
 		err = fmt.Errorf("lists: %s is longer than %d bytes", path, maxCodesLen)
 	}

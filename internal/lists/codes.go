@@ -113,9 +113,9 @@ var errFull = fmt.Errorf("lists: more than %d entries or %d bytes of codes and t
 // entries, all, takes no place in it.
 type table struct {
 	all   Value
-	own   map[string]Value // by the element in the filter
+	own   map[string]Value  // by the element in the filter
 	texts map[string]string // of own, each once; nil after reading a file
-	size  int // bytes of own as a file, about
+	size  int               // bytes of own as a file, about
 }
 
 // set gives an element a value in place of its former one.

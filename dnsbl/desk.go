@@ -3,6 +3,7 @@ package dnsbl
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -14,6 +15,8 @@ import (
 type desk struct {
 	query query
 	count counts
+	hits  []hit
+	codes [][4]byte // of hits, each once
 }
 
 // counts are a desk's additions to [Stats] for queries that arrived together. Counting
@@ -97,7 +100,7 @@ func (d *desk) reply(s *Server, q *query) reply {
 	switch {
 	case z == nil:
 		return d.refuse()
-	case z.Known != nil && !z.Known():
+	case !z.known():
 		d.count.failed++
 		return reply{code: dnsmessage.RCodeServerFailure}
 	case labels == "":
@@ -116,7 +119,7 @@ func (d *desk) refuse() reply {
 func (d *desk) ofName(q *query, z *zone, labels string) reply {
 	found := absent
 	if !q.odd {
-		found = z.look(labels)
+		found, d.hits = z.look(labels, d.hits[:0])
 	}
 	kind := q.question.Type
 	switch {
@@ -125,14 +128,40 @@ func (d *desk) ofName(q *query, z *zone, labels string) reply {
 		return z.nothing(dnsmessage.RCodeNameError)
 	case found != between && (kind == dnsmessage.TypeA || kind == dnsmessage.TypeALL):
 		d.count.hits++
-		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeA}
+		d.codes = d.codes[:0]
+		if found == test {
+			d.codes = append(d.codes, z.code)
+		}
+		for i := range d.hits {
+			if code := d.hits[i].value(); !slices.Contains(d.codes, code) {
+				d.codes = append(d.codes, code)
+			}
+		}
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeA, codes: d.codes}
 	case found == test && kind == dnsmessage.TypeTXT:
-		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeTXT, text: testReason}
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeTXT, texts: []string{testReason}}
 	case found == present && kind == dnsmessage.TypeTXT:
 		d.count.hits++
-		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeTXT, text: z.List.Describe()}
+		return reply{authoritative: true, zone: z, kind: dnsmessage.TypeTXT, texts: d.texts(z, labels)}
 	}
 	return z.nothing(dnsmessage.RCodeSuccess)
+}
+
+// texts returns the texts of the hits, each once.
+func (d *desk) texts(z *zone, labels string) []string {
+	queried := labels
+	if z.Form == Addresses {
+		if addr, complete, ok := reversedAddr(labels); ok && complete {
+			queried = addr.Unmap().String()
+		}
+	}
+	var texts []string
+	for i := range d.hits {
+		if text := d.hits[i].describe(queried); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 func (z *zone) ofApex(kind dnsmessage.Type) reply {

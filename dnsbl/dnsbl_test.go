@@ -293,7 +293,7 @@ func TestBrokenQueries(t *testing.T) {
 	}
 	long := strings.Repeat(strings.Repeat("a", 60)+".", 3) + strings.Repeat("b", 45) + ".bl.example.com."
 	z := *s.zones.Load()
-	z[len(z)-1].List = set{reason: strings.Repeat("r", 400),
+	z[len(z)-1].parts[0].List = set{reason: strings.Repeat("r", 400),
 		names: map[string]bool{strings.TrimSuffix(long, ".bl.example.com."): true}}
 	if m := ask(t, s, pack(t, long, dnsmessage.TypeTXT, 0)); !m.Truncated || len(m.Answers) != 0 {
 		t.Errorf("answer too long for UDP: truncated %v, %d answers", m.Truncated, len(m.Answers))

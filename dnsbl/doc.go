@@ -6,7 +6,8 @@
 // is answered with NXDOMAIN and the zone's SOA, so that resolvers cache the answer (RFC
 // 2308). Other queries get REFUSED or SERVFAIL, and never an address that a filter could
 // take for a hit. TXT records have the reason, the date of the list and its expected
-// error.
+// error. A zone may combine several lists, with codes and texts by list and by entry: see
+// [Part] and [Valued].
 //
 // golang.org/x/net/dns/dnsmessage reads and writes messages without garbage; with a
 // library that allocates for each query, the memory of a large list doubles before it is

@@ -11,7 +11,7 @@ import (
 // records are the answers of a zone, as they follow a question. They are written once:
 // otherwise most of an answer's time would go into writing the same names.
 type records struct {
-	hit []byte // A, with a pointer to the name of the question
+	hit []byte // A without its address, with a pointer to the name of the question
 	ns  []byte
 	soa []byte // without the right serial number, which follows the list
 }
@@ -35,6 +35,7 @@ func (z *zone) makeRecords() error {
 	z.hit, errs[0] = z.record(true, func(b *dnsmessage.Builder) error {
 		return b.AResource(h, dnsmessage.AResource{A: z.code})
 	})
+	z.hit = z.hit[:max(0, len(z.hit)-4)]
 	z.ns, errs[1] = z.record(false, func(b *dnsmessage.Builder) error {
 		return b.NSResource(h, dnsmessage.NSResource{NS: z.host})
 	})

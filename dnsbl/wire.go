@@ -117,14 +117,15 @@ func (q *query) readAdditional(p *dnsmessage.Parser) dnsmessage.RCode {
 	return dnsmessage.RCodeFormatError
 }
 
-// A reply is the answer to a query: at most one record.
+// A reply is the answer to a query: records of one type.
 type reply struct {
 	code          dnsmessage.RCode
 	authoritative bool
 	zone          *zone // for SOA and NS, and the TTL
 	kind          dnsmessage.Type
-	negative      bool // the SOA is for the authority section: RFC 2308
-	text          string
+	negative      bool      // the SOA is for the authority section: RFC 2308
+	codes         [][4]byte // of A records
+	texts         []string  // of TXT records
 }
 
 // answer appends the reply to q, of at most limit bytes, to dst. A longer one goes
@@ -182,7 +183,12 @@ func addText(b *dnsmessage.Builder, name dnsmessage.Name, r *reply) error {
 		return err
 	}
 	h := dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: r.zone.ttl}
-	return b.TXTResource(h, dnsmessage.TXTResource{TXT: []string{r.text[:min(len(r.text), maxText)]}})
+	for _, text := range r.texts {
+		if err := b.TXTResource(h, dnsmessage.TXTResource{TXT: []string{text[:min(len(text), maxText)]}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The low bytes of the counts in a header (RFC 1035 section 4.1.1).
@@ -192,13 +198,16 @@ const (
 	additionalsAt = 11
 )
 
-// appendRecords appends the record of the zone and the OPT record (RFC 6891
+// appendRecords appends the records of the zone and the OPT record (RFC 6891
 // section 6.1.2) to the message that begins at start.
 func (q *query) appendRecords(out []byte, start int, r *reply) []byte {
-	at := answersAt
+	at, count := answersAt, 1
 	switch r.kind {
 	case dnsmessage.TypeA:
-		out = append(out, r.zone.hit...)
+		for _, code := range r.codes {
+			out = append(append(out, r.zone.hit...), code[:]...)
+		}
+		count = len(r.codes)
 	case dnsmessage.TypeNS:
 		out = append(out, r.zone.ns...)
 	case dnsmessage.TypeSOA:
@@ -206,8 +215,11 @@ func (q *query) appendRecords(out []byte, start int, r *reply) []byte {
 			at = authoritiesAt
 		}
 	}
+	if r.kind == dnsmessage.TypeTXT {
+		count = len(r.texts)
+	}
 	if r.kind != 0 {
-		out[start+at] = 1
+		out[start+at] = byte(count)
 	}
 	if q.edns {
 		out = append(out,

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,10 +44,36 @@ type List interface {
 	Updated() time.Time
 }
 
+// A Valued list has entries with codes and texts of their own. Its methods are called as those of [List] are,
+// FindDomain in place of HasDomain and so on. The zero Addr and "" stand for no code and no text.
+type Valued interface {
+	List
+	FindDomain(name string) (code netip.Addr, text string, ok bool)
+	FindAddr(netip.Addr) (code netip.Addr, text string, ok bool)
+	FindDigest(hexadecimal string) (code netip.Addr, text string, ok bool)
+	// Default returns the code and text of the other entries, for zones and parts that set none.
+	Default() (code netip.Addr, text string)
+}
+
+// A Part is one list of a zone that combines several.
+type Part struct {
+	List List
+	// Known is as in [Zone]. A zone knows its content when all its lists do.
+	Known func() bool
+	// Code and Text precede the zone's for this list; the zero values mean the zone's.
+	Code netip.Addr
+	Text string
+}
+
+// maxParts bounds the lists that one query looks into, and the records of its answer.
+const maxParts = 32
+
 // DefaultTTL is how long an answer may be cached.
 const DefaultTTL = 5 * time.Minute
 
-// A Zone serves one list through DNS.
+// A Zone serves one list, or several, through DNS. The code of an answer is the first of: the entry's own, the part's,
+// the zone's, the list's default, 127.0.0.2. So is its text, and the last resort is the list's Describe. In a text, "$"
+// is replaced by the queried name or address, and "$$" by "$".
 type Zone struct {
 	Name string // for example "bl.example.com"
 	Form Form
@@ -55,8 +82,13 @@ type Zone struct {
 	// are SERVFAIL, which clients take for neither listed nor not listed. It is called as the
 	// methods of List are.
 	Known func() bool
-	// Code is the address that stands for a hit; the zero Addr means 127.0.0.2.
+	// Parts are the lists of a combined zone, up to 32, in place of List and Known. A name that is in several has a
+	// record for each code, and for each text.
+	Parts []Part
+	// Code is the address that stands for a hit; the zero Addr means the list's default, or 127.0.0.2.
 	Code netip.Addr
+	// Text is the text of TXT records; empty means the list's.
+	Text string
 	// TTL is how long answers, hits and misses, may be cached; 0 means DefaultTTL.
 	TTL time.Duration
 	// Host is the name in SOA and NS records; empty means the zone's own name.
@@ -82,12 +114,13 @@ const testReason = "test entry of RFC 5782, always listed"
 // A zone is a checked Zone.
 type zone struct {
 	Zone
-	apex string // in lower case, without dots at its ends
+	parts []Part // List, or Parts, with the zone's code and text
+	apex  string // in lower case, without dots at its ends
 	// The names of the apex, the zone's server and its administrator.
 	name, host, mailbox dnsmessage.Name
 
-	ttl  uint32 // seconds
-	code [4]byte
+	ttl  uint32  // seconds
+	code [4]byte // of test entries
 	records
 }
 
@@ -99,23 +132,47 @@ func newZone(z Zone) (*zone, error) {
 	if z.TTL == 0 {
 		z.TTL = DefaultTTL
 	}
-	if !z.Code.IsValid() {
-		z.Code = listed
+	if z.List != nil && len(z.Parts) > 0 {
+		return nil, fmt.Errorf("dnsbl: zone %q has both a list and parts", z.Name)
+	}
+	parts := slices.Clone(z.Parts)
+	if z.List != nil {
+		parts = []Part{{List: z.List, Known: z.Known}}
+	}
+	for i := range parts {
+		p := &parts[i]
+		if p.List == nil {
+			return nil, fmt.Errorf("dnsbl: zone %q: part %d has no list", z.Name, i+1)
+		}
+		if p.Code.IsValid() && !ValidCode(p.Code) {
+			return nil, badCode(z.Name, p.Code)
+		}
+		if !p.Code.IsValid() {
+			p.Code = z.Code
+		}
+		if p.Text == "" {
+			p.Text = z.Text
+		}
+	}
+	code := z.Code
+	if !code.IsValid() {
+		code = listed
 	}
 	switch {
-	case z.List == nil:
+	case len(parts) > maxParts:
+		return nil, fmt.Errorf("dnsbl: zone %q: %d lists, limit %d", z.Name, len(parts), maxParts)
+	case len(parts) == 0:
 		return nil, fmt.Errorf("dnsbl: zone %q has no list", z.Name)
 	case z.Form != Addresses && z.Form != Domains && z.Form != Hashes:
 		return nil, fmt.Errorf("dnsbl: zone %q: form %.20q is none of ip, domain, hash", z.Name, z.Form)
-	case !hitCodes.Contains(z.Code) || errorCode.Contains(z.Code) || z.Code == notListed:
-		return nil, fmt.Errorf("dnsbl: zone %q: code %v, want one of 127.0.0.0/8 except 127.0.0.1 and "+
-			"127.255.255.0/24, which clients read as errors", z.Name, z.Code)
+	case !ValidCode(code):
+		return nil, badCode(z.Name, code)
 	case z.TTL < time.Second || z.TTL > 7*24*time.Hour:
 		return nil, fmt.Errorf("dnsbl: zone %q: TTL %v, want 1s to 168h", z.Name, z.TTL)
 	case len(name) > 180:
 		return nil, fmt.Errorf("dnsbl: zone name of %d bytes, limit 180", len(name))
 	}
-	c := &zone{Zone: z, apex: name, ttl: uint32(z.TTL / time.Second), code: z.Code.As4()}
+	c := &zone{Zone: z, apex: name, ttl: uint32(z.TTL / time.Second), code: code.As4(), parts: parts}
 	var err error
 	if c.name, err = dnsName(name); err != nil {
 		return nil, fmt.Errorf("dnsbl: zone %q: %w", z.Name, err)
@@ -132,8 +189,37 @@ func newZone(z Zone) (*zone, error) {
 	return c, nil
 }
 
-// serial follows the time of the list; RFC 1982 arithmetic wraps in 2106.
-func (z *zone) serial() uint32 { return uint32(z.List.Updated().Unix()) }
+// ValidCode reports whether an address may stand for a hit: one of 127.0.0.0/8 except 127.0.0.1 and 127.255.255.0/24,
+// which clients read as errors.
+func ValidCode(code netip.Addr) bool {
+	return hitCodes.Contains(code) && !errorCode.Contains(code) && code != notListed
+}
+
+func badCode(zone string, code netip.Addr) error {
+	return fmt.Errorf("dnsbl: zone %q: code %v, want one of 127.0.0.0/8 except 127.0.0.1 and "+
+		"127.255.255.0/24, which clients read as errors", zone, code)
+}
+
+// serial follows the time of the newest list; RFC 1982 arithmetic wraps in 2106.
+func (z *zone) serial() uint32 {
+	newest := z.parts[0].List.Updated()
+	for i := range z.parts[1:] {
+		if t := z.parts[i+1].List.Updated(); t.After(newest) {
+			newest = t
+		}
+	}
+	return uint32(newest.Unix())
+}
+
+// known reports whether all lists have their content: an answer from some of them would be kept by resolvers.
+func (z *zone) known() bool {
+	for i := range z.parts {
+		if known := z.parts[i].Known; known != nil && !known() {
+			return false
+		}
+	}
+	return true
+}
 
 // A status is the result for one name below a zone's apex.
 type status uint8
@@ -145,53 +231,132 @@ const (
 	between               // a name that only has names below it: no error, no data
 )
 
-// look reads the labels below the apex, in lower case and without the final dot, and
-// looks them up in the list.
-func (z *zone) look(labels string) status {
+// A hit is one list's answer about a listed name.
+type hit struct {
+	part *Part
+	code netip.Addr // the entry's own, or the zero Addr
+	text string     // the entry's own, or ""
+}
+
+// value returns the code of a hit.
+func (h *hit) value() [4]byte {
+	code := h.code
+	if !code.IsValid() {
+		code = h.part.Code
+	}
+	if v, ok := h.part.List.(Valued); ok && !code.IsValid() {
+		code, _ = v.Default()
+	}
+	if !ValidCode(code) {
+		code = listed // never one that means an error
+	}
+	return code.As4()
+}
+
+// describe returns the text of a hit on a queried name or address.
+func (h *hit) describe(queried string) string {
+	text := h.text
+	if text == "" {
+		text = h.part.Text
+	}
+	if v, ok := h.part.List.(Valued); ok && text == "" {
+		_, text = v.Default()
+	}
+	if text == "" {
+		return h.part.List.Describe()
+	}
+	return expand(text, queried)
+}
+
+// expand replaces "$" in a text by the queried name and "$$" by "$", as rbldnsd does. The result has at most maxText
+// bytes.
+func expand(text, queried string) string {
+	var b strings.Builder
+	for i := 0; i < len(text) && b.Len() < maxText; i++ {
+		switch {
+		case text[i] != '$':
+			b.WriteByte(text[i])
+		case i+1 < len(text) && text[i+1] == '$':
+			b.WriteByte('$')
+			i++
+		default:
+			b.WriteString(queried)
+		}
+	}
+	return b.String()[:min(b.Len(), maxText)]
+}
+
+// look reads the labels below the apex, in lower case and without the final dot, looks them up in the lists, and
+// appends the hits.
+func (z *zone) look(labels string, hits []hit) (status, []hit) {
 	switch z.Form {
 	case Addresses:
-		return z.lookAddr(labels)
+		return z.lookAddr(labels, hits)
 	case Hashes:
-		return z.lookHash(labels)
+		return z.lookHash(labels, hits)
 	}
 	switch labels {
 	case testDomain:
-		return test
+		return test, hits
 	case invalidDomain:
-		return absent
+		return absent, hits
 	}
-	if z.List.HasDomain(labels) {
-		return present
+	for i := range z.parts {
+		h := hit{part: &z.parts[i]}
+		ok := false
+		if v, is := h.part.List.(Valued); is {
+			h.code, h.text, ok = v.FindDomain(labels)
+		} else {
+			ok = h.part.List.HasDomain(labels)
+		}
+		if ok {
+			hits = append(hits, h)
+		}
+	}
+	if len(hits) > 0 {
+		return present, hits
 	}
 	if !strings.Contains(labels, ".") {
 		// A top-level domain has names below it: NXDOMAIN would hide them from
 		// resolvers that ask label by label (RFC 8020, RFC 9156).
-		return between
+		return between, hits
 	}
-	return absent
+	return absent, hits
 }
 
-func statusOf(hit bool) status {
-	if hit {
-		return present
+func statusOf(hits []hit) (status, []hit) {
+	if len(hits) > 0 {
+		return present, hits
 	}
-	return absent
+	return absent, hits
 }
 
-func (z *zone) lookAddr(labels string) status {
+func (z *zone) lookAddr(labels string, hits []hit) (status, []hit) {
 	addr, complete, ok := reversedAddr(labels)
 	switch {
 	case !ok:
-		return absent
+		return absent, hits
 	case !complete:
 		// A part of an address may have listed ones below it: RFC 8020 forbids NXDOMAIN.
-		return between
+		return between, hits
 	case addr == listed, addr == mapped(listed):
-		return test
+		return test, hits
 	case addr == notListed, addr == mapped(notListed):
-		return absent
+		return absent, hits
 	}
-	return statusOf(z.List.HasAddr(addr.Unmap()))
+	addr = addr.Unmap()
+	for i := range z.parts {
+		h := hit{part: &z.parts[i]}
+		if v, is := h.part.List.(Valued); is {
+			h.code, h.text, ok = v.FindAddr(addr)
+		} else {
+			ok = h.part.List.HasAddr(addr)
+		}
+		if ok {
+			hits = append(hits, h)
+		}
+	}
+	return statusOf(hits)
 }
 
 func mapped(a netip.Addr) netip.Addr { return netip.AddrFrom16(a.As16()) }
@@ -235,25 +400,42 @@ func reversedAddr(labels string) (addr netip.Addr, complete, ok bool) {
 }
 
 // lookHash reads one label.
-func (z *zone) lookHash(label string) status {
+func (z *zone) lookHash(label string, hits []hit) (status, []hit) {
 	switch len(label) {
 	case 2 * md5.Size, 2 * sha1.Size:
 		if isHex(label) {
-			return statusOf(z.List.HasDigest(label))
+			return statusOf(z.lookDigest(label, hits))
 		}
 	case base32Size:
 		// A label does not identify its alphabet, so both are tried.
 		for _, decode := range []func(string) ([]byte, bool){rfc4648, rspamdBase32} {
-			if sum, ok := decode(label); ok && z.List.HasDigest(hex.EncodeToString(sum)) {
-				return present
+			if sum, ok := decode(label); ok && len(hits) == 0 {
+				hits = z.lookDigest(hex.EncodeToString(sum), hits)
 			}
 		}
+		return statusOf(hits)
 	case len(testDomain):
 		if label == testDomain {
-			return test
+			return test, hits
 		}
 	}
-	return absent
+	return absent, hits
+}
+
+func (z *zone) lookDigest(digest string, hits []hit) []hit {
+	for i := range z.parts {
+		h := hit{part: &z.parts[i]}
+		ok := false
+		if v, is := h.part.List.(Valued); is {
+			h.code, h.text, ok = v.FindDigest(digest)
+		} else {
+			ok = h.part.List.HasDigest(digest)
+		}
+		if ok {
+			hits = append(hits, h)
+		}
+	}
+	return hits
 }
 
 // base32Size is the length of a SHA-256 in Base32 without padding.

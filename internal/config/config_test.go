@@ -197,6 +197,12 @@ func TestParseRefuses(t *testing.T) {
 				`line 5: lists.list.name: "a" is the name of a list above`, "line 6: lists.list.name: is empty"}},
 		{"zones", "[[dnsbl.zone]]\nname = \"z\"\nform = \"ip\"\nlist = \"a\"\ncode = \"two\"\n",
 			[]string{`line 4: dnsbl.zone.list: no list is called "a"`, `line 5: dnsbl.zone.code: "two" is not an address`}},
+		{"combined zones", "[[lists.list]]\nname = \"a\"\npath = \"/a\"\n[[dnsbl.zone]]\nform = \"ip\"\n" +
+			"lists = [\"a :3:x\", \"b :4\", \"a\"]\n[[dnsbl.zone]]\nform = \"ip\"\nlist = \"a\"\nlists = [\"c\"]\n" +
+			"[[dnsbl.zone]]\nform = \"domain\"\nlive = true\nlists = [\"a\"]\n[[dnsbl.zone]]\nform = \"ip\"\n",
+			[]string{`line 6: dnsbl.zone.lists: no list is called "b"`, `line 6: dnsbl.zone.lists: "a" is given twice`,
+				`line 9: dnsbl.zone.list: "a": the zone also has lists`, `line 10: dnsbl.zone.lists: no list is called "c"`,
+				"line 14: dnsbl.zone.lists: a live zone has no list", `line 15: dnsbl.zone.list: no list is called ""`}},
 		{"keys of rspamd", "[[fuzzy.keys]]\nsecret = \"x\"\nexpires = \"soon\"\nrequests_per_second = -1\nburst = -1\n",
 			[]string{"line 2: fuzzy.keys.secret: a secret of 1 characters, want 52",
 				`line 3: fuzzy.keys.expires: "soon" is not a day`, "line 4: fuzzy.keys.requests_per_second: -1 is",

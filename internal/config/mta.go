@@ -85,7 +85,7 @@ type RateLimit struct {
 type Lists struct {
 	Watch    Duration `toml:"watch" doc:"how often the files are checked for changes"`
 	MaxBytes int64    `toml:"max_bytes" doc:"largest list file that is read, bytes"`
-	Files    []List   `toml:"list" reload:"yes" doc:"A list. FILE.allow beside its file holds entries that are never found."`
+	Files    []List   `toml:"list" reload:"yes" doc:"A list. FILE.allow beside its file holds entries that are never found,\nFILE.codes codes and texts for DNS."`
 }
 
 // List is one [[lists.list]].
@@ -96,18 +96,41 @@ type List struct {
 
 // DNSBL is the section [dnsbl].
 type DNSBL struct {
-	Zones []DNSBLZone `toml:"zone" reload:"yes" doc:"A list as a DNS zone."`
+	Zones []DNSBLZone `toml:"zone" reload:"yes" doc:"A list, or several, as a DNS zone."`
 }
 
 // DNSBLZone is one [[dnsbl.zone]].
 type DNSBLZone struct {
-	Name string   `toml:"name" doc:"name of the zone, for example \"bl.example.com\""`
-	List string   `toml:"list" doc:"name of the list; empty for a live zone"`
-	Live bool     `toml:"live" doc:"the zone answers from what this node lists now, and has no list: domains and\nhosts of links (form \"domain\"), SHA-256 of attachments (form \"hash\")"`
-	Form string   `toml:"form" doc:"\"ip\", \"domain\" or \"hash\""`
-	Code string   `toml:"code" doc:"address that stands for a hit. Empty: 127.0.0.2"`
-	TTL  Duration `toml:"ttl" doc:"how long answers may be kept; 0: 5m"`
-	Host string   `toml:"host" doc:"name of the server in SOA and NS records. Empty: the zone's own name"`
+	Name  string   `toml:"name" doc:"name of the zone, for example \"bl.example.com\""`
+	List  string   `toml:"list" doc:"name of the list; empty for a live zone, and with lists"`
+	Lists []string `toml:"lists" doc:"names of several lists that the zone combines, up to 32: \"NAME\", or\n\"NAME :CODE:TEXT\" with a code and text that precede the zone's"`
+	Live  bool     `toml:"live" doc:"the zone answers from what this node lists now, and has no list: domains and\nhosts of links (form \"domain\"), SHA-256 of attachments (form \"hash\")"`
+	Form  string   `toml:"form" doc:"\"ip\", \"domain\" or \"hash\""`
+	Code  string   `toml:"code" doc:"address that stands for a hit. An entry's own code precedes it. Empty: the code of the\nlist's file, or 127.0.0.2"`
+	Text  string   `toml:"text" doc:"text of a hit; $ is replaced by the queried name or address. An entry's own text\nprecedes it. Empty: the text of the list's file, or its reason and date"`
+	TTL   Duration `toml:"ttl" doc:"how long answers may be kept; 0: 5m"`
+	Host  string   `toml:"host" doc:"name of the server in SOA and NS records. Empty: the zone's own name"`
+}
+
+// A ZonePart is one list of a DNS zone.
+type ZonePart struct {
+	List  string
+	Value string // ":CODE:TEXT", or empty
+}
+
+// Parts returns the lists of a zone; a live zone has none.
+func (z *DNSBLZone) Parts() (parts []ZonePart) {
+	if z.List != "" {
+		parts = append(parts, ZonePart{List: z.List})
+	}
+	for _, text := range z.Lists {
+		name, value := text, ""
+		if at := strings.Index(text, " :"); at >= 0 {
+			name, value = text[:at], text[at+1:]
+		}
+		parts = append(parts, ZonePart{strings.TrimSpace(name), value})
+	}
+	return parts
 }
 
 func defaultMilter() Milter {
@@ -239,9 +262,26 @@ func (c *checker) dnsbl(d *DNSBL, l *Lists) {
 				c.fail(table+".code", "%.60q is not an address like \"127.0.0.2\"", z.Code)
 			}
 		}
+		if len(z.Lists) > 32 {
+			c.fail(table+".lists", "%d lists, limit 32", len(z.Lists))
+		}
+		seen := make(map[string]bool)
+		for _, p := range z.Parts() {
+			if seen[p.List] {
+				c.fail(table+".lists", "%.60q is given twice", p.List)
+			}
+			if seen[p.List] = true; p.List != z.List {
+				c.list(table+".lists", p.List, l)
+			}
+		}
 		switch {
-		case !z.Live:
+		case z.List != "" && len(z.Lists) > 0:
+			c.fail(table+".list", "%.60q: the zone also has lists; name all of them there", z.List)
+		case z.Live && len(z.Lists) > 0:
+			c.fail(table+".lists", "a live zone has no list")
+		case !z.Live && len(z.Lists) == 0:
 			c.list(table+".list", z.List, l)
+		case !z.Live:
 		case z.List != "":
 			c.fail(table+".list", "%.60q: a live zone has no list", z.List)
 		case z.Form == "ip":

@@ -120,7 +120,7 @@ func (l *List) fuseOf(ctx context.Context, path string, sources []string, o Opti
 	l.fuse.Publish() // see empty
 	r.New = l.fuse.Count()
 	l.meta.Capacity = max(1, r.New)
-	return r, l.write(path)
+	return r, l.save(path)
 }
 
 func (o *Options) defaults(path string) error {
@@ -234,7 +234,7 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 				"larger --capacity",
 			r.New, before, rate, l.meta.Error)
 	}
-	return r, l.write(path)
+	return r, l.save(path)
 }
 
 // fill adds the sources to a new list and writes it.
@@ -243,7 +243,16 @@ func (l *List) fill(ctx context.Context, path string, sources []string, o Option
 	if err != nil {
 		return Result{}, err
 	}
-	return r, l.write(path)
+	return r, l.save(path)
+}
+
+// save writes the list and its codes. The codes come first: a node that reads in between must not answer for new
+// entries without their codes.
+func (l *List) save(path string) error {
+	if err := l.writeCodes(path); err != nil {
+		return err
+	}
+	return l.write(path)
 }
 
 func (l *List) write(path string) error {
@@ -278,15 +287,22 @@ func (l *List) takeFile(ctx context.Context, name string, o Options, r *Result, 
 	defer f.Close()
 	sum := sha256.New()
 	var taken uint64
+	in := lines{list: l, all: l.values.all, lead: len(l.meta.Sources) == 0}
 	err = eachLine(io.TeeReader(f, sum), func(n int, line string) error {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		e, err := l.parse(line)
+		e, err := in.next(line)
+		if errors.Is(err, errFull) {
+			return err
+		}
 		if err != nil {
 			if r.Bad++; len(*bad) < maxShown {
 				*bad = append(*bad, fmt.Errorf("%s: line %d: %w", filepath.Base(name), n, err))
 			}
+			return nil
+		}
+		if e.Kind == 0 {
 			return nil
 		}
 		if l.add(e) {
@@ -321,10 +337,6 @@ func (l *List) parse(line string) (Entry, error) {
 // add puts e into the filter and reports whether it was new.
 func (l *List) add(e Entry) bool {
 	l.meta.Kinds[e.Kind.String()]++
-	text := e.Text
-	if l.meta.Hash != NoHash && e.Kind != Digest {
-		text = digest(l.meta.Hash, text)
-	}
 	if e.Kind == Network {
 		var bits int
 		_, length, _ := strings.Cut(e.Text, "/")
@@ -333,7 +345,7 @@ func (l *List) add(e Entry) bool {
 		}
 		l.meta.noteLength(bits, strings.Contains(e.Text, ":"))
 	}
-	return l.put([]byte(text))
+	return l.put([]byte(l.element(e)))
 }
 
 func countLines(ctx context.Context, name string) (n uint64, err error) {
@@ -345,8 +357,10 @@ func countLines(ctx context.Context, name string) (n uint64, err error) {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return 0, fmt.Errorf("lists: %s is not a regular file, and must be read twice", name)
 	}
-	err = eachLine(f, func(line int, _ string) error {
-		n++
+	err = eachLine(f, func(line int, text string) error {
+		if valueAt(text) != 0 {
+			n++
+		}
 		if line%4096 == 0 {
 			return ctx.Err()
 		}
@@ -385,7 +399,7 @@ func Merge(path string, limit int64, inputs []string, now func() time.Time) (*Li
 		return nil, err
 	}
 	merged.meta.Updated = now().UTC().Truncate(time.Second)
-	return merged, merged.write(path)
+	return merged, merged.save(path)
 }
 
 // joinAllow adds the missing entries of the inputs' allow lists to the allow list next to path.
@@ -423,6 +437,9 @@ func (l *List) join(o *List) error {
 		return errors.New("lists: one list includes subdomains, the other does not")
 	case l.meta.Tone != o.meta.Tone:
 		return fmt.Errorf("lists: a %s list cannot be merged into a %s one", o.meta.Tone, l.meta.Tone)
+	}
+	if err := l.joinCodes(o); err != nil {
+		return err
 	}
 	if err := l.merge(o); err != nil {
 		return fmt.Errorf("lists: build one list like the other to merge them: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
@@ -81,6 +82,12 @@ func eachEntry(ctx context.Context, name string, parse func(string) (Entry, erro
 	return eachLine(file, func(n int, line string) error {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
+		}
+		switch at := valueAt(line); {
+		case at == 0:
+			return nil
+		case at > 0:
+			line = strings.TrimSpace(line[:at])
 		}
 		e, err := parse(line)
 		if err != nil {

@@ -6,7 +6,8 @@
 // A [List] is read from a file that [Build] made from text files of any size. The file records
 // where its entries come from and when it was built. Next to it may be an exact allow list, a text
 // file of the same name with ".allow" appended. An allowed entry is never found, so a false
-// positive can be corrected at once. A [Set] holds the lists of a running node, loads files that
+// positive can be corrected at once. Codes and texts of entries, which a filter does not hold, are in
+// another such file, with ".codes" appended. A [Set] holds the lists of a running node, loads files that
 // change, and keeps the old list when the new file is damaged.
 //
 // There are no false negatives. Each answer states the probability that an entry that was never

@@ -125,11 +125,12 @@ type List struct {
 	meta   Meta
 	rate   float64 // false-positive rate of one element
 	allow  map[string]struct{}
+	values table // codes and texts for DNS
 	// lengths holds, in V4 and V6, the lengths of the networks of filter and allow list.
 	lengths Meta
 }
 
-// Open reads the list file at path and its allow list, if there is one. It returns an error if the
+// Open reads the list file at path, its allow list and its codes, if there are any. It returns an error if the
 // file is damaged, larger than limit bytes or not a list, before it allocates memory for it.
 func Open(path string, limit int64) (*List, error) {
 	f, err := os.Open(path)
@@ -142,6 +143,9 @@ func Open(path string, limit int64) (*List, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if l.allow, err = readAllow(path + AllowSuffix); err != nil {
+		return nil, err
+	}
+	if err := l.readCodes(path); err != nil {
 		return nil, err
 	}
 	if l.meta.Hash != NoHash {
@@ -333,6 +337,8 @@ type Match struct {
 	// Error is the probability that an entry that was never added would have been found, over
 	// all elements that were looked up.
 	Error float64
+	// Value is the element's own code and text, or else the list's.
+	Value Value
 }
 
 // Find reports whether e, or an element that stands for it, is in the list while e is not in the
@@ -345,6 +351,7 @@ func (l *List) Find(e Entry) (Match, bool) {
 	return Match{
 		List: l.meta.Name, Tone: l.meta.Tone, Element: found, Reason: l.meta.Reason,
 		Built: l.meta.Updated, Error: -math.Expm1(float64(asked) * math.Log1p(-l.rate)),
+		Value: l.valueOf(e.Kind, found).Or(l.values.all),
 	}, true
 }
 
@@ -397,9 +404,7 @@ func (l *List) hasAddr(a netip.Addr) bool {
 }
 
 func (l *List) contains(kind Kind, element string) bool {
-	if l.meta.Hash != NoHash && kind != Digest {
-		element = digest(l.meta.Hash, element)
-	}
+	element = l.element(Entry{kind, element})
 	switch {
 	case l.fuse != nil:
 		return l.fuse.ContainsString(element)

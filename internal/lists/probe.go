@@ -4,6 +4,7 @@ import (
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -23,6 +24,9 @@ const (
 	SHA1   = "sha1"
 	SHA256 = "sha256"
 )
+
+// base32Size is the length of a SHA-256 in Base32 without padding.
+const base32Size = 52
 
 // digestSize returns the size of a hash in bytes, 0 if the hash is unknown.
 func digestSize(hash string) int {
@@ -51,12 +55,18 @@ func digest(hash, text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// DigestEntry returns the entry of a hash given in hexadecimal. It returns an error if hash is not
-// one of [MD5], [SHA1] and [SHA256], or text does not have its length.
+// DigestEntry returns the entry of a hash given in hexadecimal, or for SHA-256 also in the Base32 of RFC 4648, without
+// padding. It returns an error if hash is not one of [MD5], [SHA1] and [SHA256], or text does not have its length.
 func DigestEntry(hash, text string) (Entry, error) {
 	want := digestSize(hash)
 	if want == 0 {
 		return Entry{}, fmt.Errorf("lists: hash %.20q is none of md5, sha1, sha256", hash)
+	}
+	if hash == SHA256 && len(text) == base32Size {
+		sum, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(strings.ToUpper(text))
+		if err == nil {
+			text = hex.EncodeToString(sum)
+		}
 	}
 	text = strings.ToLower(text)
 	if b, err := hex.DecodeString(text); err != nil || len(b) != want {

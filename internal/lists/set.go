@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +57,7 @@ type Handle struct {
 	file File
 	list atomic.Pointer[List]
 	err  atomic.Pointer[error] // why the file could not be read since; nil if it could
-	seen [2]stamp              // of the list and its allow list, when last checked
+	seen [3]stamp              // of the list, its allow list and its codes, when last checked
 }
 
 // A stamp identifies a version of a file: it changes when the file is replaced or written.
@@ -79,6 +80,11 @@ func (a stamp) same(b stamp) bool {
 		return a.info == nil && b.info == nil
 	}
 	return a.size == b.size && a.modified.Equal(b.modified) && os.SameFile(a.info, b.info)
+}
+
+// stamps returns the present versions of the files of a list.
+func (f File) stamps() [3]stamp {
+	return [3]stamp{stampOf(f.Path), stampOf(f.Path + AllowSuffix), stampOf(f.Path + CodesSuffix)}
 }
 
 // OpenSet reads every list. A list that cannot be read is an error, unless the set fails open. In
@@ -152,7 +158,7 @@ func (s *Set) prepare(files []File, failOpen bool) (*Change, error) {
 // load reads the list, even if the file has not changed.
 func (h *Handle) load(limit int64) error {
 	// The stamps are taken before reading, so that a change during the read is noticed next time.
-	h.seen = [2]stamp{stampOf(h.file.Path), stampOf(h.file.Path + AllowSuffix)}
+	h.seen = h.file.stamps()
 	l, err := Open(h.file.Path, limit)
 	if err != nil {
 		return err
@@ -209,7 +215,7 @@ func (s *Set) Reload() error {
 	defer s.mu.Unlock()
 	var errs []error
 	for _, h := range *s.handles.Load() {
-		if h.seen[0].same(stampOf(h.file.Path)) && h.seen[1].same(stampOf(h.file.Path+AllowSuffix)) {
+		if now := h.file.stamps(); slices.EqualFunc(h.seen[:], now[:], stamp.same) {
 			continue
 		}
 		if err := h.load(s.opts.MaxBytes); err != nil {
@@ -235,7 +241,7 @@ func (s *Set) fault(h *Handle, err error) {
 	s.Faults.Add(1)
 	h.err.Store(&err)
 	if trouble(err) {
-		h.seen = [2]stamp{} // the file may be intact, and never change again
+		h.seen = [3]stamp{} // the file may be intact, and never change again
 	}
 }
 
@@ -321,6 +327,49 @@ func (h *Handle) HasAddr(a netip.Addr) bool {
 // holds any.
 func (h *Handle) HasDigest(text string) bool {
 	return h.Hash() != NoHash && h.has(Entry{Digest, text})
+}
+
+// FindDomain is [Handle.HasDomain] with the code and text that the entry has of its own.
+func (h *Handle) FindDomain(name string) (code netip.Addr, text string, ok bool) {
+	return h.value(Entry{Domain, name})
+}
+
+// FindAddr is [Handle.HasAddr] with the code and text that the entry has of its own. Of several networks around the
+// address, the smallest counts.
+func (h *Handle) FindAddr(a netip.Addr) (code netip.Addr, text string, ok bool) {
+	if l := h.List(); l == nil || l.Valued() == 0 {
+		return code, text, l != nil && l.hasAddr(a)
+	}
+	return h.value(AddrEntry(a))
+}
+
+// FindDigest is [Handle.HasDigest] with the code and text that the entry has of its own.
+func (h *Handle) FindDigest(digest string) (code netip.Addr, text string, ok bool) {
+	if h.Hash() == NoHash {
+		return code, "", false
+	}
+	return h.value(Entry{Digest, digest})
+}
+
+// Default returns the code and text of entries without their own: the zero Addr and "" if the list has none.
+func (h *Handle) Default() (code netip.Addr, text string) {
+	if l := h.List(); l != nil {
+		return l.values.all.Code, l.values.all.Text
+	}
+	return code, ""
+}
+
+func (h *Handle) value(e Entry) (code netip.Addr, text string, ok bool) {
+	l := h.List()
+	if l == nil {
+		return code, "", false
+	}
+	found, _ := l.find(e)
+	if found == "" {
+		return code, "", false
+	}
+	v := l.valueOf(e.Kind, found)
+	return v.Code, v.Text, true
 }
 
 // Hash returns the hash function of a list of hashes, "" for any other list and for one that is not

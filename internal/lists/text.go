@@ -38,8 +38,14 @@ func eachLine(r io.Reader, f func(n int, line string) error) error {
 	}
 }
 
+// cutComment returns a line without white space around it and without its comment. The text of a value may hold "#".
 func cutComment(line string) string {
-	for i := range len(line) {
+	line = strings.TrimSpace(line)
+	before := line
+	if at := valueAt(line); at >= 0 {
+		before = line[:at]
+	}
+	for i := range len(before) {
 		if line[i] == '#' && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
 			line = line[:i]
 			break

@@ -28,7 +28,8 @@ func newListCommand() *cobra.Command {
 		Long: "Build and query black, white and grey lists of mail addresses, domains, URLs and IP\n" +
 			"networks, which are stored in filter files. A text file has one entry per line; \"#\"\n" +
 			"begins a comment; \"-\" is standard input. A running node loads a changed list by\n" +
-			"itself.",
+			"itself. An entry may have a return code and a text for DNS, as in rbldnsd's files:\n" +
+			"\"192.0.2.7 :127.0.0.3:open relay\". A line \":127.0.0.3:TEXT\" is for the entries after it.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: command.NeedCommand,
 	}
@@ -180,7 +181,7 @@ func printMatch(w io.Writer, asJSON bool, text string, m lists.Match, ok bool) e
 	if asJSON {
 		return json.NewEncoder(w).Encode(map[string]any{
 			"entry": text, "found": ok, "list": m.List, "tone": m.Tone, "element": m.Element, "reason": m.Reason,
-			"error": m.Error,
+			"error": m.Error, "code": codeOf(m.Value), "text": m.Value.Text,
 		})
 	}
 	if !ok {
@@ -191,9 +192,28 @@ func printMatch(w io.Writer, asJSON bool, text string, m lists.Match, ok bool) e
 	if m.Reason != "" {
 		reason = ", " + m.Reason
 	}
-	_, err := fmt.Fprintf(w, "%s: %s list %s of %s has %s%s; expected error %.1e\n",
-		text, m.Tone, m.List, m.Built.Format(time.DateOnly), m.Element, reason, m.Error)
+	_, err := fmt.Fprintf(w, "%s: %s list %s of %s has %s%s%s; expected error %.1e\n",
+		text, m.Tone, m.List, m.Built.Format(time.DateOnly), m.Element, reason, valueOf(m.Value), m.Error)
 	return err
+}
+
+// codeOf returns the code of a value, "" if it has none.
+func codeOf(v lists.Value) string {
+	if !v.Code.IsValid() {
+		return ""
+	}
+	return v.Code.String()
+}
+
+// valueOf returns a value in words, with a comma before it.
+func valueOf(v lists.Value) (words string) {
+	if code := codeOf(v); code != "" {
+		words = ", code " + code
+	}
+	if v.Text != "" {
+		words += fmt.Sprintf(", text %q", v.Text)
+	}
+	return words
 }
 
 func newListInfo() *cobra.Command {
@@ -209,7 +229,7 @@ func newListInfo() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
 					"meta": l.Meta(), "structure": l.Structure(), "count": l.Count(), "bytes": l.Bytes(), "error": l.ErrorRate(),
-					"allowed": l.Allowed(),
+					"allowed": l.Allowed(), "code": codeOf(l.Value()), "text": l.Value().Text, "codes": l.Valued(),
 				})
 			}
 			return printInfo(cmd.OutOrStdout(), l)
@@ -240,6 +260,12 @@ func printInfo(out io.Writer, l *lists.List) error {
 	row("error", "%.3g for one element, wanted %.3g", l.ErrorRate(), m.Error)
 	row("subdomains", "%v", m.Subdomains)
 	row("allow list", "%d entries", l.Allowed())
+	if v := l.Value(); v != (lists.Value{}) {
+		row("value", "%s", strings.TrimPrefix(valueOf(v), ", "))
+	}
+	if n := l.Valued(); n > 0 {
+		row("own values", "%d entries", n)
+	}
 	for _, s := range m.Sources {
 		row("source", "%s, %d entries, read %s, sha256 %s", s.Name, s.Entries, s.Read.Format(time.RFC3339), s.SHA256)
 	}

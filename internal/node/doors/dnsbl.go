@@ -25,12 +25,20 @@ func zonesOf(cfg *config.Config, list func(string) *lists.Handle, live dnsbl.Lis
 					Detail: fmt.Sprintf("zone %q: an edge has no live zone: its upstream may have one", z.Name)}
 			}
 			out.List = live
-		} else if h := list(z.List); h != nil {
-			out.List, out.Known = h, h.Known
-			if h.Known() && (z.Form == "hash") != (h.Hash() != "") {
-				return nil, &config.Error{Key: "dnsbl.zone",
-					Detail: fmt.Sprintf("zone %q: form %q does not fit list %q of hash %q", z.Name, z.Form, z.List, h.Hash())}
+		}
+		for _, p := range z.Parts() {
+			part, err := partOf(&z, p, list)
+			if err != nil {
+				return nil, err
 			}
+			out.Parts = append(out.Parts, part)
+		}
+		if z.Text != "" {
+			v, err := lists.ParseValue("::" + z.Text)
+			if err != nil {
+				return nil, &config.Error{Key: "dnsbl.zone.text", Detail: err.Error()}
+			}
+			out.Text = v.Text
 		}
 		if z.Code != "" {
 			code, err := netip.ParseAddr(z.Code)
@@ -45,6 +53,28 @@ func zonesOf(cfg *config.Config, list func(string) *lists.Handle, live dnsbl.Lis
 		return nil, &config.Error{Key: "dnsbl.zone", Detail: err.Error()}
 	}
 	return zones, nil
+}
+
+// partOf returns one list of a zone.
+func partOf(z *config.DNSBLZone, p config.ZonePart, list func(string) *lists.Handle) (dnsbl.Part, error) {
+	h := list(p.List)
+	if h == nil { // the zone's check reports it
+		return dnsbl.Part{}, nil
+	}
+	if h.Known() && (z.Form == "hash") != (h.Hash() != "") {
+		return dnsbl.Part{}, &config.Error{Key: "dnsbl.zone",
+			Detail: fmt.Sprintf("zone %q: form %q does not fit list %q of hash %q", z.Name, z.Form, p.List, h.Hash())}
+	}
+	out := dnsbl.Part{List: h, Known: h.Known}
+	if p.Value != "" {
+		v, err := lists.ParseValue(p.Value)
+		if err != nil {
+			return dnsbl.Part{}, &config.Error{Key: "dnsbl.zone.lists",
+				Detail: fmt.Sprintf("zone %q: list %q: %v", z.Name, p.List, err)}
+		}
+		out.Code, out.Text = v.Code, v.Text
+	}
+	return out, nil
 }
 
 // checkDNSBL checks zones.

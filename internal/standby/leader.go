@@ -521,7 +521,7 @@ func (l *Leader) Confirm(index uint64) error {
 	if !l.alone || !l.mayGoOn() {
 		l.await(index)
 	}
-	// A process that was frozen finds that the time of await is over, whatever has happened meanwhile.
+	// For a process that was frozen, the time of await is over at once, and it may have been replaced.
 	for l.status.Copied < index && l.mayGoOn() && olderThan(l.asked, aloneFor) {
 		l.mu.Unlock()
 		ctx, done := context.WithTimeout(context.Background(), answerWithin)

@@ -25,10 +25,9 @@ type Standby interface {
 
 // A role is whether the node decides, or applies what another node has decided.
 type role struct {
-	standby  Standby // nil: none
-	term     atomic.Pointer[Term]
-	answered uint64 // index of the journal's last entry when the last request was answered; only the writer uses it
-	unsure   chan unsure
+	standby Standby // nil: none
+	term    atomic.Pointer[Term]
+	unsure  chan unsure
 }
 
 // An unsure is a request that waits for the standby.
@@ -70,15 +69,13 @@ func (r *role) confirm() {
 // end is called when no request is left. It ends confirm.
 func (r *role) end() { close(r.unsure) }
 
-// answer answers requests, at once or when the standby has what they have changed. Only the writer
-// calls it.
+// answer answers requests, at once or when the standby has all that their answers rest on. A request
+// that changed nothing waits as well: the entry that it repeats may still be unconfirmed. Only the
+// writer calls it.
 func (e *Engine) answer(requests ...*request) {
 	if e.role.standby != nil {
-		if last := e.journal.store.LastIndex(); last != e.role.answered {
-			e.role.answered = last
-			e.role.unsure <- unsure{last, requests}
-			return
-		}
+		e.role.unsure <- unsure{e.journal.store.LastIndex(), requests}
+		return
 	}
 	for _, req := range requests {
 		req.answer(req.err)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,5 +128,79 @@ func TestFollow(t *testing.T) {
 	entry := store.Entry{Index: second.opts.Store.LastIndex() + 1, Data: []byte("V\x05")}
 	if err := second.Follow(ctx, []store.Entry{entry}); err == nil {
 		t.Fatal("a node that decides takes another node's entries")
+	}
+}
+
+// A slowStandby has the entries up to an index, and waits for none.
+type slowStandby struct{ copied atomic.Uint64 }
+
+func (s *slowStandby) MayDecide() error { return nil }
+
+func (s *slowStandby) Confirm(index uint64) error {
+	if index <= s.copied.Load() {
+		return nil
+	}
+	return fmt.Errorf("%w: entry %d is not copied", bulkhead.ErrReadOnly, index)
+}
+
+// TestRepeatUnconfirmed reports and repeats at random while the standby copies now and then, and opens the
+// engine again in between. A repetition is acknowledged only if the standby has the entry with the report,
+// although it writes no entry of its own.
+func TestRepeatUnconfirmed(t *testing.T) {
+	rng := rand.New(rand.NewPCG(34, 4))
+	ctx, now, dir := context.Background(), newClock(), filepath.Join(t.TempDir(), "store")
+	var standby slowStandby
+	var e *Engine
+	shut := func() {
+		t.Helper()
+		if err := errors.Join(e.Close(ctx), e.opts.Store.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func() {
+		t.Helper()
+		st, err := store.Open(dir, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err = Open(ctx, small(Options{Store: st, Now: now.Now, Standby: &standby})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start()
+	defer func() { shut() }()
+	entries := make(map[int]uint64) // of the reports in the journal
+	acknowledged, refused := 0, 0
+	for range 600 {
+		switch rng.IntN(40) {
+		case 0:
+			shut()
+			start()
+		case 1, 2, 3:
+			standby.copied.Store(e.opts.Store.LastIndex())
+		default:
+			n, last := rng.IntN(200), e.opts.Store.LastIndex()
+			r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, n)}, ID: fmt.Sprint(n)}
+			_, err := e.Report(ctx, r)
+			if _, had := entries[n]; !had {
+				entries[n] = e.opts.Store.LastIndex()
+			} else if e.opts.Store.LastIndex() != last {
+				t.Fatalf("report %d is written twice", n)
+			}
+			switch {
+			case err != nil && !errors.Is(err, bulkhead.ErrReadOnly):
+				t.Fatal(err)
+			case err != nil:
+				refused++
+			case entries[n] > standby.copied.Load():
+				t.Fatalf("report %d of entry %d is acknowledged, and the standby has entries up to %d", n, entries[n],
+					standby.copied.Load())
+			default:
+				acknowledged++
+			}
+		}
+	}
+	if acknowledged == 0 || refused == 0 {
+		t.Fatalf("%d reports acknowledged, %d refused", acknowledged, refused)
 	}
 }

@@ -40,10 +40,10 @@ type Follower struct {
 	o     Options // Store may be nil while there is none
 	apply Applier
 
-	mu      sync.Mutex
-	status  Status
-	state   State
-	refused error
+	mu     sync.Mutex
+	status Status
+	state  State
+	taking bool // TakeOver was called
 }
 
 // NewFollower returns a follower that is not connected. With no store in o it can only copy one.
@@ -277,7 +277,7 @@ func (f *Follower) answer(_ context.Context, conn *tls.Conn) error {
 	}
 	_, from := f.o.Term()
 	f.mu.Lock()
-	reply := welcome{Version: wireVersion, Role: Second, Term: f.term(), From: from, Last: f.last()}
+	reply := welcome{Version: wireVersion, Role: Second, Term: f.term(), From: from, Last: f.last(), TakesOver: f.taking}
 	f.mu.Unlock()
 	if h.Follow {
 		reply.Problem = "this node follows as well"
@@ -289,11 +289,13 @@ func (f *Follower) answer(_ context.Context, conn *tls.Conn) error {
 const handOver = 5 * time.Second
 
 // TakeOver asks a first node that lives to decide nothing more, and waits until this node has its last
-// entries. complete reports whether it has them; it is false if the first node is dead.
+// entries. A first node that asks from now on learns that it must not go on alone. complete reports whether
+// this node has the last entries; it is false if the first node is dead.
 func (f *Follower) TakeOver(ctx context.Context) (complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, handOver)
 	defer cancel()
 	f.mu.Lock()
+	f.taking = true
 	state := f.state
 	h := hello{Version: wireVersion, Role: Second, TakeOver: true, Term: f.term(), Port: f.o.Port}
 	f.mu.Unlock()

@@ -58,13 +58,16 @@ type Leader struct {
 	streams int                // number of the present stream
 	end     context.CancelFunc // ends the present stream; nil if there is none
 	fenced  bool
-	alone   bool // an entry was not confirmed in time; until the follower has caught up
+	leaving bool          // the other node was let take over, or is about to
+	alone   bool          // an entry was not confirmed in time; until the follower has caught up
+	asked   time.Time     // begin of the latest question for the other node's term that found no later one
+	gone    chan struct{} // signalled when a stream has ended
 	state   State
 }
 
 // NewLeader returns a leader without a follower.
 func NewLeader(o Options) *Leader {
-	l := &Leader{o: o, state: o.State}
+	l := &Leader{o: o, state: o.State, gone: make(chan struct{}, 1)}
 	l.changed = sync.NewCond(&l.mu)
 	l.status = Status{Role: First, Address: o.State.Address}
 	return l
@@ -224,7 +227,7 @@ func (l *Leader) pair(conn *tls.Conn, h *hello) error {
 func (l *Leader) stream(ctx context.Context, w *wire, h *hello, reply *welcome) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	n := l.begin(cancel, h.Last)
+	n := l.begin(cancel)
 	err := l.send(ctx, w, n, h, reply)
 	l.ended(n, err)
 	return err
@@ -336,7 +339,7 @@ func (l *Leader) accompanied() error {
 }
 
 // mayGoOn reports whether the node may decide without the second one. The caller holds mu.
-func (l *Leader) mayGoOn() bool { return l.o.Alone || l.state.Solo }
+func (l *Leader) mayGoOn() bool { return (l.o.Alone || l.state.Solo) && !l.leaving && !l.fenced }
 
 // sendEntries sends entries, after the files that have changed: an entry may need the network's secret that
 // was written before it.
@@ -365,7 +368,7 @@ func (l *Leader) sendFiles(w *wire, marks map[string]string) error {
 
 // sendCopy sends a backup of the store. The follower then opens it, and connects again.
 func (l *Leader) sendCopy(ctx context.Context, w *wire, n int) error {
-	l.note(n, func(s *Status) { s.Copying = true })
+	l.note(n, func(s *Status) { s.Copying, s.Copied = true, 0 }) // what the follower has is of another store
 	l.o.Log.Info("the standby is sent a copy of the whole state")
 	began := time.Now()
 	info, err := l.o.Store.Backup(ctx, copyWriter{w})
@@ -420,7 +423,7 @@ func (l *Leader) receiveAcks(w *wire, n int) {
 }
 
 // begin makes a new stream the present one, and ends the one before.
-func (l *Leader) begin(cancel context.CancelFunc, last uint64) int {
+func (l *Leader) begin(cancel context.CancelFunc) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.end != nil {
@@ -428,7 +431,7 @@ func (l *Leader) begin(cancel context.CancelFunc, last uint64) int {
 	}
 	l.end = cancel
 	l.streams++
-	l.status.Copied, l.status.Heard, l.status.Problem = last, time.Now(), ""
+	l.status.Heard, l.status.Problem = time.Now(), ""
 	return l.streams
 }
 
@@ -445,6 +448,10 @@ func (l *Leader) ended(n int, err error) {
 			l.o.Log.Warn("the standby is away", "err", err, "last_entry", s.Copied)
 		}
 	})
+	select {
+	case l.gone <- struct{}{}:
+	default:
+	}
 }
 
 // note changes the status on behalf of the stream n, unless a later one has begun.
@@ -460,7 +467,14 @@ func (l *Leader) note(n int, change func(*Status)) {
 
 // standDown ends all decisions, because the other node is about to take over.
 func (l *Leader) standDown() {
+	l.mu.Lock()
+	l.leaving = true
+	l.mu.Unlock()
 	l.o.StandDown()
+	l.logLeaving()
+}
+
+func (l *Leader) logLeaving() {
 	l.o.Log.Warn("the standby takes over: this node decides nothing from now on",
 		"remedy", "if the take-over fails, restart this node")
 }
@@ -473,14 +487,14 @@ func (l *Leader) isFenced() bool {
 
 // fence ends the node's term: another node decides.
 func (l *Leader) fence(term, from uint64) {
-	l.o.Fence(term, from)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fenced = true
+	l.fenced = true // before Fence, so that nothing is acknowledged while it runs
 	if l.end != nil {
 		l.end()
 	}
 	l.changed.Broadcast()
+	l.mu.Unlock()
+	l.o.Fence(term, from)
 }
 
 var errAway = fmt.Errorf("%w: the standby does not confirm, and this node must not go on alone", bulkhead.ErrReadOnly)
@@ -492,6 +506,8 @@ func (l *Leader) MayDecide() error {
 	switch {
 	case l.fenced:
 		return fmt.Errorf("%w: %w", bulkhead.ErrReadOnly, ErrFenced)
+	case l.leaving:
+		return errLeaving
 	case l.mayGoOn() || l.status.Connected:
 		return nil
 	}
@@ -502,20 +518,16 @@ func (l *Leader) MayDecide() error {
 func (l *Leader) Confirm(index uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mayGoOn() && (l.alone || !l.status.Connected) && !l.fenced {
-		l.goAlone()
-		return nil
+	if !l.alone || !l.mayGoOn() {
+		l.await(index)
 	}
-	late := false
-	timer := time.AfterFunc(l.o.Wait, func() {
+	// For a process that was frozen, the time of await is over at once, and it may have been replaced.
+	for l.status.Copied < index && l.mayGoOn() && olderThan(l.asked, aloneFor) {
+		l.mu.Unlock()
+		ctx, done := context.WithTimeout(context.Background(), answerWithin)
+		_ = l.Ask(ctx) // an unreachable node is no news
+		done()
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		late = true
-		l.changed.Broadcast()
-	})
-	defer timer.Stop()
-	for l.status.Copied < index && !late && !l.fenced && l.status.Connected {
-		l.changed.Wait()
 	}
 	switch {
 	case l.fenced:
@@ -529,6 +541,28 @@ func (l *Leader) Confirm(index uint64) error {
 	return errAway
 }
 
+// await waits, for a limited time, until a connected follower has an entry. The caller holds mu.
+func (l *Leader) await(index uint64) {
+	late := false
+	timer := time.AfterFunc(l.o.Wait, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		late = true
+		l.changed.Broadcast()
+	})
+	defer timer.Stop()
+	for l.status.Copied < index && !late && !l.fenced && l.status.Connected {
+		l.changed.Wait()
+	}
+}
+
+// olderThan reports whether a time is further back than d. A machine that was suspended may have stopped
+// one of its clocks.
+func olderThan(t time.Time, d time.Duration) bool {
+	now := time.Now()
+	return max(now.Sub(t), now.Round(0).Sub(t.Round(0))) > d
+}
+
 // goAlone notes that entries are acknowledged without the standby. The caller holds mu.
 func (l *Leader) goAlone() {
 	if !l.alone {
@@ -538,46 +572,89 @@ func (l *Leader) goAlone() {
 	}
 }
 
-// fenceEvery is the time between two attempts of the first node to reach the other one.
-const fenceEvery = 2 * time.Second
+const (
+	// fenceEvery is the time between two attempts of the first node to reach the other one.
+	fenceEvery = time.Second
+	// answerWithin is the time after which the other node counts as unreachable.
+	answerWithin = time.Second
+	// aloneFor is how long the node may acknowledge without the other one after it has asked for its term. A
+	// node that is promoted while this one is frozen has tried to reach it for dialTimeout before, which
+	// is longer: so this node asks again before it acknowledges anything.
+	aloneFor = fenceEvery + answerWithin + 500*time.Millisecond
+)
 
 // Watch asks the other node for its term now and then, as long as it does not follow: this is how a
 // node learns that it was replaced. It runs until ctx ends.
 func (l *Leader) Watch(ctx context.Context) error {
+	var open sync.WaitGroup
+	defer open.Wait()
 	tick := time.NewTicker(fenceEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-l.gone:
 		case <-tick.C:
 		}
 		l.mu.Lock()
 		quiet := l.status.Connected || l.status.Copying || l.fenced || l.state.Peer == "" || l.state.Address == ""
 		l.mu.Unlock()
-		if !quiet {
-			l.Ask(ctx) // an unreachable node is no news
+		if quiet {
+			continue
 		}
+		open.Go(func() { // beside the next one, so that a slow answer is waited for
+			short, done := context.WithTimeout(ctx, dialTimeout)
+			defer done()
+			_ = l.Ask(short) // an unreachable node is no news
+		})
 	}
 }
 
+// errLeaving is why a first node decides nothing while the other one takes over.
+var errLeaving = fmt.Errorf("%w: the standby takes over", bulkhead.ErrReadOnly)
+
 // Ask states the term to the other node, and asks for its term. A later one fences this node. It returns an
-// error that wraps [ErrFenced] then, and another one if the other node does not answer.
+// error that wraps [ErrFenced] then, and another one if the other node takes over or does not answer.
 func (l *Leader) Ask(ctx context.Context) error {
 	l.mu.Lock()
 	state := l.state
 	l.mu.Unlock()
 	term, from := l.o.Term()
 	h := hello{Version: wireVersion, Role: First, Term: term, From: from, Port: l.o.Port}
+	began := time.Now()
+	unreachable := time.AfterFunc(answerWithin, func() { l.hasAsked(began) })
+	defer unreachable.Stop()
 	reply, err := ask(ctx, l.o.Key, &state, h)
-	if err != nil {
+	switch {
+	case err != nil:
+		l.hasAsked(began)
 		return err
-	}
-	if reply.Term > term {
+	case reply.Term > term:
 		l.fence(reply.Term, reply.From)
 		return fmt.Errorf("%w: its term is %d, this node's %d", ErrFenced, reply.Term, term)
 	}
+	l.mu.Lock()
+	was := l.leaving
+	l.leaving = was || reply.TakesOver
+	l.mu.Unlock()
+	if reply.TakesOver {
+		if !was {
+			l.logLeaving()
+		}
+		return errLeaving
+	}
+	l.hasAsked(began)
 	return nil
+}
+
+// hasAsked notes that the other node had no later term, or did not answer, when it was asked at a time.
+func (l *Leader) hasAsked(began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if began.After(l.asked) {
+		l.asked = began
+	}
 }
 
 // ask sends a hello to the other node and returns its welcome.

@@ -279,8 +279,29 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-func partitions(t *testing.T, rng *rand.Rand) {
-	a, b := newMachine(t, "a"), newMachine(t, "b")
+// follows opens nodes again that want it, and reports whether second has all of first.
+func follows(first, second *machine) bool {
+	for _, m := range []*machine{first, second} {
+		select {
+		case <-m.reopen:
+			m.close()
+			m.open()
+		default:
+		}
+	}
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	if first.lead == nil {
+		return false
+	}
+	s := first.lead.Status()
+	return s.Connected && s.Lag() == 0
+}
+
+// pairUp opens a first node and its second one.
+func pairUp(t *testing.T) (a, b *machine) {
+	t.Helper()
+	a, b = newMachine(t, "a"), newMachine(t, "b")
 	a.open()
 	text, err := Invite(a.dir, a.wire.Address(), time.Hour)
 	if err != nil {
@@ -290,23 +311,12 @@ func partitions(t *testing.T, rng *rand.Rand) {
 		t.Fatal(err)
 	}
 	b.open()
-	follows := func(first, second *machine) bool {
-		for _, m := range []*machine{first, second} {
-			select {
-			case <-m.reopen:
-				m.close()
-				m.open()
-			default:
-			}
-		}
-		first.mu.Lock()
-		defer first.mu.Unlock()
-		if first.lead == nil {
-			return false
-		}
-		s := first.lead.Status()
-		return s.Connected && s.Lag() == 0
-	}
+	await.True(t, "a standby that has everything", func() bool { return follows(a, b) })
+	return a, b
+}
+
+func partitions(t *testing.T, rng *rand.Rand) {
+	a, b := pairUp(t)
 	first, second := a, b
 	meet := func() {
 		t.Helper()
@@ -365,4 +375,80 @@ func partitions(t *testing.T, rng *rand.Rand) {
 			}
 		}
 	}
+}
+
+// TestAloneAsksFirst checks that a first node that may go on alone asks the other one for its term before, and
+// again when the answer is old: the process may have been frozen, and replaced, since.
+func TestAloneAsksFirst(t *testing.T) {
+	a, b := pairUp(t)
+	index, err := a.store.Append(binary.BigEndian.AppendUint64(nil, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "a copy of the entry", func() bool { return a.lead.Status().Copied == index })
+	o := a.options(a.lead.state)
+	o.Alone = true
+	lone := func() *Leader { return NewLeader(o) } // nothing follows it
+	l := lone()
+	if err := l.Confirm(index); err != nil {
+		t.Errorf("a standby that follows another leader: %v", err)
+	}
+	follower := b.follow
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	follower.TakeOver(over) // it does not reach the first node
+	if err := l.Confirm(index); err != nil {
+		t.Errorf("asked a moment ago: %v", err)
+	}
+	for name, l := range map[string]*Leader{"a new leader": lone(), "a leader that was frozen": l} {
+		l.asked = l.asked.Add(-aloneFor)
+		err := l.Confirm(index)
+		if !errors.Is(err, bulkhead.ErrReadOnly) || errors.Is(err, ErrFenced) || l.MayDecide() == nil {
+			t.Errorf("%s, and the standby takes over: %v", name, err)
+		}
+	}
+	l = lone()
+	l.asked = time.Now()
+	if err := l.Confirm(index); err != nil {
+		t.Errorf("asked a moment ago: %v", err)
+	}
+	a.wire.Partition(true)
+	b.promote()
+	for name, l := range map[string]*Leader{"a new leader": lone(), "a leader that was frozen": l} {
+		l.asked = l.asked.Add(-aloneFor)
+		if err := l.Confirm(index); !errors.Is(err, ErrFenced) || !errors.Is(l.MayDecide(), ErrFenced) {
+			t.Errorf("%s, and the standby has taken over: %v", name, err)
+		}
+	}
+	b.wire.Partition(true)
+	if err := lone().Confirm(index); err != nil {
+		t.Errorf("a standby out of reach: %v", err)
+	}
+}
+
+// TestFollowerOfAnotherStore checks that entries that a follower has of another store confirm nothing.
+func TestFollowerOfAnotherStore(t *testing.T) {
+	a, _ := pairUp(t)
+	lead := NewLeader(a.options(a.lead.state))
+	near, far := net.Pipe()
+	defer far.Close()
+	ended := make(chan error, 1)
+	go func() {
+		h := hello{Follow: true, Last: 1 << 40, Source: "of another store"}
+		ended <- lead.stream(t.Context(), &wire{conn: near, limit: maxHello}, &h, new(welcome))
+	}()
+	w := &wire{conn: far, limit: maxFrame}
+	var reply welcome
+	if err := w.receiveJSON(frameWelcome, &reply); err != nil || !reply.Copy {
+		t.Fatalf("welcome %+v, %v", reply, err)
+	}
+	index, err := a.store.Append(binary.BigEndian.AppendUint64(nil, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lead.Confirm(index); !errors.Is(err, bulkhead.ErrReadOnly) {
+		t.Errorf("entry %d is confirmed by a follower without it: %v", index, err)
+	}
+	far.Close()
+	<-ended
 }

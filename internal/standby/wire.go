@@ -63,6 +63,7 @@ type welcome struct {
 	Last        uint64 `json:"last"`
 	Incarnation string `json:"incarnation,omitempty"` // of the store that is copied
 	Copy        bool   `json:"copy,omitempty"`        // a copy of the store follows, and then the end
+	TakesOver   bool   `json:"takes_over,omitempty"`  // the second node is about to begin a later term
 	Problem     string `json:"problem,omitempty"`     // nothing follows
 }
 

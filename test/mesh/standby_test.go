@@ -221,7 +221,7 @@ func soakStandby(t *testing.T, seed uint64) {
 		<-time.After(time.Duration(rng.IntN(1500)) * time.Millisecond)
 		c.mark()
 		began := time.Now()
-		switch fault := rng.IntN(3); fault {
+		switch fault := rng.IntN(4); fault {
 		case 0:
 			first.process.Kill()
 			second.promote()
@@ -231,6 +231,12 @@ func soakStandby(t *testing.T, seed uint64) {
 		case 1:
 			second.promote()
 			t.Logf("asked: promoted after %v", time.Since(began))
+		case 3:
+			first.process.Freeze()
+			second.promote()
+			t.Logf("frozen: promoted after %v", time.Since(began))
+			<-time.After(time.Duration(rng.IntN(1000)) * time.Millisecond)
+			first.process.Thaw()
 		case 2:
 			second.process.Kill() // the first one must bear it
 			if rng.IntN(2) == 0 {

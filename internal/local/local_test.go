@@ -148,7 +148,10 @@ func TestImpostor(t *testing.T) {
 			cmd.Wait()
 		})
 		await.True(t, "user "+strconv.Itoa(stranger)+" listens", func() bool {
-			_, err := os.Stat(filepath.Join(dir, Name))
+			c, err := net.Dial("unix", filepath.Join(dir, Name)) // a socket that is bound may not listen yet
+			if err == nil {
+				c.Close()
+			}
 			return err == nil
 		})
 	}

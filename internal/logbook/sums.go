@@ -28,15 +28,19 @@ type Sum struct {
 // fields returns pointers to the numbers of a sum, in the order of the stored form. New numbers are
 // appended.
 func (s *Sum) fields() (all [numFields]*uint64) {
-	out := all[:0]
+	n := 0
+	add := func(field *uint64) {
+		all[n] = field
+		n++
+	}
 	for i := range s.Verdicts {
-		out = append(out, &s.Verdicts[i])
+		add(&s.Verdicts[i])
 	}
-	out = append(out, &s.Looks)
+	add(&s.Looks)
 	for i := range s.Votes {
-		out = append(out, &s.Votes[i])
+		add(&s.Votes[i])
 	}
-	out = append(out, &s.Traps)
+	add(&s.Traps)
 	return all
 }
 

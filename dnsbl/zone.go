@@ -286,6 +286,24 @@ func expand(text, queried string) string {
 	return b.String()[:min(b.Len(), maxText)]
 }
 
+// appendHits appends the hits of the lists that have an entry: find looks into a list whose entries have values,
+// has into another.
+func appendHits[K any](hits []hit, parts []Part, entry K, find func(Valued, K) (netip.Addr, string, bool),
+	has func(List, K) bool) []hit {
+	for i := range parts {
+		h, ok := hit{part: &parts[i]}, false
+		if v, is := h.part.List.(Valued); is {
+			h.code, h.text, ok = find(v, entry)
+		} else {
+			ok = has(h.part.List, entry)
+		}
+		if ok {
+			hits = append(hits, h)
+		}
+	}
+	return hits
+}
+
 // look reads the labels below the apex, in lower case and without the final dot, looks them up in the lists, and
 // appends the hits.
 func (z *zone) look(labels string, hits []hit) (status, []hit) {
@@ -301,19 +319,7 @@ func (z *zone) look(labels string, hits []hit) (status, []hit) {
 	case invalidDomain:
 		return absent, hits
 	}
-	for i := range z.parts {
-		h := hit{part: &z.parts[i]}
-		ok := false
-		if v, is := h.part.List.(Valued); is {
-			h.code, h.text, ok = v.FindDomain(labels)
-		} else {
-			ok = h.part.List.HasDomain(labels)
-		}
-		if ok {
-			hits = append(hits, h)
-		}
-	}
-	if len(hits) > 0 {
+	if hits = appendHits(hits, z.parts, labels, Valued.FindDomain, List.HasDomain); len(hits) > 0 {
 		return present, hits
 	}
 	if !strings.Contains(labels, ".") {
@@ -344,19 +350,7 @@ func (z *zone) lookAddr(labels string, hits []hit) (status, []hit) {
 	case addr == notListed, addr == mapped(notListed):
 		return absent, hits
 	}
-	addr = addr.Unmap()
-	for i := range z.parts {
-		h := hit{part: &z.parts[i]}
-		if v, is := h.part.List.(Valued); is {
-			h.code, h.text, ok = v.FindAddr(addr)
-		} else {
-			ok = h.part.List.HasAddr(addr)
-		}
-		if ok {
-			hits = append(hits, h)
-		}
-	}
-	return statusOf(hits)
+	return statusOf(appendHits(hits, z.parts, addr.Unmap(), Valued.FindAddr, List.HasAddr))
 }
 
 func mapped(a netip.Addr) netip.Addr { return netip.AddrFrom16(a.As16()) }
@@ -404,13 +398,13 @@ func (z *zone) lookHash(label string, hits []hit) (status, []hit) {
 	switch len(label) {
 	case 2 * md5.Size, 2 * sha1.Size:
 		if isHex(label) {
-			return statusOf(z.lookDigest(label, hits))
+			return statusOf(appendHits(hits, z.parts, label, Valued.FindDigest, List.HasDigest))
 		}
 	case base32Size:
 		// A label does not identify its alphabet, so both are tried.
 		for _, decode := range []func(string) ([]byte, bool){rfc4648, rspamdBase32} {
 			if sum, ok := decode(label); ok && len(hits) == 0 {
-				hits = z.lookDigest(hex.EncodeToString(sum), hits)
+				hits = appendHits(hits, z.parts, hex.EncodeToString(sum), Valued.FindDigest, List.HasDigest)
 			}
 		}
 		return statusOf(hits)
@@ -420,22 +414,6 @@ func (z *zone) lookHash(label string, hits []hit) (status, []hit) {
 		}
 	}
 	return absent, hits
-}
-
-func (z *zone) lookDigest(digest string, hits []hit) []hit {
-	for i := range z.parts {
-		h := hit{part: &z.parts[i]}
-		ok := false
-		if v, is := h.part.List.(Valued); is {
-			h.code, h.text, ok = v.FindDigest(digest)
-		} else {
-			ok = h.part.List.HasDigest(digest)
-		}
-		if ok {
-			hits = append(hits, h)
-		}
-	}
-	return hits
 }
 
 // base32Size is the length of a SHA-256 in Base32 without padding.

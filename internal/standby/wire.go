@@ -187,7 +187,7 @@ func parseFile(content []byte) (File, error) {
 	if len(content) < 1 || len(content) < 1+int(content[0]) || len(content) > maxFile+256 {
 		return File{}, fmt.Errorf("standby: %w: a file of %d bytes", bulkhead.ErrMalformed, len(content))
 	}
-	name := string(content[1 : 1+content[0]])
+	name := string(content[1 : 1+int(content[0])])
 	if !filepath.IsLocal(filepath.FromSlash(name)) || name != filepath.ToSlash(filepath.Clean(name)) || name == "." {
 		return File{}, fmt.Errorf("standby: %w: a file with the name %.80q", bulkhead.ErrMalformed, name)
 	}

@@ -52,7 +52,7 @@ func TestEntries(t *testing.T) {
 // TestFileNames checks that no file outside of the data folder can be named.
 func TestFileNames(t *testing.T) {
 	frame := func(name string) []byte { return append(append([]byte{byte(len(name))}, name...), "content"...) }
-	for _, name := range []string{"network.key", "mesh/peers.json"} {
+	for _, name := range []string{"network.key", "mesh/peers.json", strings.Repeat("n", 255)} {
 		f, err := parseFile(frame(name))
 		if err != nil || f.Name != name || string(f.Content) != "content" {
 			t.Errorf("%s: %+v, %v", name, f, err)

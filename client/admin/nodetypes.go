@@ -42,6 +42,14 @@ type Standby struct {
 	Age       float64   `json:"age_seconds" doc:"For how long it has lacked entries, seconds; 0 if it lacks none."`
 	Heard     time.Time `json:"heard,omitzero" doc:"When the other node was last heard; absent if it never was."`
 	Problem   string    `json:"problem,omitempty" doc:"Why nothing flows; absent if there is no reason known."`
+	Witness   *Witness  `json:"witness,omitempty" doc:"The servers that decide which of the two nodes may take votes. Absent without them: the second node takes over by command only."`
+}
+
+// Witness describes the lease that at most one node of a pair holds.
+type Witness struct {
+	Holder  string `json:"holder" enum:"this,other,none,unknown" doc:"Who holds the lease, as far as this node knows."`
+	Behind  bool   `json:"behind" doc:"The second node may lack what was acknowledged, so it takes over by command only."`
+	Problem string `json:"problem,omitempty" doc:"Why the last request to the witness failed; absent if it did not."`
 }
 
 // Ageing describes a node whose clock is implausibly far ahead.

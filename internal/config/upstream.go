@@ -23,15 +23,28 @@ type Standby struct {
 	Listen string   `toml:"listen" doc:"address at which the two nodes of a pair reach each other (TCP, always TLS):\n\"host:port\". Empty: this node has no standby and is none"`
 	Wait   Duration `toml:"wait" doc:"with durability \"standby\": longest time that a report waits for the standby"`
 	Away   string   `toml:"away" doc:"with durability \"standby\", while the standby does not answer: \"alone\":\nreports are acknowledged once they are on this node's disk; \"refuse\": they are\nrefused for now, so that two nodes can never acknowledge reports at once"`
+
+	Witness            []string `toml:"witness" secret:"url" doc:"URLs of NATS servers with JetStream on other machines, \"tls://host:4222\": they decide\nwhich node takes votes, and the standby takes over by itself. The same on both nodes.\nEmpty: it takes over by command"`
+	WitnessCredentials string   `toml:"witness_credentials" doc:"of the witness: file with a user JWT and its key. Empty: none, or the URLs have a name\nand password"`
+	WitnessCA          string   `toml:"witness_ca" doc:"of the witness: PEM file of the authorities for its certificates. Empty: the\nauthorities of the system"`
+	Lease              Duration `toml:"lease" doc:"with a witness: how long the first node takes votes after it has heard from the witness\nand the standby. The standby takes over after a quarter more. The same on both nodes"`
 }
 
-func defaultStandby() Standby { return Standby{Wait: Duration(2 * time.Second), Away: "alone"} }
+func defaultStandby() Standby {
+	return Standby{Wait: Duration(2 * time.Second), Away: "alone", Witness: []string{}, Lease: Duration(3 * time.Second)}
+}
 
 func (c *checker) standby(s *Standby, n *Node, u *Upstream) {
 	c.address("standby.listen", s.Listen, false)
 	c.duration("standby.wait", s.Wait, 100*time.Millisecond, time.Minute)
 	c.oneOf("standby.away", s.Away, "alone", "refuse")
+	c.duration("standby.lease", s.Lease, time.Second, time.Minute)
+	c.servers("standby.witness", "external", s.Witness)
 	switch {
+	case len(s.Witness) > 0 && s.Listen == "":
+		c.fail("standby.witness", "a witness needs standby.listen")
+	case len(s.Witness) == 0 && (s.WitnessCredentials != "" || s.WitnessCA != ""):
+		c.fail("standby.witness_credentials", "credentials and ca without a standby.witness")
 	case s.Listen == "" && n.Durability == "standby":
 		c.fail("node.durability", "\"standby\" needs standby.listen")
 	case s.Listen != "" && u.URL != "":

@@ -23,6 +23,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
+	"github.com/bulkhead-mail/bulkhead/internal/node/pair"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -45,9 +46,9 @@ type core struct {
 	hashing   signature.Options // how whole messages are signed
 	whitelist *manage.Whitelist // an administrator's entries
 	front     front
-	mending   *mending // nil: a damaged store is refused
-	pair      *pair    // nil: the folder is not opened by a running node
-	missing   []string // parts that were missing at the start, and began anew
+	mending   *mending   // nil: a damaged store is refused
+	pair      *pair.Pair // nil: the folder is not opened by a running node
+	missing   []string   // parts that were missing at the start, and began anew
 }
 
 // A front is what the doors ask: the engine or the edge, behind the memory of recent messages.
@@ -73,7 +74,7 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 	if err := ownFolder(n.dir); err != nil {
 		return err
 	}
-	if err := n.pairOf(ctx, n.cfg.Load()); err != nil {
+	if err := n.openPair(ctx); err != nil {
 		return err
 	}
 	n.noticeMissing()
@@ -96,7 +97,7 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 	n.state = manage.NewState(manage.StateOptions{Dir: n.dir, Version: n.version, Started: n.started, Engine: n.engine,
 		Missing: n.missing, Config: n.cfg.Load, Network: func() string { return fingerprint(n.secret()) },
 		Doors: n.doors.Addresses, Joined: n.front.joins,
-		Calibration: n.front.calibration, Standby: n.standbyState, Promote: n.Promote})
+		Calibration: n.front.calibration, Standby: n.pair.State, Promote: n.pair.Promote})
 	st.tasks = append(st.tasks, task{name: "weights", run: n.accounts.WatchWeights},
 		task{name: "inventory", run: n.keepInventory})
 	return nil
@@ -148,7 +149,7 @@ func (n *core) open(ctx context.Context, still bool) error {
 	}
 	opts, err := n.engineOptions(cfg)
 	opts.Still = still
-	n.pair.attach(n.store, cfg.Node.Durability == "standby", &opts)
+	n.pair.Attach(n.store, &opts)
 	if n.mending != nil {
 		opts.Refill = n.mending.refill
 	}

@@ -55,7 +55,7 @@ func (n *Node) startMesh(ctx context.Context, st *stage) error {
 	n.sharing.failed, n.sharing.ending = make(chan error, 1), make(chan struct{})
 	n.sharing.mu.Lock()
 	defer n.sharing.mu.Unlock()
-	if !n.pair.second() { // the first node shares; this one begins when it takes over
+	if !n.pair.Second() { // the first node shares; this one begins when it takes over
 		if err := n.openMesh(ctx); err != nil {
 			return err
 		}

@@ -313,6 +313,24 @@ func (f *Follower) TakeOver(ctx context.Context) (complete bool) {
 	return true
 }
 
+// MayTakeOver reports whether this node should take over without a command: the first node is silent for
+// longer than a time, its lease is over, and this node has all that the first one acknowledged.
+func (f *Follower) MayTakeOver(l Lease, silent time.Duration) bool {
+	f.mu.Lock()
+	copied := f.state.Source != "" && !f.status.Copying
+	quiet := time.Since(f.status.Heard) > silent
+	term := f.term()
+	f.mu.Unlock()
+	return copied && quiet && l.Free(term)
+}
+
+// Decline takes back that this node takes over.
+func (f *Follower) Decline() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.taking = false
+}
+
 // TakeCopy puts a complete copy of the first node's store in the place of the node's own, before the node is
 // opened. An own store that is no copy is moved to the folder aside. moved reports whether there was one.
 func TakeCopy(dir, aside string, s *State) (moved bool, err error) {

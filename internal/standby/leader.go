@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/standby/lease"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -36,10 +37,29 @@ type Options struct {
 	// Paired is called with the state that changes when the other node's key or address becomes known.
 	Paired func(State) error
 	// Wait limits the time for which the first node waits for the second. Alone: it then goes on by
-	// itself, and otherwise it decides nothing.
-	Wait  time.Duration
-	Alone bool
+	// itself, and otherwise it decides nothing. Each: it waits for the second node with each entry.
+	Wait        time.Duration
+	Alone, Each bool
+	// Lease returns the lease of the pair; nil if the pair has none, or is not known yet.
+	Lease func() Lease
 	Log   *slog.Logger
+}
+
+// A Lease is held by at most one node of a pair at a time. [lease.Lease] implements it.
+//
+// [lease.Lease]: https://pkg.go.dev/github.com/bulkhead-mail/bulkhead/internal/standby/lease
+type Lease interface {
+	// Valid reports whether this node holds the lease. Renew and SetBehind try to make it so, and return
+	// nil if it is so then. After SetBehind the second node does not take over by itself, until
+	// ClearBehind was called and the lease was renewed.
+	Valid() bool
+	Renew(context.Context) error
+	SetBehind(context.Context) error
+	ClearBehind()
+	// Release gives the lease up.
+	Release(context.Context) error
+	// Free reports whether the second node may take over from the first one, which decides in a term.
+	Free(term uint64) bool
 }
 
 // maxConnections is the number of connections that a node of a pair serves at once.
@@ -60,6 +80,7 @@ type Leader struct {
 	fenced  bool
 	leaving bool          // the other node was let take over, or is about to
 	alone   bool          // an entry was not confirmed in time; until the follower has caught up
+	lone    uint64        // last entry that was acknowledged without the follower, under a lease
 	asked   time.Time     // begin of the latest question for the other node's term that found no later one
 	gone    chan struct{} // signalled when a stream has ended
 	state   State
@@ -412,6 +433,9 @@ func (l *Leader) receiveAcks(w *wire, n int) {
 		l.note(n, func(s *Status) {
 			s.Copied, s.Heard = max(s.Copied, index), time.Now()
 			if s.Copied >= last {
+				if lease := l.o.Lease(); lease != nil && s.Copied >= l.lone {
+					lease.ClearBehind()
+				}
 				s.Current = s.Heard
 				if l.alone {
 					l.alone = false
@@ -471,6 +495,11 @@ func (l *Leader) standDown() {
 	l.leaving = true
 	l.mu.Unlock()
 	l.o.StandDown()
+	if lease := l.o.Lease(); lease != nil {
+		ctx, done := context.WithTimeout(context.Background(), answerWithin)
+		defer done()
+		_ = lease.Release(ctx) // its time ends by itself
+	}
 	l.logLeaving()
 }
 
@@ -508,26 +537,32 @@ func (l *Leader) MayDecide() error {
 		return fmt.Errorf("%w: %w", bulkhead.ErrReadOnly, ErrFenced)
 	case l.leaving:
 		return errLeaving
-	case l.mayGoOn() || l.status.Connected:
+	case l.status.Connected:
 		return nil
+	case !l.mayGoOn():
+		return errAway
 	}
-	return errAway
+	if lease := l.o.Lease(); lease != nil && !lease.Valid() {
+		return errNoLease
+	}
+	return nil
 }
+
+var errNoLease = fmt.Errorf("%w: neither the standby nor the witness of the pair answers", bulkhead.ErrReadOnly)
 
 // Confirm implements engine.Standby.
 func (l *Leader) Confirm(index uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.alone || !l.mayGoOn() {
+	if l.o.Each && (!l.alone || !l.mayGoOn()) {
 		l.await(index)
 	}
-	// For a process that was frozen, the time of await is over at once, and it may have been replaced.
-	for l.status.Copied < index && l.mayGoOn() && olderThan(l.asked, aloneFor) {
-		l.mu.Unlock()
-		ctx, done := context.WithTimeout(context.Background(), answerWithin)
-		_ = l.Ask(ctx) // an unreachable node is no news
-		done()
-		l.mu.Lock()
+	if lease := l.o.Lease(); lease != nil {
+		if err := l.underLease(lease, index); err != nil {
+			return err
+		}
+	} else if l.o.Each {
+		l.askBefore(index)
 	}
 	switch {
 	case l.fenced:
@@ -539,6 +574,46 @@ func (l *Leader) Confirm(index uint64) error {
 		return nil
 	}
 	return errAway
+}
+
+// askBefore asks the other node for its term before an entry is acknowledged without it: for a process that was
+// frozen, the time of await is over at once, and the node may have been replaced. The caller holds mu.
+func (l *Leader) askBefore(index uint64) {
+	for l.status.Copied < index && l.mayGoOn() && olderThan(l.asked, aloneFor) {
+		l.mu.Unlock()
+		ctx, done := context.WithTimeout(context.Background(), answerWithin)
+		_ = l.Ask(ctx) // an unreachable node is no news
+		done()
+		l.mu.Lock()
+	}
+}
+
+// underLease returns nil if an entry may be acknowledged: the other node has it, or this node holds the lease.
+// The other node learns before that it may lack the entry, unless it follows, and no more was promised. The
+// caller holds mu.
+func (l *Leader) underLease(lease Lease, index uint64) error {
+	if l.status.Copied >= index || !l.mayGoOn() {
+		return nil
+	}
+	need := lease.SetBehind
+	if !l.o.Each && l.status.Connected {
+		need = lease.Renew
+	} else {
+		l.lone = max(l.lone, index)
+	}
+	l.mu.Unlock()
+	ctx, done := context.WithTimeout(context.Background(), l.o.Wait)
+	err := need(ctx)
+	done()
+	l.mu.Lock()
+	if err == nil {
+		return nil
+	}
+	l.await(index) // without the witness, the standby's word is enough
+	if l.status.Copied < index {
+		return err
+	}
+	return nil
 }
 
 // await waits, for a limited time, until a connected follower has an entry. The caller holds mu.
@@ -556,16 +631,12 @@ func (l *Leader) await(index uint64) {
 	}
 }
 
-// olderThan reports whether a time is further back than d. A machine that was suspended may have stopped
-// one of its clocks.
-func olderThan(t time.Time, d time.Duration) bool {
-	now := time.Now()
-	return max(now.Sub(t), now.Round(0).Sub(t.Round(0))) > d
-}
+// olderThan reports whether a time is further back than d.
+func olderThan(t time.Time, d time.Duration) bool { return lease.Elapsed(t) > d }
 
 // goAlone notes that entries are acknowledged without the standby. The caller holds mu.
 func (l *Leader) goAlone() {
-	if !l.alone {
+	if l.o.Each && !l.alone {
 		l.alone = true
 		l.o.Log.Warn("the standby does not confirm: reports are acknowledged without it",
 			"last_confirmed", l.status.Copied, "consequence", "a take-over now would lack them")

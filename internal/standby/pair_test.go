@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/standby/lease"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -29,6 +30,8 @@ type machine struct {
 	key      *Key
 	listener net.Listener
 	wire     *nodetest.Wire // by which the other machine reaches this one
+	alone    bool           // the node may go on alone
+	witness  *nodetest.Wire // by which this machine reaches the witness; nil without one
 
 	mu     sync.Mutex // held while a node opens and closes
 	store  *store.Store
@@ -36,7 +39,8 @@ type machine struct {
 	follow *Follower
 	stop   func()
 	term   atomic.Pointer[[2]uint64]
-	down   atomic.Bool // decides nothing
+	lease  *lease.Lease // nil without a witness
+	down   atomic.Bool  // decides nothing
 	reopen chan struct{}
 }
 
@@ -127,6 +131,14 @@ func (m *machine) open() {
 		cancel()
 		running.Wait()
 	}
+	m.openLease(s)
+	if m.lease != nil {
+		l := m.lease
+		running.Go(func() { l.Run(ctx) })
+		if s.Role == First {
+			l.Hold(m.term.Load()[0])
+		}
+	}
 	if s.Role == Second {
 		f := NewFollower(m.options(s), Applier{Entries: m.apply, File: func(context.Context, File) error { return nil }})
 		m.follow, m.lead = f, nil
@@ -169,7 +181,14 @@ func (m *machine) close() {
 
 func (m *machine) options(s State) Options {
 	_, port, _ := net.SplitHostPort(m.wire.Address())
+	held := func() Lease {
+		if m.lease == nil {
+			return nil
+		}
+		return m.lease
+	}
 	return Options{Dir: m.dir, Key: m.key, State: s, Port: port, Store: m.store, Wait: 200 * time.Millisecond,
+		Each: true, Alone: m.alone, Lease: held,
 		Term:  func() (uint64, uint64) { t := m.term.Load(); return t[0], t[1] },
 		Files: func(map[string]string) ([]File, error) { return nil, nil },
 		Fence: func(term, _ uint64) {
@@ -234,6 +253,12 @@ func (m *machine) promote() {
 	m.mu.Unlock()
 	f.TakeOver(context.Background())
 	last := m.term.Load()[0]
+	m.begin(last)
+}
+
+// begin makes the node the first, in the term after last.
+func (m *machine) begin(last uint64) {
+	m.t.Helper()
 	m.close()
 	s, err := LoadState(m.dir)
 	s.Role, s.Source, s.Solo, s.Term = First, "", true, max(s.Term, last)+1
@@ -302,6 +327,13 @@ func follows(first, second *machine) bool {
 func pairUp(t *testing.T) (a, b *machine) {
 	t.Helper()
 	a, b = newMachine(t, "a"), newMachine(t, "b")
+	meetFirst(t, a, b)
+	return a, b
+}
+
+// meetFirst makes b the second node of a.
+func meetFirst(t *testing.T, a, b *machine) {
+	t.Helper()
 	a.open()
 	text, err := Invite(a.dir, a.wire.Address(), time.Hour)
 	if err != nil {
@@ -312,7 +344,6 @@ func pairUp(t *testing.T) (a, b *machine) {
 	}
 	b.open()
 	await.True(t, "a standby that has everything", func() bool { return follows(a, b) })
-	return a, b
 }
 
 func partitions(t *testing.T, rng *rand.Rand) {

@@ -33,7 +33,8 @@ type half struct {
 	admin      *admin.Client
 }
 
-func newHalf(t *testing.T, away string) *half {
+// newHalf returns a node that is not started. witness is the quoted URL of its witness, or "".
+func newHalf(t *testing.T, away, witness string) *half {
 	t.Helper()
 	h := &half{t: t, dir: t.TempDir(), http: nodetest.FreePort(t), port: nodetest.FreePort(t)}
 	config := fmt.Sprintf(`[node]
@@ -49,7 +50,8 @@ requests_per_second = 0
 listen = "127.0.0.1:%d"
 wait = "1s"
 away = %q
-`, h.http, h.port, away)
+witness = [%s]
+`, h.http, h.port, away, witness)
 	if err := os.WriteFile(filepath.Join(h.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -93,10 +95,13 @@ func (h *half) promote() {
 	}
 }
 
-// pairUp starts two nodes and pairs them by the commands that an administrator types.
-func pairUp(t *testing.T, away string) (first, second *half) {
+// pairUp starts two nodes without a witness, and pairs them.
+func pairUp(t *testing.T, away string) (first, second *half) { return pairWith(t, away, "") }
+
+// pairWith starts two nodes and pairs them by the commands that an administrator types.
+func pairWith(t *testing.T, away, witness string) (first, second *half) {
 	t.Helper()
-	first, second = newHalf(t, away), newHalf(t, away)
+	first, second = newHalf(t, away, witness), newHalf(t, away, witness)
 	first.start()
 	_, out := nodetest.Command(t, "", nodetest.Binary(t), "standby", "invite", fmt.Sprintf("127.0.0.1:%d", first.port),
 		"--data", first.data())
@@ -293,12 +298,101 @@ func TestStandbyFrozen(t *testing.T) {
 	}
 }
 
+// TestWitness kills the first node of a pair with a witness, a nats-server, under load, and then freezes its
+// successor. The other node takes over each time without a command. Both nodes have each acknowledged report
+// once. A node that may lack reports does not take over.
+func TestWitness(t *testing.T) {
+	dir := t.TempDir()
+	port := nodetest.FreePort(t)
+	file := filepath.Join(dir, "nats.conf")
+	text := fmt.Sprintf("listen: \"127.0.0.1:%d\"\njetstream { store_dir: %q }\n"+
+		"authorization { user: bulkhead, password: secret }\n", port, dir)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	witness := nodetest.Run(t, dir, nodetest.Program(t, "nats-server"), "-c", file)
+	first, second := pairWith(t, "alone", fmt.Sprintf("%q", fmt.Sprintf("nats://bulkhead:secret@127.0.0.1:%d", port)))
+	leased := func() {
+		t.Helper()
+		awaitPair(t, first, second)
+		nodetest.Await(t, "a lease without a debt", func() bool {
+			a := first.state()
+			return a != nil && a.Witness != nil && a.Witness.Holder == "this" && !a.Witness.Behind
+		})
+	}
+	leased()
+	c := &crowd{nodes: [2]*half{first, second}, acked: make(map[int]uint32)}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for i := range 4 {
+		running.Go(func() { c.run(ctx, i, 13) })
+	}
+	for _, fault := range []string{"killed", "frozen"} {
+		<-time.After(time.Second)
+		c.mark()
+		began := time.Now()
+		if fault == "killed" {
+			first.process.Kill()
+		} else {
+			first.process.Freeze()
+		}
+		nodetest.Await(t, "a take-over", func() bool {
+			s := second.state()
+			return s != nil && s.Role == "first"
+		})
+		nodetest.Await(t, "reports that are taken again", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.last.After(began)
+		})
+		t.Logf("%s: no acknowledgement for %v", fault, c.gap())
+		if fault == "killed" {
+			first.start()
+		} else {
+			first.process.Thaw()
+		}
+		first, second = second, first
+		leased()
+	}
+	stop()
+	running.Wait()
+	awaitPair(t, first, second)
+	c.compare(t, first)
+	c.compare(t, second)
+
+	// Reports that only the first node has keep the second one from taking over.
+	second.process.Kill()
+	r := bulkhead.Report{Signatures: []bulkhead.Signature{signature(messages + 1)}, ID: "lone"}
+	nodetest.Await(t, "an acknowledgement by the first node alone", func() bool {
+		_, err := first.admin.Report(t.Context(), r)
+		return err == nil
+	})
+	first.process.Kill()
+	second.start()
+	began := time.Now()
+	nodetest.Await(t, "the end of the lease", func() bool {
+		s := second.state()
+		return s != nil && s.Witness != nil && s.Witness.Holder == "none" && time.Since(began) > 6*time.Second
+	})
+	if s := second.state(); s == nil || s.Role != "second" {
+		t.Errorf("a standby that lacks a report has become %+v", s)
+	}
+	first.start()
+	leased()
+	// Without the witness, the pair goes on.
+	witness.Kill()
+	nodetest.Await(t, "an acknowledgement without the witness", func() bool {
+		_, err := first.admin.Report(t.Context(), bulkhead.Report{Signatures: r.Signatures, ID: "later"})
+		return err == nil
+	})
+}
+
 // TestStandbyEdge reports through an edge, kills the first node and then the edge with reports in its spool,
 // and promotes the standby. Checks at the edge are answered all the while, and each report that the edge
 // acknowledged is counted once.
 func TestStandbyEdge(t *testing.T) {
 	first, second := pairUp(t, "alone")
-	edge := newHalf(t, "alone")
+	edge := newHalf(t, "alone", "")
 	token := filepath.Join(edge.dir, "token")
 	if err := os.WriteFile(token, []byte(first.admin.Token), 0o600); err != nil {
 		t.Fatal(err)

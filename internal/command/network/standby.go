@@ -157,7 +157,11 @@ func promotion(state *admin.NodeState) consequence.Question {
 		q.Facts = append(q.Facts, fmt.Sprintf("the first node was last heard %s ago: what it has taken since is not here",
 			state.Now.Sub(s.Heard).Round(time.Second)))
 	}
-	if !s.Connected {
+	switch {
+	case s.Witness != nil && s.Witness.Holder == "other":
+		q.Facts = append(q.Facts, "the first node holds the lease of the pair: this node waits until it ends, and fails if "+
+			"the first node renews it")
+	case !s.Connected:
 		q.Facts = append(q.Facts, "if it lives and only the network between the two is broken, stop it first")
 	}
 	return q
@@ -184,5 +188,24 @@ func (u *adminFlags) printStandby(w io.Writer, state *admin.NodeState) error {
 	if err == nil && s.Problem != "" {
 		_, err = fmt.Fprintln(w, "problem:", s.Problem)
 	}
+	if err == nil && s.Witness != nil {
+		_, err = fmt.Fprintln(w, "witness:", witnessText(s.Witness))
+	}
 	return err
+}
+
+// witnessText describes the lease of a pair.
+func witnessText(w *admin.Witness) string {
+	text := map[string]string{"this": "this node holds the lease", "other": "the other node holds the lease",
+		"none": "no node holds the lease"}[w.Holder]
+	if text == "" {
+		text = "unknown who holds the lease"
+	}
+	if w.Behind {
+		text += "; the standby may lack something, and takes over by command only"
+	}
+	if w.Problem != "" {
+		text += "; it does not answer: " + w.Problem
+	}
+	return text
 }

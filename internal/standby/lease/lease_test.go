@@ -1,0 +1,157 @@
+package lease
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+)
+
+// FuzzRecord reads values that others could have put into the bucket.
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"holder":"ab","term":3,"behind":true}`))
+	f.Add([]byte(`{"term":-1}`))
+	f.Add([]byte(`null`))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := parse(b); err != nil && r != (record{}) {
+			t.Errorf("%+v beside %v", r, err)
+		}
+	})
+}
+
+// brief is the time of a lease in these tests.
+const brief = 400 * time.Millisecond
+
+// two returns the leases of both nodes of a pair, at one witness.
+func two(t *testing.T) (a, b *Lease) {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true,
+		StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+	})
+	await.True(t, "a witness", func() bool { return ns.ReadyForConnections(time.Second) })
+	open := func(own, other string) *Lease {
+		l, err := Open(Options{Servers: []string{"nats://" + ns.Addr().String()}, Own: own, Other: other, For: brief,
+			Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(l.conn.Close)
+		return l
+	}
+	return open("a", "b"), open("b", "a")
+}
+
+// TestOneHolder checks that a lease has one holder, that another node gets it only after its time, and that
+// the former holder then learns so.
+func TestOneHolder(t *testing.T) {
+	a, b := two(t)
+	ctx := t.Context()
+	a.Hold(1)
+	await.True(t, "the lease", func() bool { return a.Renew(ctx) == nil })
+	b.Hold(2)
+	if err := b.Renew(ctx); err == nil || b.Valid() {
+		t.Errorf("two nodes hold the lease: %v", err)
+	}
+	began := time.Now()
+	short, cancel := context.WithTimeout(ctx, await.Patience)
+	defer cancel()
+	if err := b.Take(short, 2); err != nil {
+		t.Fatal(err)
+	}
+	if since := time.Since(began); since < brief {
+		t.Errorf("the lease of another node was taken after %v", since)
+	}
+	if a.Valid() {
+		t.Error("a node holds a lease whose time is over")
+	}
+	if err := a.Renew(ctx); err == nil {
+		t.Error("the former holder renews its lease")
+	}
+	if err := a.once(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if a.Holder() != "other" || b.Holder() != "this" {
+		t.Errorf("holders %q and %q", a.Holder(), b.Holder())
+	}
+}
+
+// TestEarlierTerm checks that a node of an earlier term never gets a lease that is over.
+func TestEarlierTerm(t *testing.T) {
+	a, b := two(t)
+	ctx := t.Context()
+	b.Hold(2)
+	await.True(t, "the lease", func() bool { return b.Renew(ctx) == nil })
+	short, cancel := context.WithTimeout(ctx, 3*brief)
+	defer cancel()
+	if err := a.Take(short, 1); err == nil {
+		t.Error("the lease of a later term was taken")
+	}
+}
+
+// TestRelease checks that a lease that was given up is free at once.
+func TestRelease(t *testing.T) {
+	a, b := two(t)
+	ctx := t.Context()
+	a.Hold(1)
+	await.True(t, "the lease", func() bool { return a.Renew(ctx) == nil })
+	if err := a.Release(ctx); err != nil || a.Valid() {
+		t.Fatalf("released: %v", err)
+	}
+	b.Hold(2)
+	if err := b.Renew(ctx); err != nil {
+		t.Errorf("a lease that was given up: %v", err)
+	}
+}
+
+// TestBehind checks that the second node is free to take over only while the holder has declared that it
+// lacks nothing, and in the holder's term.
+func TestBehind(t *testing.T) {
+	a, b := two(t)
+	ctx := t.Context()
+	read := func() {
+		t.Helper()
+		if err := b.once(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	over := func() bool { return b.Holder() == "none" }
+	a.Hold(1)
+	await.True(t, "the lease", func() bool { return a.Renew(ctx) == nil })
+	read()
+	await.True(t, "the end of the lease", over)
+	if !b.Behind() || b.Free(1) {
+		t.Error("the second node may take over, though nothing is known of what it has")
+	}
+	a.ClearBehind()
+	if err := a.once(ctx); err != nil {
+		t.Fatal(err)
+	}
+	read()
+	if b.Free(1) {
+		t.Error("the second node may take over while the lease lasts")
+	}
+	await.True(t, "the end of the lease", over)
+	if !b.Free(1) || b.Free(2) {
+		t.Errorf("free in the holder's term: %v, in another one: %v", b.Free(1), b.Free(2))
+	}
+	if err := a.SetBehind(ctx); err != nil {
+		t.Fatal(err)
+	}
+	read()
+	await.True(t, "the end of the lease", over)
+	if b.Free(1) {
+		t.Error("the second node may take over, and lacks what was acknowledged")
+	}
+}

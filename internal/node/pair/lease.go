@@ -3,6 +3,7 @@ package pair
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,10 +28,7 @@ func (p *Pair) openLease(other string) error {
 		l.Hold(p.engine.Term().Number)
 	}
 	p.lease.Store(l)
-	select {
-	case p.changed <- struct{}{}:
-	default: // the task has yet to see an earlier change
-	}
+	p.leases <- l
 	return nil
 }
 
@@ -44,23 +42,23 @@ func (p *Pair) leaseOfPair() standby.Lease {
 
 // RunLease renews the lease, or looks at it, until ctx ends.
 func (p *Pair) RunLease(ctx context.Context) error {
-	for ctx.Err() == nil {
-		short, cancel := context.WithCancel(ctx)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			if l := p.lease.Load(); l != nil {
-				l.Run(short)
-			}
-		}()
+	end := func() {}
+	defer func() { end() }()
+	for {
 		select {
 		case <-ctx.Done():
-		case <-p.changed:
+			return nil
+		case l := <-p.leases:
+			end()
+			short, cancel := context.WithCancel(ctx)
+			var running sync.WaitGroup
+			running.Go(func() { l.Run(short) })
+			end = func() {
+				cancel()
+				running.Wait()
+			}
 		}
-		cancel()
-		<-ended
 	}
-	return nil
 }
 
 // takeLease makes this node the holder of the lease for a term, if the pair has a lease.

@@ -90,8 +90,8 @@ type Pair struct {
 
 	lead atomic.Pointer[standby.Leader] // nil on a second node
 
-	lease   atomic.Pointer[lease.Lease] // nil without a witness, or before the other node is known
-	changed chan struct{}               // signalled when lease has changed
+	lease  atomic.Pointer[lease.Lease] // nil without a witness, or before the other node is known
+	leases chan *lease.Lease           // receives each new lease
 }
 
 // Open opens the node's part in a pair, before the data folder is opened. It takes a complete copy of the
@@ -102,7 +102,7 @@ func Open(ctx context.Context, o Options) (*Pair, error) {
 		return nil, err
 	}
 	p := &Pair{o: o, log: o.Log, dir: o.Dir, set: o.Config, each: o.Each,
-		reopen: make(chan error, 1), promoted: make(chan struct{}), changed: make(chan struct{}, 1), state: state}
+		reopen: make(chan error, 1), promoted: make(chan struct{}), leases: make(chan *lease.Lease, 1), state: state}
 	if p.set.Listen == "" {
 		if state.Role == standby.Second {
 			return nil, &config.Error{Key: "standby.listen", Detail: "this node is the standby of " + state.Address +

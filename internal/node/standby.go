@@ -475,7 +475,7 @@ func copiedFiles(dir string) (names []string) {
 
 // copies reports whether a second node takes a file of this name.
 func copies(name string) bool {
-	if strings.HasPrefix(path.Base(name), ".") {
+	if strings.HasPrefix(path.Base(name), ".") || len(name) > standby.MaxName {
 		return false
 	}
 	switch name {
@@ -494,7 +494,7 @@ func (p *pair) files(marks map[string]string) (changed []standby.File, err error
 	for _, name := range copiedFiles(p.dir) {
 		file := filepath.Join(p.dir, filepath.FromSlash(name))
 		info, err := os.Stat(file)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > 16<<20 || !copies(name) {
+		if err != nil || !info.Mode().IsRegular() || info.Size() > standby.MaxFile || !copies(name) {
 			continue
 		}
 		mark := fmt.Sprint(info.ModTime().UnixNano(), info.Size())

@@ -1,8 +1,10 @@
 package door
 
 import (
+	"bufio"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -151,9 +153,9 @@ func TestCrowdBooks(t *testing.T) {
 // TestStreamNewcomers: the most silent connections that one network may have keep no client out,
 // and do not disturb a request under way.
 func TestStreamNewcomers(t *testing.T) {
-	s := &StreamServer{MaxConns: 8, Handler: echo}
+	s := &StreamServer{MaxConns: 8, Handler: echo, Refusal: []byte("try again later\n")}
 	addr, _ := start(t, s, "127.0.0.1:0")
-	silent := make([]io.Reader, 8)
+	silent := make([]net.Conn, 8)
 	for i := range silent {
 		silent[i] = dial(t, addr)
 	}
@@ -171,7 +173,26 @@ func TestStreamNewcomers(t *testing.T) {
 	if s.Stats.Evicted.Load() == 0 || s.Stats.Open.Load() > 9 {
 		t.Errorf("%d gave way, %d open", s.Stats.Evicted.Load(), s.Stats.Open.Load())
 	}
-	if n, err := silent[0].Read(make([]byte, 1)); err == nil {
-		t.Errorf("the first one reads %d bytes", n)
+	answered := 0
+	for i, c := range silent {
+		c.SetReadDeadline(time.Now().Add(time.Minute))
+		// A request that is on the way while the connection gives way must not turn the answer into a reset.
+		if _, err := io.WriteString(c, "x\n"); err != nil {
+			t.Errorf("client %d: %v", i, err)
+		}
+		if answer, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+			t.Errorf("client %d: %q, %v", i, answer, err)
+		} else if answer == "try again later\n" {
+			answered++
+			if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
+				t.Errorf("client %d reads %q after the answer, %v", i, rest, err)
+			}
+		} else if answer != "x\n" {
+			t.Errorf("client %d: %q", i, answer)
+		}
 	}
+	if int64(answered) != s.Stats.Evicted.Load() {
+		t.Errorf("%d of %d that gave way read the answer", answered, s.Stats.Evicted.Load())
+	}
+	await.True(t, "the others remain", func() bool { return int(s.Stats.Open.Load()) <= 9 })
 }

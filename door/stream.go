@@ -33,7 +33,7 @@ type StreamServer struct {
 	Handler func(context.Context, *Conn)
 	// MaxConns caps the open connections; 0 means DefaultMaxConns. Above a cap, the server closes
 	// the connection that has waited longest for its client, in the network with the most
-	// connections; see [Crowd]. If no connection waits, the newcomer is disconnected, with
+	// connections; see [Crowd]. If no connection waits, the newcomer is disconnected. Either gets
 	// Refusal as its answer.
 	MaxConns int
 	// MaxConnsPerClient caps the open connections of one client; 0 means DefaultConnsPerIP, below 0
@@ -214,7 +214,7 @@ func (s *StreamServer) admit(c *Conn) bool {
 	if !s.accepts.Allow(c.addr, 1) {
 		return false
 	}
-	place, evicted := s.crowd.Enter(c.Conn, c.addr)
+	place, evicted := s.crowd.Enter((*evictedConn)(c), c.addr)
 	if place == nil {
 		return false
 	}
@@ -244,7 +244,11 @@ func (s *StreamServer) release(c *Conn) {
 
 func (s *StreamServer) handle(ctx context.Context, c *Conn) {
 	defer s.release(c)
-	defer c.Conn.Close()
+	defer func() {
+		if !c.gone.Load() { // the refuser closes it otherwise
+			c.Conn.Close()
+		}
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			s.Stats.Panics.Add(1)
@@ -266,8 +270,24 @@ type Conn struct {
 	began    int64 // when the next request was first awaited, in the form of a Place
 	asked    int64 // when data were last read, by origin; 0 if they are answered
 
+	gone atomic.Bool // it gave its place to another, and is refused
+
 	mu       sync.Mutex // guards the read deadline against a drain
 	draining bool
+}
+
+// errGivenWay is the error of a connection that gave its place to another.
+var errGivenWay = errors.New("door: connection closed in favour of another")
+
+// An evictedConn is a Conn as its [Crowd] closes it: with an answer, because a request may be on the way.
+type evictedConn Conn
+
+// Close implements [io.Closer].
+func (c *evictedConn) Close() error {
+	if !c.gone.Swap(true) {
+		c.server.refuser.Refuse(c.Conn)
+	}
+	return nil
 }
 
 // Client returns the client's address, IPv4 unmapped; the zero Addr for a unix
@@ -281,7 +301,7 @@ func (c *Conn) Await() {
 	c.began = sinceOrigin()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.draining {
+	if c.draining || c.gone.Load() {
 		return
 	}
 	// An error means that the connection is gone; the next read reports that.
@@ -319,6 +339,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	c.place.since.Store(c.began)
 	defer c.place.Work()
 	n, err := c.Conn.Read(p)
+	if c.gone.Load() {
+		return 0, errGivenWay
+	}
 	if n > 0 {
 		c.asked = sinceOrigin()
 	}
@@ -327,6 +350,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 
 // Write writes p whole, within WriteTime, or fails.
 func (c *Conn) Write(p []byte) (int, error) {
+	if c.gone.Load() {
+		return 0, errGivenWay
+	}
 	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.server.WriteTime))
 	n, err := c.Conn.Write(p)
 	if c.asked > 0 && err == nil {

@@ -2,6 +2,7 @@ package pyzor
 
 import (
 	"cmp"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -123,7 +124,7 @@ func joinExtended(params []headerParam) ([]headerParam, bool) {
 		if m[2] != "" {
 			n, err := strconv.Atoi(m[2])
 			if err != nil {
-				n = 1 << 62
+				n = math.MaxInt
 			}
 			number = n
 		}

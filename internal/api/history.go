@@ -27,9 +27,9 @@ type History interface {
 	// there is no such entry.
 	Explain(ctx context.Context, id int64) (v client.Verdict, ok bool, err error)
 	// Remembered returns the signatures of a message that a reporter may vote on, by its
-	// Message-ID or else by an entry. Of several messages with one Message-ID it returns the latest that
-	// was delivered to the reporter's user, or else the latest that was delivered. Its error wraps
-	// [ErrNotRemembered], [ErrSeveral] or [ErrWhite].
+	// Message-ID or else by an entry. Of several messages with one Message-ID those count that were
+	// delivered to the reporter's user, or else those that were delivered, or else those that were checked;
+	// of these it returns the latest with the lowest standing. Its error wraps [ErrNotRemembered] or [ErrWhite].
 	Remembered(ctx context.Context, who bulkhead.Reporter, messageID string, entry int64) ([]bulkhead.Signature, error)
 	// Waves returns groups of messages.
 	Waves(ctx context.Context, q admin.WaveQuery) (admin.WavePage, error)
@@ -40,9 +40,7 @@ type History interface {
 // Errors of [History].
 var (
 	ErrNotRemembered = errors.New("no such message is remembered")
-	ErrSeveral       = errors.New("several different messages have this Message-ID, and none was delivered: " +
-		"vote on an entry of the history")
-	ErrWhite = errors.New("a whitelist has the message: nothing was counted")
+	ErrWhite         = errors.New("a whitelist has the message: nothing was counted")
 )
 
 // Audit records the actions of administrators. Its methods may be called concurrently.
@@ -173,7 +171,7 @@ func (s *Server) reportEntry(r *request) (any, error) {
 // rememberedProblem maps the errors of [History] to statuses.
 func rememberedProblem(err error) error {
 	for known, status := range map[error]int{
-		ErrNotRemembered: http.StatusNotFound, ErrSeveral: http.StatusConflict, ErrWhite: http.StatusUnprocessableEntity,
+		ErrNotRemembered: http.StatusNotFound, ErrWhite: http.StatusUnprocessableEntity,
 	} {
 		if errors.Is(err, known) {
 			return newProblem(status, known.Error())

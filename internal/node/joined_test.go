@@ -123,3 +123,41 @@ func TestMessageIDIsNoShield(t *testing.T) {
 	deliver(t, c, text(60), "203.0.113.7", "carl@example.com")
 	vote("", text(60))
 }
+
+// TestMessageIDOfWantedMail checks that a spammer cannot turn reports of its spam against wanted mail by
+// sending that mail once more with the Message-ID of the spam.
+func TestMessageIDOfWantedMail(t *testing.T) {
+	c, _ := historyNode(t, t.TempDir(), "")
+	const own = "From: Choir <choir@singers.example.net>\r\nMessage-ID: <18@singers.example.net>\r\n" +
+		"Subject: Rehearsals in spring\r\n\r\nDear singers, our rehearsals begin again in March, every Thursday at " +
+		"seven, in the small hall behind the church. We will sing the requiem that many of you asked for, and two " +
+		"short motets. Please bring your own scores if you still have them from last year; new ones lie at the door. " +
+		"Tenors are needed more than ever, so bring your brothers and neighbours. The concert is on the first Sunday " +
+		"of June.\r\n"
+	wanted := strings.ReplaceAll(own, "<18@singers.example.net>", "<17@shop.example.com>")
+	for i := range 25 {
+		deliver(t, c, own, fmt.Sprintf("203.0.%d.7", i), fmt.Sprintf("reader%d@example.com", i))
+	}
+	class := func(text string) string {
+		t.Helper()
+		v, err := c.CheckMessage(t.Context(), []byte(text), client.MessageOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Class
+	}
+	if got := class(own); got != "bulk" {
+		t.Fatalf("the wanted mail is %s", got)
+	}
+	deliver(t, c, remembered, "198.51.100.7", "ann@example.com")
+	deliver(t, c, wanted, "198.51.100.7", "ann@example.com")
+	for _, user := range []string{"ann@example.com", ""} {
+		v := client.MessageVote{MessageID: "17@shop.example.com", User: user}
+		if _, err := c.ReportMessageID(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if spam, bulk := class(remembered), class(own); spam != "spam" || bulk != "bulk" {
+		t.Errorf("after votes by Message-ID the spam is %s, the wanted mail %s", spam, bulk)
+	}
+}

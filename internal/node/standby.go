@@ -76,7 +76,7 @@ func copiedFiles(dir string) (names []string) {
 
 // copies reports whether a second node takes a file of this name.
 func copies(name string) bool {
-	if strings.HasPrefix(path.Base(name), ".") {
+	if strings.HasPrefix(path.Base(name), ".") || len(name) > standby.MaxName {
 		return false
 	}
 	switch name {

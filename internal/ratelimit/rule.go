@@ -303,7 +303,7 @@ func (r *rule) defaults() error {
 	case r.Limit == 0 && r.Action != Dunno && !r.limitsKeys():
 		return fmt.Errorf("a limit of 0 only measures: action %s, want dunno", r.Action)
 	case r.Memory < minMemory || r.Memory > maxMemory:
-		return fmt.Errorf("memory of %d bytes, want %d to %d", r.Memory, minMemory, maxMemory)
+		return fmt.Errorf("memory of %d bytes, want %d to %d", r.Memory, minMemory, int64(maxMemory))
 	case !(r.Warn >= 0 && r.Warn <= maxWarn):
 		return fmt.Errorf("warn %g, want 0 to %d", r.Warn, maxWarn)
 	case len(r.Text) > maxText:

@@ -72,7 +72,7 @@ func (h *House) attribute(ctx context.Context, r *bulkhead.Report) bulkhead.Join
 
 // fromArchive looks for a delivery that the memory does not have.
 func (h *House) fromArchive(ctx context.Context, w *Wanted) (Delivery, bulkhead.Join) {
-	identity, ok := identityOf(w.Signatures)
+	identity, ok := Identity(w.Signatures)
 	if !ok && w.MessageID == ([16]byte{}) {
 		return Delivery{}, bulkhead.NotJoined
 	}

@@ -130,7 +130,7 @@ func (d *Deliveries) Note(n *Delivery) {
 		kept.id = maphash.Comparable(d.seed, n.MessageID)
 		d.ids[kept.id] = append(d.ids[kept.id], kept)
 	}
-	if identity, ok := identityOf(n.Signatures); ok {
+	if identity, ok := Identity(n.Signatures); ok {
 		kept.text = d.textOf(maphash.Comparable(d.seed, identity), n.Signatures)
 		kept.text.deliveries = append(kept.text.deliveries, kept)
 	}
@@ -214,9 +214,9 @@ func (d *delivery) bytes() int64 {
 
 func (t *text) bytes() int64 { return textBytes + nearBytes*int64(len(t.near)) }
 
-// identityOf returns the signature that stands for what a message says: its whole text, or else its
+// Identity returns the signature that stands for what a message says: its whole text, or else its
 // first file or picture.
-func identityOf(sigs []bulkhead.Signature) (bulkhead.Signature, bool) {
+func Identity(sigs []bulkhead.Signature) (bulkhead.Signature, bool) {
 	for _, scheme := range []bulkhead.Scheme{bulkhead.Exact, bulkhead.Attachment, bulkhead.Image} {
 		for i := range sigs {
 			if sigs[i].Scheme() == scheme {
@@ -261,7 +261,7 @@ func (d *Deliveries) Find(w *Wanted) (Delivery, bulkhead.Join) {
 	if w.MessageID != ([16]byte{}) {
 		id = maphash.Comparable(d.seed, w.MessageID)
 	}
-	if identity, ok := identityOf(w.Signatures); ok {
+	if identity, ok := Identity(w.Signatures); ok {
 		if t := d.texts[maphash.Comparable(d.seed, identity)]; t != nil {
 			if found, how := choose(t.deliveries, id, w.Voter, oldest); how != bulkhead.NotJoined {
 				return found, how

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"path/filepath"
 	"time"
@@ -29,7 +30,6 @@ const (
 const (
 	maxHello = 4 << 10
 	maxFrame = store.MaxEntry + 8<<20
-	maxFile  = 16 << 20
 	// patience is the longest time without a byte from the other side, and for a frame to be sent.
 	patience = 10 * time.Second
 	// beatEvery is the time between two frames of a connection on which nothing happens.
@@ -105,10 +105,11 @@ func (w *wire) receive() (kind byte, content []byte, err error) {
 	if _, err := io.ReadFull(w.conn, head[:]); err != nil {
 		return 0, nil, err
 	}
-	n := int(binary.LittleEndian.Uint32(head[1:]))
-	if n > w.limit {
-		return 0, nil, fmt.Errorf("standby: %w: a frame of %d bytes, limit %d", bulkhead.ErrMalformed, n, w.limit)
+	size := binary.LittleEndian.Uint32(head[1:])
+	if uint64(size) > uint64(w.limit) {
+		return 0, nil, fmt.Errorf("standby: %w: a frame of %d bytes, limit %d", bulkhead.ErrMalformed, size, w.limit)
 	}
+	n := int(size)
 	w.buf = w.buf[:0]
 	for len(w.buf) < n { // memory grows with what has arrived
 		have := len(w.buf)
@@ -172,6 +173,12 @@ func parseEntries(content []byte, last uint64) (entries []store.Entry, err error
 	return entries, nil
 }
 
+// The limits of a [File].
+const (
+	MaxName = math.MaxUint8 // bytes of its name
+	MaxFile = 16 << 20      // bytes of its content
+)
+
 // A File is a small file of the data folder that the second node needs as well.
 type File struct {
 	Name    string // relative to the data folder, with slashes
@@ -179,12 +186,15 @@ type File struct {
 }
 
 func (w *wire) sendFile(f File) error {
+	if len(f.Name) > MaxName || len(f.Content) > MaxFile {
+		return fmt.Errorf("standby: file %.80q of %d bytes, limit %d", f.Name, len(f.Content), MaxFile)
+	}
 	return w.send(frameFile, append([]byte{byte(len(f.Name))}, f.Name...), f.Content)
 }
 
 // parseFile reads the content of a frame of a file, and refuses names outside of the data folder.
 func parseFile(content []byte) (File, error) {
-	if len(content) < 1 || len(content) < 1+int(content[0]) || len(content) > maxFile+256 {
+	if len(content) < 1 || len(content) < 1+int(content[0]) || len(content) > 1+MaxName+MaxFile {
 		return File{}, fmt.Errorf("standby: %w: a file of %d bytes", bulkhead.ErrMalformed, len(content))
 	}
 	name := string(content[1 : 1+int(content[0])])

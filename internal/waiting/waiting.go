@@ -30,10 +30,9 @@ var Shared = cmp.Or(os.Getenv("BULKHEAD_WAITING"), "/var/spool/bulkhead")
 
 // The limits of one user's folder.
 const (
-	MaxVotes   = 1000
-	MaxBytes   = 64 << 20 // of all votes
-	maxMessage = 32 << 20
-	maxHeader  = 64 << 10
+	MaxVotes  = 1000
+	MaxBytes  = 64 << 20 // of all votes
+	maxHeader = 64 << 10
 )
 
 const suffix = ".vote" // of a file with a vote
@@ -148,12 +147,15 @@ func Make() (Folder, error) {
 	return Folder{path, os.Geteuid()}, nil
 }
 
-// Keep adds a vote. It is on disk when Keep returns. A vote beyond the limits is refused by an error
-// that wraps [ErrFull].
+// Keep adds a vote. It is on disk when Keep returns. A vote for which the folder has no room is refused by
+// an error that wraps [ErrFull], and fields that are too long to be read again by another error.
 func (f Folder) Keep(v *Vote) error {
 	head, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("waiting: %w", err)
+	}
+	if len(head) > maxHeader {
+		return fmt.Errorf("%w: fields of %d bytes, limit %d", errForm, len(head), maxHeader)
 	}
 	names, size, err := f.votes()
 	if err != nil {
@@ -277,7 +279,7 @@ func read(path string) (*Vote, error) {
 		return nil, fmt.Errorf("waiting: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxHeader+maxMessage+1))
+	text, err := io.ReadAll(io.LimitReader(f, maxHeader+MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("waiting: %w", err)
 	}
@@ -291,7 +293,7 @@ func read(path string) (*Vote, error) {
 // parse reads the bytes of a file with a vote.
 func parse(text []byte) (*Vote, error) {
 	head, raw, ok := bytes.Cut(text, []byte("\n"))
-	if !ok || len(head) > maxHeader || len(raw) > maxMessage {
+	if !ok || len(head) > maxHeader || len(raw) > MaxBytes {
 		return nil, errForm
 	}
 	v := new(Vote)

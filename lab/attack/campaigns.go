@@ -2,8 +2,10 @@ package attack
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/live"
 )
 
 // The messages that attacks by campaigns are about.
@@ -12,6 +14,8 @@ var (
 	victimFile    = bulkhead.NamedSignature(bulkhead.Attachment, fmt.Sprintf("%-32s", "a form that many attach"))
 	victimPicture = bulkhead.NamedSignature(bulkhead.Image, fmt.Sprintf("%-32s", "a logo that many show"))
 	victimContact = bulkhead.NamedSignature(bulkhead.Contact, "+15550100199")
+
+	linkTip = withPart(letter("a tip").from("bob", "friend.example").withoutLinks(), victimLink)
 
 	evilLink = bulkhead.NamedSignature(bulkhead.Link, "pills.example")
 )
@@ -31,6 +35,15 @@ func byCampaigns() []Scenario {
 		{Name: "have the network of a person suspected whose mail is not verified", Means: Spams,
 			daily: unverifiedLetters, before: likes(unsigned), strike: fromNetwork,
 			holds: is(bulkhead.ClassSuspected, hisNext), mend: says(bulkhead.Ham, hisNext)},
+		{Name: "have a provider's other customer suspected by spam from accounts there", Means: Spams,
+			daily: providerMail, before: likes(personal), strike: fromProvider, holds: unwanted(herNext),
+			mend: says(bulkhead.Ham, herNext)},
+		{Name: "have a person suspected by copies of a letter that the person signed", Means: Spams,
+			daily: letters, before: likes(personal), strike: replay, holds: unwanted(herNext),
+			mend: says(bulkhead.Ham, herNext)},
+		{Name: "have the link that mail shares listed in the live DNS zone", Means: Spams,
+			daily: sharing(victimLink), before: likes(linkTip), strike: misuse(victimLink), holds: zoned,
+			mend: says(bulkhead.Ham, linkTip)},
 	}
 	for _, part := range []struct {
 		what string
@@ -203,6 +216,60 @@ func fromNetwork(w *world, n int) error {
 		}
 	}
 	return nil
+}
+
+// unwanted reports whether a message is spam or suspected.
+func unwanted(m mail) func(*world) (bool, error) {
+	return func(w *world) (bool, error) {
+		got, err := w.class(m)
+		return got == bulkhead.ClassSpam || got == bulkhead.ClassSuspected, err
+	}
+}
+
+// providerMail is mail of a provider's customers: of one every third day, and of four others every day.
+func providerMail(w *world, day int) error {
+	for i := range 4 {
+		m := letter(fmt.Sprint("customer ", i, " on day ", day)).from(fmt.Sprint("customer", i), "home.example")
+		if err := w.send(m.withoutLinks(), 4*day+i); err != nil {
+			return err
+		}
+	}
+	return letters(w, day)
+}
+
+// fromProvider sends n spams from as many accounts of the provider, each with a link of its own. A reader
+// reports each.
+func fromProvider(w *world, n int) error {
+	for i := range n {
+		m := letter(fmt.Sprint("spam ", i)).from(fmt.Sprint("mallory", i), "home.example").withoutLinks()
+		m = withPart(m, bulkhead.NamedSignature(bulkhead.Link, fmt.Sprintf("evil%d.example", i)))
+		if err := w.send(m, i); err != nil {
+			return err
+		}
+		if err := w.vote([]bulkhead.Reporter{w.user("reader", i)}, bulkhead.Spam, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replay sends a letter that a person signed, and the attacker received, to n readers, who report it.
+func replay(w *world, n int) error {
+	signed := letter("what she wrote to the attacker").from("ann", "home.example").withoutLinks()
+	for i := range n {
+		if err := w.send(signed, i); err != nil {
+			return err
+		}
+		if err := w.vote([]bulkhead.Reporter{w.user("reader", i)}, bulkhead.Spam, signed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// zoned reports whether the live DNS zone of the node lists the link that mail shares.
+func zoned(w *world) (bool, error) {
+	return live.List{Judge: w.Engine, Log: slog.New(slog.DiscardHandler)}.HasDomain(string(victimLink.Sum())), nil
 }
 
 // coveredMail returns a spam with a listed link and n links that others use.

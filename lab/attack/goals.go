@@ -65,6 +65,14 @@ func Scenarios() []Scenario {
 		Scenario{Name: "un-list a campaign of 10 reports as a peer", Means: Peers,
 			before: tenReport, strike: lie(bulkhead.Revocation, campaign), holds: isNot(bulkhead.ClassSpam, campaign),
 			mend: says(bulkhead.Spam, campaign)},
+		Scenario{Name: "make personal mail bulk as a peer", Means: Peers,
+			daily: letters, strike: received(personal, countAsPeer(personal)), holds: is(bulkhead.ClassBulk, personal),
+			mend: says(bulkhead.Ham, personal)},
+		Scenario{Name: "be of good standing as a peer, then send what is reported", Means: Peers,
+			strike: warmAsPeer, holds: isNot(bulkhead.ClassSpam, campaignOf("nice.example")),
+			mend: says(bulkhead.Spam, campaignOf("nice.example"))},
+		Scenario{Name: "cover a listed link as a peer by mail of others", Means: Peers, daily: dailyNewsletter,
+			before: listLink, strike: coverAsPeer, holds: covered, mend: reportCovered},
 	)
 }
 
@@ -367,33 +375,116 @@ func raised(w *world) (bool, error) {
 
 // lie adds n peers whose nodes cast a false vote on a message.
 func lie(v bulkhead.Vote, m mail) act {
+	votes := []bulkhead.Vote{bulkhead.Spam}
+	if v != bulkhead.Spam {
+		votes = append(votes, v)
+	}
 	return func(w *world, n int) error {
-		var origins []engine.Origin
-		for i := range n {
-			origins = append(origins, engine.Origin{ID: fmt.Sprint("liar", i), Weight: peerWeight})
-		}
-		if err := w.SetOrigins(w.ctx, origins); err != nil {
+		return w.liars(n, func(liar *engine.Engine, _ int) error {
+			for _, v := range votes {
+				if _, err := liar.Report(w.ctx, bulkhead.Report{Signatures: m.signatures(), Vote: v}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, 1)
+	}
+}
+
+// claimedCopies is how many deliveries of each message a lying peer claims.
+const claimedCopies = 10_000
+
+// claim has a lying node count deliveries of messages.
+func claim(w *world, liar *engine.Engine, all ...mail) error {
+	for _, m := range all {
+		if _, err := liar.Report(w.ctx, bulkhead.Report{Signatures: m.signatures(), Count: claimedCopies}); err != nil {
 			return err
 		}
-		parts, err := w.lies(v, m)
+	}
+	return nil
+}
+
+// liars adds n peers that send the same lies. On each of several days, from 0 on, lies is called with the engine of
+// their node.
+func (w *world) liars(n int, lies func(liar *engine.Engine, day int) error, days int) (err error) {
+	var origins []engine.Origin
+	for i := range n {
+		origins = append(origins, engine.Origin{ID: fmt.Sprint("liar", i), Weight: peerWeight})
+	}
+	if err := w.SetOrigins(w.ctx, origins); err != nil {
+		return err
+	}
+	liar, err := w.engine()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, liar.Close(w.ctx)) }()
+	if err := liar.Record(w.ctx, true); err != nil {
+		return err
+	}
+	for day := range days {
+		if day > 0 {
+			w.pass(dayLength)
+		}
+		if err := lies(liar, day); err != nil {
+			return err
+		}
+		parts, _, err := liar.TakeRounds(w.ctx)
 		if err != nil {
 			return err
 		}
 		for _, o := range origins {
-			var parsed []engine.Parsed
-			for _, p := range parts {
-				x, err := w.ParsePart(p)
-				if err != nil {
-					return err
-				}
-				parsed = append(parsed, x)
-			}
-			if err := w.ApplyRemote(w.ctx, o.ID, parsed); err != nil {
+			if err := w.apply(o.ID, parts); err != nil {
 				return err
 			}
 		}
-		return nil
 	}
+	return nil
+}
+
+// apply applies what a peer sends.
+func (w *world) apply(origin string, parts []engine.Part) error {
+	var parsed []engine.Parsed
+	for _, p := range parts {
+		x, err := w.ParsePart(p)
+		if err != nil {
+			return err
+		}
+		parsed = append(parsed, x)
+	}
+	return w.ApplyRemote(w.ctx, origin, parsed)
+}
+
+// countAsPeer adds n peers that claim deliveries of a message.
+func countAsPeer(m mail) act {
+	return func(w *world, n int) error {
+		return w.liars(n, func(liar *engine.Engine, _ int) error { return claim(w, liar, m) }, 1)
+	}
+}
+
+// warmAsPeer adds n peers that claim deliveries of harmless mail of a domain on each of three days. A campaign
+// from there follows, which one user and all honest ones report.
+func warmAsPeer(w *world, n int) error {
+	err := w.liars(n, func(liar *engine.Engine, day int) error {
+		return claim(w, liar, letter(fmt.Sprint("nice ", day)).from("win", "nice.example"))
+	}, 3)
+	if err != nil {
+		return err
+	}
+	return reported(w, campaignOf("nice.example"))
+}
+
+// coverAsPeer adds n peers that claim mail of twenty senders, on each of three days, all with a link that was
+// reported here.
+func coverAsPeer(w *world, n int) error {
+	return w.liars(n, func(liar *engine.Engine, day int) error {
+		var all []mail
+		for i := range 20 {
+			from := fmt.Sprintf("shop%d.example", i)
+			all = append(all, withPart(letter(fmt.Sprint("offer ", i, day)).from("news", from).withoutLinks(), evilLink))
+		}
+		return claim(w, liar, all...)
+	}, 3)
 }
 
 // received is the attacker's act, during which a copy of the message comes to a user.
@@ -401,29 +492,6 @@ func received(m mail, strike act) act {
 	return func(w *world, n int) error {
 		return errors.Join(strike(w, n), w.deliver(m, everybody()[0]))
 	}
-}
-
-// lies returns what a peer sends after its node has cast a false vote on a message.
-func (w *world) lies(v bulkhead.Vote, m mail) ([]engine.Part, error) {
-	liar, err := w.engine()
-	if err != nil {
-		return nil, err
-	}
-	defer liar.Close(w.ctx)
-	if err := liar.Record(w.ctx, true); err != nil {
-		return nil, err
-	}
-	votes := []bulkhead.Vote{bulkhead.Spam}
-	if v != bulkhead.Spam {
-		votes = append(votes, v)
-	}
-	for _, v := range votes {
-		if _, err := liar.Report(w.ctx, bulkhead.Report{Signatures: m.signatures(), Vote: v}); err != nil {
-			return nil, err
-		}
-	}
-	parts, _, err := liar.TakeRounds(w.ctx)
-	return parts, err
 }
 
 func is(c bulkhead.Class, m mail) func(*world) (bool, error) {

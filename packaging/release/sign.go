@@ -81,9 +81,10 @@ func verify(public, signature, content []byte) (comment string, err error) {
 		return "", errors.New("not a public key and a signature of minisign")
 	}
 	comment = strings.TrimPrefix(lines[2], trusted)
-	key, err1 := base64.StdEncoding.DecodeString(keys[1])
-	one, err2 := base64.StdEncoding.DecodeString(lines[1])
-	global, err3 := base64.StdEncoding.DecodeString(lines[3])
+	strict := base64.StdEncoding.Strict() // one text for each signature
+	key, err1 := strict.DecodeString(keys[1])
+	one, err2 := strict.DecodeString(lines[1])
+	global, err3 := strict.DecodeString(lines[3])
 	head := len(algorithm) + keyNumber
 	if errors.Join(err1, err2, err3) != nil || len(key) != head+ed25519.PublicKeySize ||
 		len(one) != head+ed25519.SignatureSize || !bytes.Equal(key[:head], one[:head]) {

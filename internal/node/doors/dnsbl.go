@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/dnsbl"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/internal/live"
 )
 
 // zonesOf returns the configured zones with their lists, after a server has checked them.
@@ -79,15 +80,15 @@ func partOf(z *config.DNSBLZone, p config.ZonePart, list func(string) *lists.Han
 
 // checkDNSBL checks zones.
 func checkDNSBL(p *proposal) error {
-	_, err := zonesOf(p.Config, p.list, liveList{})
+	_, err := zonesOf(p.Config, p.list, live.List{})
 	return err
 }
 
 // openDNSBL opens the door for DNS queries, over UDP and TCP.
 func (s *Set) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	cfg := s.opts.Config()
-	live := liveList{s.opts.Judge, s.opts.Log.With("door", "dnsbl")}
-	zones, err := zonesOf(cfg, s.opts.Lists.Handle, live)
+	current := live.List{Judge: s.opts.Judge, Log: s.opts.Log.With("door", "dnsbl")}
+	zones, err := zonesOf(cfg, s.opts.Lists.Handle, current)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (s *Set) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	}
 	o.metrics = dnsblMetrics(&front.Stats)
 	o.prepare = func(p *proposal) (func() error, error) {
-		zones, err := zonesOf(p.Config, p.list, live)
+		zones, err := zonesOf(p.Config, p.list, current)
 		return func() error { return front.SetZones(zones) }, err
 	}
 	return o, nil

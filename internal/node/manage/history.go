@@ -147,14 +147,14 @@ func (h *History) Remembered(ctx context.Context, who bulkhead.Reporter, message
 	found = slices.DeleteFunc(found, func(e logbook.Entry) bool {
 		return e.Space != "" && e.Space != space && (space != "" || entry == 0)
 	})
-	text, err := h.meant(found, who.User)
+	message, err := h.meant(ctx, found, who.User)
 	if err != nil {
 		return nil, err
 	}
 	var best []bulkhead.Signature
 	white := false
 	for i := range found {
-		if sigs := found[i].Signatures(); textOf(sigs) == text {
+		if sigs := found[i].Signatures(); sameText(sigs, message) {
 			white = white || found[i].White
 			if len(sigs) > len(best) {
 				best = sigs
@@ -170,31 +170,77 @@ func (h *History) Remembered(ctx context.Context, who bulkhead.Reporter, message
 	return best, nil
 }
 
-// meant returns the text that a vote by Message-ID is about: of several texts with one Message-ID the
-// latest that was delivered to the user, or else the latest that was delivered. Senders choose the
-// Message-IDs of their mail, so several texts are no reason to refuse a vote on mail that was delivered. Of
-// several texts that were only checked none is chosen, because a vote on one sender's spam would be on
-// another sender's newsletter.
-func (h *History) meant(found []logbook.Entry, user string) (text bulkhead.Signature, err error) {
+// meant returns a message with the text that a vote by Message-ID is about. Senders choose the Message-IDs of
+// their mail, so several texts are no reason to refuse a vote. The texts that were delivered to the user count,
+// or else the texts that were delivered to others, or else the texts that were checked. Of several, the vote is
+// on the latest whose standing is the lowest. A spammer who sends wanted mail once more, with the Message-ID of
+// its spam, therefore turns no report of the spam against that mail.
+func (h *History) meant(ctx context.Context, found []logbook.Entry, user string) ([]bulkhead.Signature, error) {
 	voter := recent.Mailbox(h.Book.Mailbox(user))
-	delivered := false
+	var mine, delivered, checked [][]bulkhead.Signature
 	for i := range found { // the latest first
 		sigs := found[i].Signatures()
-		exact := textOf(sigs)
 		d, ok := DeliveryIn(&found[i], sigs)
-		switch {
+		switch _, has := recent.Identity(sigs); {
+		case !has:
 		case ok && d.To(voter):
-			return exact, nil
-		case ok && !delivered:
-			text, delivered, err = exact, true, nil
-		case delivered || !exact.Valid():
-		case !text.Valid():
-			text = exact
-		case text != exact:
-			err = api.ErrSeveral
+			mine = another(mine, sigs)
+		case ok:
+			delivered = another(delivered, sigs)
+		default:
+			checked = another(checked, sigs)
 		}
 	}
-	return text, err
+	for _, texts := range [][][]bulkhead.Signature{mine, delivered, checked} {
+		if len(texts) > 0 {
+			return h.lowest(ctx, texts)
+		}
+	}
+	return nil, nil
+}
+
+// maxTexts is the largest number of texts with one Message-ID that are judged for a vote.
+const maxTexts = 16
+
+// another appends the signatures of a text that is not among texts yet.
+func another(texts [][]bulkhead.Signature, sigs []bulkhead.Signature) [][]bulkhead.Signature {
+	same := func(t []bulkhead.Signature) bool { return sameText(t, sigs) }
+	if len(texts) == maxTexts || slices.ContainsFunc(texts, same) {
+		return texts
+	}
+	return append(texts, sigs)
+}
+
+// sameText reports whether two messages have the same text, or the same first file or picture without one.
+func sameText(a, b []bulkhead.Signature) bool {
+	x, _ := recent.Identity(a) // invalid for none
+	y, _ := recent.Identity(b)
+	return x == y
+}
+
+// lowest returns the first of the texts whose standing is the lowest. Good mail has the highest, then mail that
+// many received.
+func (h *History) lowest(ctx context.Context, texts [][]bulkhead.Signature) (message []bulkhead.Signature, err error) {
+	least := 0
+	for _, sigs := range texts {
+		standing := 1
+		if len(texts) > 1 {
+			v, err := h.Judge.Check(ctx, bulkhead.Query{Signatures: sigs, Terse: true})
+			if err != nil {
+				return nil, err
+			}
+			switch {
+			case v.Whitelisted != "" || v.Class == bulkhead.ClassGood:
+				standing = 3
+			case v.Class == bulkhead.ClassBulk:
+				standing = 2
+			}
+		}
+		if least == 0 || standing < least {
+			message, least = sigs, standing
+		}
+	}
+	return message, nil
 }
 
 // DeliveryIn returns the delivery that an entry of the history records. sigs are the signatures of
@@ -241,13 +287,3 @@ func (h *History) find(ctx context.Context, messageID string, entry int64) ([]lo
 
 // maxWithID is the largest number of entries with one Message-ID that are read.
 const maxWithID = 10_000
-
-// textOf returns the signature of a message's whole text, invalid for none.
-func textOf(sigs []bulkhead.Signature) bulkhead.Signature {
-	for i := range sigs {
-		if sigs[i].Scheme() == bulkhead.Exact {
-			return sigs[i]
-		}
-	}
-	return bulkhead.Signature{}
-}

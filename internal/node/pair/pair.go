@@ -518,7 +518,7 @@ func (p *Pair) files(marks map[string]string) (changed []standby.File, err error
 	for _, name := range p.o.Files.Names() {
 		file := filepath.Join(p.dir, filepath.FromSlash(name))
 		info, err := os.Stat(file)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > 16<<20 || !p.o.Files.Copies(name) {
+		if err != nil || !info.Mode().IsRegular() || info.Size() > standby.MaxFile || !p.o.Files.Copies(name) {
 			continue
 		}
 		mark := fmt.Sprint(info.ModTime().UnixNano(), info.Size())

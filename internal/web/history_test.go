@@ -25,6 +25,8 @@ func TestReason(t *testing.T) {
 		{admin.HistoryEntry{Class: "spam", Reasons: []string{`links to "a.test": reported as spam by 3 of 4`}},
 			"link was reported"},
 		{admin.HistoryEntry{Class: "bulk", Reasons: []string{"seen 30 times: bulk, the threshold is 20"}}, "sent in bulk"},
+		{admin.HistoryEntry{Class: "unknown", Reasons: []string{"called spam by 1 voter"}}, "voted on before"},
+		{admin.HistoryEntry{Class: "unknown", Reasons: []string{"called wanted by 2 voters"}}, "people want it"},
 		{admin.HistoryEntry{Class: "unknown"}, "nothing known"},
 		{admin.HistoryEntry{Class: "good", Reasons: []string{"a rule, of a later version, decided"}}, "a rule, of"},
 		{admin.HistoryEntry{Kind: "spam", Account: "ann", Waits: true}, "waits, by ann"},

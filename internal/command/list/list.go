@@ -34,6 +34,7 @@ func newListCommand() *cobra.Command {
 		RunE: command.NeedCommand,
 	}
 	cmd.AddCommand(newListBuild(), newListAdd(), newListCheck(), newListInfo(), newListDiff(), newListMerge())
+	command.CompleteLists(cmd.Commands()...)
 	for _, sub := range cmd.Commands() {
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return listError(run(cmd, args)) }

@@ -107,6 +107,7 @@ func newHistoryCommand() *cobra.Command {
 	f.StringVar(&q.Signature, "signature", "", "SCHEME:HEX")
 	u.CompleteFlag(cmd, "door", command.DoorNames)
 	u.CompleteFlag(cmd, "reporter", command.AccountNames)
+	u.CompleteFlag(cmd, "domain", command.DomainNames)
 	command.CompleteWords(cmd, "kind", "check", "sighting", "spam", "ham", "revoke")
 	command.CompleteWords(cmd, "class", "unknown", "good", "bulk", "suspected", "spam")
 	return cmd

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
 // completionTime is the longest time for which a shell waits for names of the node.
@@ -98,6 +99,39 @@ func RateRuleNames(ctx context.Context, c *admin.Client) (all []string, err erro
 		all = append(all, rules[i].Name)
 	}
 	return all, err
+}
+
+// DomainNames returns the domains of senders and links in the latest messages of the history.
+func DomainNames(ctx context.Context, c *admin.Client) (all []string, err error) {
+	page, err := c.History(ctx, admin.HistoryQuery{Limit: 500})
+	if err != nil {
+		return nil, err
+	}
+	for i := range page.Entries {
+		e := &page.Entries[i]
+		all = append(all, e.Domains...)
+		if e.From != "" {
+			all = append(all, e.From)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// CompleteLists has the shell complete the first argument of commands by the files of the lists in the
+// installed node's configuration. Where none begins so, the shell completes other files.
+func CompleteLists(cmds ...*cobra.Command) {
+	for _, cmd := range cmds {
+		cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			var all []string
+			if cfg, _ := config.Inspect(InstalledConfig); cfg != nil && len(args) == 0 {
+				for _, l := range cfg.Lists.Files {
+					all = append(all, l.Path)
+				}
+			}
+			return beginning(all, begun), cobra.ShellCompDirectiveDefault
+		}
+	}
 }
 
 // DoorNames returns the open doors of the node.

@@ -132,6 +132,15 @@ func (n *machineNode) isAt(server string) bool {
 	if err == nil && n.server != "" && u.Host == own.Host {
 		return true
 	}
+	return isLoopback(server)
+}
+
+// isLoopback reports whether a URL has a loopback address or the name localhost.
+func isLoopback(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
 	addr, err := netip.ParseAddr(u.Hostname())
 	return u.Hostname() == "localhost" || err == nil && addr.IsLoopback()
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
 func TestDataFolder(t *testing.T) {
@@ -84,6 +86,46 @@ func TestFindNode(t *testing.T) {
 	} {
 		if got := n.isAt(url); got != want {
 			t.Errorf("isAt(%q) = %v, want %v", url, got, want)
+		}
+	}
+}
+
+// TestTokenStaysHere: without a socket, the token of a data folder goes to loopback addresses alone,
+// and the installed node's only to one that the user names.
+func TestTokenStaysHere(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", "")
+	t.Setenv("BULKHEAD_TOKEN", "")
+	t.Chdir(t.TempDir())
+	config, data, run := InstalledConfig, InstalledData, InstalledRun
+	t.Cleanup(func() { InstalledConfig, InstalledData, InstalledRun = config, data, run })
+	root := t.TempDir()
+	InstalledConfig, InstalledData, InstalledRun = root+"/bulkhead.toml", root+"/data", root+"/run"
+	for _, dir := range []string{InstalledData, "here"} {
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(dir+"/admin.token", []byte("secret\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		listen, server, data string
+		sent                 bool
+	}{
+		{"127.0.0.1:9", "", "", false},
+		{"192.0.2.1:9", "", "", false},
+		{"127.0.0.1:9", "http://127.0.0.1:9", "", true},
+		{"192.0.2.1:9", "http://[::1]:8", "", true},
+		{"192.0.2.1:9", "http://192.0.2.1:9", "", false},
+		{"127.0.0.1:9", "https://mx.example.com", "", false},
+		{"127.0.0.1:9", "", "here", true},
+		{"127.0.0.1:9", "http://localhost:9", "here", true},
+		{"127.0.0.1:9", "http://192.0.2.1:9", "here", false},
+	} {
+		if err := os.WriteFile(InstalledConfig, []byte("[listen]\nhttp = \""+tt.listen+"\"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, token := Remote{Server: tt.server}, ""
+		err := r.AsAdmin(nil, tt.data, func(c *admin.Client) error { token = c.Token; return nil })
+		if err != nil || (token == "secret") != tt.sent || token != "" && !tt.sent {
+			t.Errorf("%+v: token %q, %v", tt, token, err)
 		}
 	}
 }

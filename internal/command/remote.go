@@ -161,8 +161,9 @@ func PublicURL(ctx context.Context, c *admin.Client) (string, error) {
 }
 
 // AsAdmin runs a command with a client. On the node's own machine, the node recognises
-// administrators through its socket. Elsewhere, if no token is named, the client has the administrator's
-// token of this machine's node. The token of the installed node is never sent to another machine.
+// administrators through its socket. Without a socket, if no token is named, the client has the
+// administrator's token of this machine's node. This token is sent to loopback addresses alone, and
+// the installed node's token only if --server names such an address.
 func (r *Remote) AsAdmin(_ *cobra.Command, data string, run func(*admin.Client) error) error {
 	own := findNode(data, "")
 	c, bySocket, err := r.client(&own)
@@ -173,7 +174,9 @@ func (r *Remote) AsAdmin(_ *cobra.Command, data string, run func(*admin.Client) 
 		return run(c)
 	}
 	var unread error
-	if c.Token == "" && (!own.installed || r.Server == "" || own.isAt(r.Server)) {
+	// The installed node has a socket while it runs. Without the socket, another user's program may
+	// listen at its address.
+	if c.Token == "" && isLoopback(c.Server) && !(own.installed && r.Server == "") {
 		c.Token, unread = node.ReadSecret(own.token())
 		switch {
 		case errors.Is(unread, fs.ErrNotExist):

@@ -13,6 +13,8 @@ const (
 	rspamdBayes   = "/etc/rspamd/local.d/classifier-bayes.conf"
 	rspamdGroups  = "/etc/rspamd/local.d/groups.conf"
 	rspamdScore   = 8.0 // score of BULKHEAD_SPAM in the plugin
+	rspamdSuspect = 3.0 // score of BULKHEAD_SUSPECTED there
+	rspamdNearly  = 3.5 // score of BULKHEAD_UNANSWERED there, which comes with BULKHEAD_SUSPECTED
 	rspamdAddsAt  = 6.0 // rspamd's own limit
 	learnsThrough = `return function(task, is_spam, is_unlearn) return rspamd_plugins.bulkhead.learn(task, ` +
 		`is_spam, is_unlearn) end`
@@ -80,7 +82,7 @@ func (p *Plan) rspamdLearning() error {
 	return p.edit("rspamd", rspamdBayes, func(text string) string { return withBlock(text, line) })
 }
 
-// rspamdScores raises the score if this installation's limit for junk is above it.
+// rspamdScores raises the scores if this installation's limit for junk is above them.
 func (p *Plan) rspamdScores() error {
 	junk, refuse := rspamdAddsAt, 15.0
 	for _, name := range []string{"/etc/rspamd/local.d/actions.conf", "/etc/rspamd/override.d/actions.conf"} {
@@ -101,9 +103,14 @@ func (p *Plan) rspamdScores() error {
 	score, lines := rspamdScore, ""
 	if junk > rspamdScore {
 		score = junk + 0.5
-		lines = fmt.Sprintf(
-			"group \"bulkhead\" {\n  symbols = {\n    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: "+
-				"reported as spam\"; } # junk begins at %g here\n  }\n}\n", score, junk)
+		lines += fmt.Sprintf("    \"BULKHEAD_SPAM\" { weight = %g; description = \"bulkhead: reported as spam\"; }\n", score)
+	}
+	if junk > rspamdSuspect+rspamdNearly {
+		lines += fmt.Sprintf("    \"BULKHEAD_UNANSWERED\" { weight = %.4g; description = \"bulkhead: nearly a reported "+
+			"mail, and SPF and DKIM name no sender\"; }\n", aboveJunk(junk, refuse)-rspamdSuspect)
+	}
+	if lines != "" {
+		lines = fmt.Sprintf("# Junk begins at %g here.\ngroup \"bulkhead\" {\n  symbols = {\n%s  }\n}\n", junk, lines)
 	}
 	if score >= refuse {
 		p.note("rspamd refuses mail at %g here: BULKHEAD_SPAM, %g, does so alone", refuse, score)
@@ -114,6 +121,15 @@ func (p *Plan) rspamdScores() error {
 		}
 		return withBlock(text, lines)
 	})
+}
+
+// aboveJunk returns a score for suspected mail: half a point above the limit for junk, and below the
+// limit at which mail is refused.
+func aboveJunk(junk, refuse float64) float64 {
+	if refuse <= junk {
+		return junk
+	}
+	return min(junk+0.5, (junk+refuse)/2)
 }
 
 // rspamdTwice notes which other modules would score the same report again.

@@ -2,14 +2,16 @@ package setup
 
 import (
 	"fmt"
+	"math"
 	"path"
 	"regexp"
 	"strings"
 )
 
 const (
-	spamScore = 5.5 // score of BULKHEAD_SPAM in bulkhead.cf
-	junkAt    = 5.0 // SpamAssassin's own required_score
+	spamScore    = 5.5 // score of BULKHEAD_SPAM in bulkhead.cf, and of both rules below together
+	suspectScore = 2.5 // score of BULKHEAD_SUSPECTED there; BULKHEAD_UNANSWERED comes with it
+	junkAt       = 5.0 // SpamAssassin's own required_score
 )
 
 // rulesFolders are the folders in which distributions keep the rules of a site.
@@ -105,7 +107,7 @@ func (p *Plan) rules(name string) error {
 			return err
 		}
 	}
-	site, junk, err := p.siteRules(dir)
+	site, junk, refuse, err := p.siteRules(dir)
 	if err != nil {
 		return err
 	}
@@ -122,15 +124,16 @@ func (p *Plan) rules(name string) error {
 	case ownScore.MatchString(site):
 		p.note("a score of BULKHEAD_SPAM in %s stays as it is; junk begins at %g", dir, junk)
 	case junk >= spamScore:
-		fmt.Fprintf(&b, "score BULKHEAD_SPAM %g   # junk begins at %g here\n", junk+0.5, junk)
+		fmt.Fprintf(&b, "# Junk begins at %g here.\nscore BULKHEAD_SPAM %g\nscore BULKHEAD_UNANSWERED %.4g\n", junk, junk+0.5,
+			aboveJunk(junk, refuse)-suspectScore)
 	}
 	b.WriteString("endif\n")
 	return p.place(name, path.Join(dir, "bulkhead_local.cf"), b.String())
 }
 
 // siteRules returns the site's own rules, and the score at which mail is junk: SpamAssassin's, or
-// Amavis's if that is higher.
-func (p *Plan) siteRules(dir string) (text string, junk float64, err error) {
+// Amavis's if that is higher. Mail is refused, or kept from its reader, from the score refuse on.
+func (p *Plan) siteRules(dir string) (text string, junk, refuse float64, err error) {
 	var all strings.Builder
 	for _, name := range p.tree.list(dir) {
 		if !strings.HasSuffix(name, ".cf") || name == "bulkhead.cf" || name == "bulkhead_local.cf" {
@@ -138,21 +141,25 @@ func (p *Plan) siteRules(dir string) (text string, junk float64, err error) {
 		}
 		text, err := p.text(path.Join(dir, name))
 		if err != nil {
-			return "", 0, err
+			return "", 0, 0, err
 		}
 		all.WriteString(text + "\n")
 	}
-	junk = lastNumber(requiredScore, all.String(), junkAt)
+	junk, refuse = lastNumber(requiredScore, all.String(), junkAt), math.Inf(1)
 	if p.does("amavis") {
 		amavis, err := p.amavisText()
 		if err != nil {
-			return "", 0, err
+			return "", 0, 0, err
 		}
 		tag2 := lastNumber(tag2Level, amavis, 0)
 		junk = max(junk, tag2)
-		if kill := lastNumber(killLevel, amavis, 0); kill > 0 && kill <= max(spamScore, junk+0.5) && kill > tag2 {
+		kill := lastNumber(killLevel, amavis, 0)
+		if kill > 0 && kill <= max(spamScore, junk+0.5) && kill > tag2 {
 			p.note("Amavis blocks mail at %g: BULKHEAD_SPAM does so alone", kill)
 		}
+		if kill > 0 {
+			refuse = kill
+		}
 	}
-	return all.String(), junk, nil
+	return all.String(), junk, refuse, nil
 }

@@ -338,7 +338,8 @@ var shortReasons = []struct{ part, short string }{
 	{"and was not", "known good sender"}, {"delivered so often", "often delivered"},
 	{"came from known senders", "known good senders"}, {"links to", "link was reported"},
 	{"the sender", "sender was reported"}, {"the name", "name was reported"}, {"the contact", "contact was reported"},
-	{"a picture", "picture was reported"}, {": bulk", "sent in bulk"}, {"below the threshold", "seen before"},
+	{"a picture", "picture was reported"}, {"called spam", "voted on before"}, {"called wanted", "people want it"},
+	{": bulk", "sent in bulk"}, {"below the threshold", "seen before"},
 	{"words and style", "words like spam"}, {"whitelist", "on the whitelist"},
 }
 

@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
-
-	"context"
 
 	"pgregory.net/rapid"
 
@@ -25,6 +27,8 @@ func TestReason(t *testing.T) {
 		{admin.HistoryEntry{Class: "spam", Reasons: []string{`links to "a.test": reported as spam by 3 of 4`}},
 			"link was reported"},
 		{admin.HistoryEntry{Class: "bulk", Reasons: []string{"seen 30 times: bulk, the threshold is 20"}}, "sent in bulk"},
+		{admin.HistoryEntry{Class: "unknown", Reasons: []string{"called spam by 1 voter"}}, "voted on before"},
+		{admin.HistoryEntry{Class: "unknown", Reasons: []string{"called wanted by 2 voters"}}, "people want it"},
 		{admin.HistoryEntry{Class: "unknown"}, "nothing known"},
 		{admin.HistoryEntry{Class: "good", Reasons: []string{"a rule, of a later version, decided"}}, "a rule, of"},
 		{admin.HistoryEntry{Kind: "spam", Account: "ann", Waits: true}, "waits, by ann"},
@@ -107,5 +111,33 @@ func TestUndos(t *testing.T) {
 	}
 	if _, ok := u.take(latest, "ann", now); !ok {
 		t.Error("the latest change is lost")
+	}
+}
+
+// TestDeeds: the record of administration has words for each operation of the API that it records.
+func TestDeeds(t *testing.T) {
+	source, err := os.ReadFile("../api/openapi.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	route := regexp.MustCompile(`s\.route\("(?:POST|PUT|PATCH|DELETE) [^"]*", "(\w+)",`)
+	need := regexp.MustCompile(`, ?\s*(check|report|manage|open),`)
+	seen := 0
+	for _, at := range route.FindAllSubmatchIndex(source, -1) {
+		id, rest := string(source[at[2]:at[3]]), source[at[3]:]
+		m := need.FindSubmatch(rest)
+		if m == nil {
+			t.Fatalf("%s: who may ask?", id)
+		}
+		if who := string(m[1]); who == "check" || who == "report" {
+			continue
+		}
+		seen++
+		if got := inWords(id); got == id || !strings.Contains(got, " ") {
+			t.Errorf("%s is %q in the record", id, got)
+		}
+	}
+	if seen < 25 {
+		t.Errorf("only %d operations", seen)
 	}
 }

@@ -136,7 +136,15 @@ func peerMap(n *admin.Network, self string, now time.Time) g.Node {
 	if len(n.Peers) == 0 {
 		return nil
 	}
-	const width, height = 360, 220
+	const width = 360
+	// Few peers are beside the node, many around it.
+	height, selfX, turn := 220, width/2, 0.25
+	switch len(n.Peers) {
+	case 1:
+		height, selfX, turn = 90, width/2-130, 0
+	case 2:
+		height, turn = 90, 0
+	}
 	var lines, dots g.Group
 	well := 0
 	for i := range n.Peers {
@@ -145,9 +153,9 @@ func peerMap(n *admin.Network, self string, now time.Time) g.Node {
 		if class == "good" {
 			well++
 		}
-		angle := 2 * math.Pi * (float64(i)/float64(len(n.Peers)) - 0.25)
-		x, y := width/2+130*math.Cos(angle), height/2+78*math.Sin(angle)
-		lines = append(lines, g.El("line", h.Class("to-"+class), g.Attr("x1", strconv.Itoa(width/2)),
+		angle := 2 * math.Pi * (float64(i)/float64(len(n.Peers)) - turn)
+		x, y := width/2+130*math.Cos(angle), float64(height/2)+78*math.Sin(angle)
+		lines = append(lines, g.El("line", h.Class("to-"+class), g.Attr("x1", strconv.Itoa(selfX)),
 			g.Attr("y1", strconv.Itoa(height/2)),
 			g.Attr("x2", fmt.Sprintf("%.0f", x)), g.Attr("y2", fmt.Sprintf("%.0f", y)),
 			g.Attr("stroke-width", fmt.Sprintf("%.1f", 0.5+4*p.Weight))))
@@ -156,22 +164,22 @@ func peerMap(n *admin.Network, self string, now time.Time) g.Node {
 			g.El("title", g.Text(nameOf(p)+": "+text))))
 		if len(n.Peers) <= 12 {
 			away := 18.0 // distance from the lines, which start in the middle
-			if y < height/2 {
+			if y < float64(height/2)-1 {
 				away = -12
 			}
 			dots = append(dots, mapLabel(x, y+away, nameOf(p)))
 			if p.Bytes > 0 {
-				lines = append(lines, g.El("text", h.Class("flow"), g.Attr("x", fmt.Sprintf("%.0f", (x+width/2)/2)),
-					g.Attr("y", fmt.Sprintf("%.0f", (y+height/2)/2)), g.Attr("text-anchor", "middle"),
+				lines = append(lines, g.El("text", h.Class("flow"), g.Attr("x", fmt.Sprintf("%.0f", (x+float64(selfX))/2)),
+					g.Attr("y", fmt.Sprintf("%.0f", (y+float64(height/2))/2-3)), g.Attr("text-anchor", "middle"),
 					g.Text("← "+size(p.Bytes)+", "+plural(p.Rounds, "round"))))
 			}
 		}
 	}
 	return h.SVG(h.Class("map"), g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", width, height)), h.Role("img"),
 		h.Aria("label", fmt.Sprintf("%s, of which %d are heard and counted", plural(uint64(len(n.Peers)), "peer"), well)),
-		lines, g.El("circle", h.Class("self"), g.Attr("cx", strconv.Itoa(width/2)), g.Attr("cy", strconv.Itoa(height/2)),
-			g.Attr("r", "9")), mapLabel(width/2, height/2+22, self),
-		g.El("text", h.Class("flow"), g.Attr("x", strconv.Itoa(width/2)), g.Attr("y", strconv.Itoa(height/2+33)),
+		lines, g.El("circle", h.Class("self"), g.Attr("cx", strconv.Itoa(selfX)), g.Attr("cy", strconv.Itoa(height/2)),
+			g.Attr("r", "9")), mapLabel(float64(selfX), float64(height/2+22), self),
+		g.El("text", h.Class("flow"), g.Attr("x", strconv.Itoa(selfX)), g.Attr("y", strconv.Itoa(height/2+33)),
 			g.Attr("text-anchor", "middle"), g.Text("published "+size(n.Bytes))), dots)
 }
 

@@ -239,11 +239,37 @@ func audited(v *view) (g.Node, error) {
 				}
 				return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(e.Time.UTC().Format("2 Jan 15:04:05"))),
 					h.Td(g.Text(dashed(e.Account))), h.Td(g.Text(dashed(strings.TrimSpace(e.Door+" "+e.From)))),
-					h.Td(g.Text(e.Action), g.If(e.Error != "", h.Span(h.Class("state bad"), g.Text("failed")))),
+					h.Td(h.Title(e.Action), g.Text(inWords(e.Action)),
+						g.If(e.Error != "", h.Span(h.Class("state bad"), g.Text("failed")))),
 					h.Td(h.Class("sig"), g.Text(strings.Join(about, ", ")), g.If(e.Error != "", dim(e.Error))))
 			}))))),
 		g.If(page.Next != 0, h.P(link("/people?before="+strconv.FormatInt(page.Next, 10), "Earlier ones")))), nil
 }
+
+// deeds are the actions in the record of administration, in words.
+var deeds = map[string]string{
+	"acceptPeer": "accepted a peer", "addPeer": "added a peer", "addUser": "made an account",
+	"checkConfig": "checked a configuration", "changeSecret": "announced another network secret",
+	"changeUser": "changed an account", "clear": "put a text on the whitelist",
+	"confirmClock": "confirmed the clock", "editList": "edited a list", "evictPeer": "evicted a peer",
+	"examine": "examined the files", "forgetPeer": "forgot lost incarnations of a peer",
+	"invite": "made an invitation", "join": "joined a network", "keepSecret": "kept the network secret",
+	"learn": "learned a message", "leave": "left the network", "login": "logged in",
+	"loginFailed": "failed to log in", "logout": "logged out", "newLoginLink": "made a log-in link",
+	"newToken": "replaced a token", "promote": "promoted the standby", "recover": "recovered the administrator",
+	"refused": "was refused a page or request", "refusePeer": "refused a peer",
+	"reload": "reloaded the configuration", "reloadConfig": "reloaded the configuration",
+	"removeUser": "removed an account", "repair": "repaired the store",
+	"reportEntry": "voted on a remembered message", "reportMessageID": "voted by Message-ID",
+	"resetRate": "reset a rate limit", "resetRateKey": "reset a rate limit", "restore": "restored a backup",
+	"restore from peers": "restored counts from peers", "rollbackPeer": "rolled a peer back",
+	"setSecret": "set a password or secret", "start": "started the node",
+	"unclear": "took a text off the whitelist", "undoVotes": "undid votes",
+	"weighPeer": "changed the weight of a peer", "withdraw": "withdrew an invitation",
+}
+
+// inWords returns an action in words: the name itself if it is of a later version.
+func inWords(action string) string { return cmp.Or(deeds[action], action) }
 
 func number(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
 

@@ -206,7 +206,7 @@ namespace {
 			"inet:127.0.0.1:7777, permit_mynetworks, reject_unauth_destination\n")
 	m.steps("iRedMail")
 	rules, err := os.ReadFile(m.root + "/etc/spamassassin/bulkhead_local.cf")
-	if err != nil || !strings.Contains(string(rules), "score BULKHEAD_SPAM 6.7 ") {
+	if err != nil || !strings.Contains(string(rules), "score BULKHEAD_SPAM 6.7\n") {
 		t.Errorf("Amavis calls mail spam from 6.2 on, but the rules are %s, %v", rules, err)
 	}
 	m.must("spamassassin --lint 2>&1", "")

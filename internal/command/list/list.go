@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -34,6 +35,7 @@ func newListCommand() *cobra.Command {
 		RunE: command.NeedCommand,
 	}
 	cmd.AddCommand(newListBuild(), newListAdd(), newListCheck(), newListInfo(), newListDiff(), newListMerge())
+	command.CompleteLists(cmd.Commands()...)
 	for _, sub := range cmd.Commands() {
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return listError(run(cmd, args)) }
@@ -58,12 +60,15 @@ func listError(err error) error {
 func newListBuild() *cobra.Command {
 	var o lists.Options
 	var asJSON bool
-	var tone, eigen, like, structure string
+	var tone, eigen, like, structure, kind string
 	cmd := &cobra.Command{
 		Use: "build LIST TEXT...", Short: "Build a list from text files",
 		Args: cli.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.Tone, o.Structure = lists.Tone(tone), lists.Structure(structure)
+			if kind != "" && !slices.Contains(lists.Rbldnsd, kind) {
+				return cli.Usagef("--rbldnsd %.20q is none of %s", kind, strings.Join(lists.Rbldnsd, ", "))
+			}
 			if o.Eigen, err = filter.ParseEigenvalue(eigen); err != nil {
 				return cli.UsageError{Err: err}
 			}
@@ -77,9 +82,27 @@ func newListBuild() *cobra.Command {
 				return err
 			}
 			defer done()
+			c := lists.Conversion{Kind: kind}
+			if kind != "" {
+				converted, done, err := convert(&c, sources, cmd.ErrOrStderr())
+				if err != nil {
+					return err
+				}
+				defer done()
+				sources, o.Exact = converted, o.Exact || c.Names > 0
+			}
 			o.Progress = progress(cmd.ErrOrStderr())
+			// A node that reads in between must not find what is excluded.
+			if len(c.Excluded) > 0 {
+				if err := lists.Exclude(args[0], c.Excluded); err != nil {
+					return err
+				}
+			}
 			r, err := lists.Build(cmd.Context(), args[0], sources, o)
 			if err != nil {
+				return err
+			}
+			if err := lists.Exclude(args[0], c.Excluded); err != nil {
 				return err
 			}
 			return printBuilt(cmd.OutOrStdout(), args[0], r, asJSON)
@@ -100,8 +123,11 @@ func newListBuild() *cobra.Command {
 		"two-part; bits, which is faster and takes two fifths more; both can be added to; or fuse, a fifth smaller, which "+
 			"never changes")
 	f.StringVar(&like, "like", "", "use the shape and key of this `LIST`, so that the two can be merged")
+	f.StringVar(&kind, "rbldnsd", "",
+		"the text files are data sets of rbldnsd of this `KIND`: "+strings.Join(lists.Rbldnsd, ", "))
 	f.BoolVar(&o.SkipBad, "skip-bad", false, "skip lines that are not entries, instead of failing")
 	command.JSONFlag(f, &asJSON)
+	command.CompleteWords(cmd, "rbldnsd", lists.Rbldnsd...)
 	return cmd
 }
 
@@ -428,6 +454,43 @@ func spooled(in io.Reader, names []string) (files []string, done func(), err err
 	files = slices.Clone(names)
 	files[at] = f.Name()
 	return files, done, nil
+}
+
+// convert writes files of rbldnsd as text files of a list into a new folder, until done is called.
+func convert(c *lists.Conversion, names []string, notes io.Writer) (files []string, done func(), err error) {
+	dir, err := os.MkdirTemp("", "bulkhead-list-")
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { os.RemoveAll(dir) }
+	for i, name := range names {
+		at := filepath.Join(dir, fmt.Sprintf("%d-%s", i, filepath.Base(name)))
+		if err := convertFile(c, name, at); err != nil {
+			done()
+			return nil, nil, err
+		}
+		files = append(files, at)
+	}
+	if c.Settings > 0 {
+		fmt.Fprintf(notes, "%d settings such as $SOA and $TTL are left out: [[dnsbl.zone]] has host and ttl\n", c.Settings)
+	}
+	return files, done, nil
+}
+
+func convertFile(c *lists.Conversion, from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.Convert(in, out), out.Close()); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	return nil
 }
 
 // progress prints how many lines were read, if w is a terminal.

@@ -544,6 +544,16 @@ func agree(t interface {
 	if v.Whitelisted == "" && v.Class < bulkhead.ClassSuspected && v.Confidence >= leastSuspected {
 		t.Errorf("class %v with confidence %d", v.Class, v.Confidence)
 	}
+	reasons := "\n" + strings.Join(v.Reasons, "\n") + "\n"
+	seen := "\nseen " + times(v.Sightings)
+	if strings.Contains(reasons, "\nseen ") != (v.Sightings > 0) || v.Sightings > 0 && !strings.Contains(reasons, seen) {
+		t.Errorf("%d sightings, but the reasons are%s", v.Sightings, reasons)
+	}
+	for by, n := range map[string]uint32{"spam by ": v.SpamVotes, "wanted by ": v.HamVotes} {
+		if n > 0 && !strings.Contains(reasons, by+plural(n, "voter")) {
+			t.Errorf("%d votes %q, but the reasons are%s", n, by, reasons)
+		}
+	}
 }
 
 // TestPairsAreLazy: pairs are looked up only if a text is listed, or is bulk from a known sender.

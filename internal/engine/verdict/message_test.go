@@ -73,7 +73,7 @@ func TestMessage(t *testing.T) {
 			bulkhead.Verdict{Sightings: 20, Bulk: true, First: day(3), Error: 0.1}, "bulk, the threshold is 20"},
 		{"votes make nothing bulk", []bulkhead.Finding{found(bulkhead.Exact, 1,
 			bulkhead.Finding{Spam: 30, First: day(3), Error: 0.1})},
-			bulkhead.Verdict{SpamVotes: 30, First: day(3), Error: 0.1}, "30 spam votes"},
+			bulkhead.Verdict{SpamVotes: 30, First: day(3), Error: 0.1}, "called spam by 30 voters"},
 		{"the scheme that says most", []bulkhead.Finding{found(bulkhead.Exact, 1, seen(2, 5)),
 			found(bulkhead.PyzorDigest, 1, seen(9, 4))},
 			bulkhead.Verdict{Sightings: 9, First: day(4), Error: 0.1}, "seen 9 times (pyzor"},

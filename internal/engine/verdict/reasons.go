@@ -21,21 +21,20 @@ func (d *decision) reasons(v *bulkhead.Verdict) []string {
 		out = append(out, fmt.Sprintf("its text was reported as spam, too (%s)", t.scheme))
 	}
 	if t.judged == bulkhead.Revoked {
-		out = append(out, fmt.Sprintf("was reported as spam, and that was revoked (%s)", t.scheme))
+		by := ""
+		if t.spam > 0 {
+			by = " by " + plural(t.spam, "voter")
+		}
+		out = append(out, fmt.Sprintf("was reported as spam%s, and that was revoked (%s)", by, t.scheme))
 	}
 	if d.senderGood && d.unreported() {
 		out = append(out, fmt.Sprintf("%s, and hardly ever reported", d.since(d.sender)))
 	}
-	// Votes of people also count as sightings, but make nothing bulk.
-	if n := max(t.sightings, t.spam); n > 0 && (v.Bulk || n < v.Threshold) {
-		out = append(out, d.countReason(v, n))
+	if t.sightings > 0 {
+		out = append(out, d.countReason(v))
 	}
-	if t.spam > 0 || t.ham > 0 {
-		text := fmt.Sprintf("%s, %s", plural(t.spam, "spam vote"), plural(t.ham, "ham vote"))
-		if t.contested {
-			text += ": contested"
-		}
-		out = append(out, text)
+	if why := t.voteReason(); why != "" {
+		out = append(out, why)
 	}
 	if len(out) == 0 || d.unreported() && t.judged == bulkhead.Unjudged && t.sightings|t.spam|t.ham == 0 {
 		return append(out, "never seen and never reported here")
@@ -213,12 +212,33 @@ func (d *decision) since(i int) string {
 	return text
 }
 
-func (d *decision) countReason(v *bulkhead.Verdict, n uint32) string {
+// voteReason returns the voters on the text; "" if there are none, or if the reason for the
+// revocation has them.
+func (t *text) voteReason() string {
+	var by string
+	switch {
+	case t.spam > 0 && t.ham > 0:
+		by = fmt.Sprintf("spam by %s, and wanted by %s", plural(t.spam, "voter"), plural(t.ham, "voter"))
+	case t.ham > 0:
+		by = "wanted by " + plural(t.ham, "voter")
+	case t.spam > 0 && t.judged != bulkhead.Revoked:
+		by = "spam by " + plural(t.spam, "voter")
+	default:
+		return ""
+	}
+	if t.contested {
+		by += ": contested"
+	}
+	return "called " + by
+}
+
+// countReason returns how often the text was seen: the Sightings of the verdict.
+func (d *decision) countReason(v *bulkhead.Verdict) string {
 	how := ""
 	if classOf(d.text.bulkBy) == classBand {
 		how = " or nearly so"
 	}
-	text := fmt.Sprintf("seen %s%s (%s)", times(n), how, d.text.bulkBy)
+	text := fmt.Sprintf("seen %s%s (%s)", times(d.text.sightings), how, d.text.bulkBy)
 	if !v.First.IsZero() {
 		text += " since " + v.First.Format(time.DateOnly)
 	}

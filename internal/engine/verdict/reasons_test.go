@@ -22,7 +22,7 @@ func TestReasons(t *testing.T) {
 		"whitelisted: network 192.0.2.0/24",
 		"reported as spam by reporters that are trusted (" + bulkhead.Exact.String() + "), confidence 62 of 100",
 		"seen many times (" + bulkhead.Exact.String() + ") since 2024-10-04: bulk, the threshold is 20",
-		"2 spam votes, 1 ham vote: contested",
+		"called spam by 2 voters, and wanted by 1 voter: contested",
 		"a filter error would show this for one in 1,200 messages that no voter reported",
 	}
 	if !slices.Equal(v.Reasons, want) {
@@ -49,10 +49,8 @@ func TestAllReasons(t *testing.T) {
 		aged  = func(x part) part { x.aged = true; return x }
 		since = bulkhead.Finding{Sightings: 7, First: time.Unix(20_000*86400, 0).UTC()}
 		held  = "held exactly: no filter error is possible"
-		vote1 = "1 spam vote, 0 ham votes"
-		vote2 = "2 spam votes, 0 ham votes"
-		seen1 = func(scheme string) string { return "seen once" + scheme + ", below the threshold of 20" }
-		seen2 = func(scheme string) string { return "seen 2 times" + scheme + ", below the threshold of 20" }
+		vote1 = "called spam by 1 voter"
+		vote2 = "called spam by 2 voters"
 	)
 	const inExact, inNear = " (bulkhead/exact)", " or nearly so (bulkhead/near)"
 	for _, tt := range []struct {
@@ -64,8 +62,7 @@ func TestAllReasons(t *testing.T) {
 		{"nothing", p(exact(no)), nil, []string{"never seen and never reported here"}},
 		{"nothing of a link", p(exact(no), link("new.example", no)), nil, []string{"never seen and never reported here"}},
 		{"a copy", p(exact(one)), nil,
-			[]string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 80 of 100", seen1(inExact),
-				vote1, held}},
+			[]string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 80 of 100", vote1, held}},
 		{"seen", p(seen(exact(no), since)), nil,
 			[]string{"seen 7 times (bulkhead/exact) since 2024-10-04, below the threshold of 20", held}},
 		{"bulk", p(seen(exact(no), bulkhead.Finding{Sightings: 20})), nil,
@@ -76,12 +73,13 @@ func TestAllReasons(t *testing.T) {
 				"seen 20 times (bulkhead/exact): bulk, the threshold is 20", held}},
 		{"many votes, and not bulk", p(exact(voted(25, 0))), nil,
 			[]string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100",
-				"25 spam votes, 0 ham votes", held}},
+				"called spam by 25 voters", held}},
 		{"votes as many as the threshold", p(exact(voted(20, 0))), nil,
 			[]string{"reported as spam by reporters that are trusted (bulkhead/exact), confidence 99 of 100",
-				"20 spam votes, 0 ham votes", held}},
-		{"revoked", p(exact(voted(1, 1))), nil, []string{"was reported as spam, and that was revoked (bulkhead/exact)",
-			seen1(inExact), "1 spam vote, 1 ham vote: contested", held}},
+				"called spam by 20 voters", held}},
+		{"revoked", p(exact(voted(1, 1))), nil, []string{
+			"was reported as spam by 1 voter, and that was revoked (bulkhead/exact)",
+			"called spam by 1 voter, and wanted by 1 voter: contested", held}},
 		{"a known sender", p(exact(no), bank), nil,
 			[]string{"the sender \"bank.example\" is known by 200 deliveries, and hardly ever reported",
 				"never seen and never reported here"}},
@@ -90,39 +88,39 @@ func TestAllReasons(t *testing.T) {
 			"seen 7 times (bulkhead/exact) since 2024-10-04, below the threshold of 20", held}},
 		{"from others", p(exact(one), bank), nil, []string{
 			"the text was reported once from others; the sender \"bank.example\" is known by 200 deliveries, and was not",
-			seen1(inExact), vote1, held}},
+			vote1, held}},
 		{"of this sender", p(exact(two), bank), pair("bank.example", voted(3, 0)), []string{
 			"reported as spam by reporters that are trusted (bulkhead/exact), from this sender or with one " +
-				"of its links, confidence 89 of 100", seen2(inExact), vote2, held}},
+				"of its links, confidence 89 of 100", vote2, held}},
 		{"wanted", p(exact(one), from("ann.example", no)), pair("ann.example", voted(0, 1)), []string{
-			"the text was reported once, but the sender \"ann.example\" was said to be wanted", seen1(inExact), vote1, held}},
+			"the text was reported once, but the sender \"ann.example\" was said to be wanted", vote1, held}},
 		{"links that are known", append(nearly(two), link("shop.example", wellSent(9))), nil, []string{
-			"the text was reported 2 times, but all its links are known for days and were not", seen2(inNear), vote2, held}},
+			"the text was reported 2 times, but all its links are known for days and were not", vote2, held}},
 		{"digests", p(body(bulkhead.PyzorDigest, one)), nil,
 			[]string{"reported as spam by reporters that are trusted (pyzor/digest), confidence 80 of 100",
-				seen1(" (pyzor/digest)"), vote1, held}},
+				vote1, held}},
 		{"digests of known senders", p(body(bulkhead.PyzorDigest, good(one, 3))), nil, []string{
-			"the text was reported once, but 3 deliveries of it came from known senders", seen1(" (pyzor/digest)"), vote1,
+			"the text was reported once, but 3 deliveries of it came from known senders", vote1,
 			held}},
 		{"a changed copy by one", nearly(one), nil, []string{
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; a changed copy " +
 				"is suspected until a second voice calls it spam, confidence 45 of 100",
-			seen1(inNear), vote1, held}},
+			vote1, held}},
 		{"by two", nearly(two), nil, []string{
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, confidence 70 of 100",
-			seen2(inNear), vote2, held}},
+			vote2, held}},
 		{"by two, in two contexts", nearly(Evidence{Votes: voted(9, 0).Votes, Own: Listed, Contexts: 2}), nil, []string{
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, with several " +
 				"senders or links, confidence 90 of 100",
-			"seen 9 times or nearly so (bulkhead/near), below the threshold of 20", "9 spam votes, 0 ham votes", held}},
+			"called spam by 9 voters", held}},
 		{"by two, often delivered", nearly(two.delivered(41)), nil, []string{
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; it was often " +
 				"delivered without complaint, so it is suspected only, confidence 47 of 100",
-			seen2(inNear), vote2, held}},
+			vote2, held}},
 		{"by two, sent by good senders", append(nearly(two), body(bulkhead.PyzorDigest, good(no, 1))), nil, []string{
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; known senders " +
 				"send the same, so it is suspected only, confidence 47 of 100",
-			seen2(inNear), vote2, held}},
+			vote2, held}},
 		{"a link", p(exact(no), seen(link("evil.example", two.delivered(12)), since)), nil, []string{
 			"links to \"evil.example\": reported as spam by 2 of about 12 recipients since 2024-10-04, confidence 89 of 100",
 			held}},
@@ -140,10 +138,10 @@ func TestAllReasons(t *testing.T) {
 				"here, confidence 89 of 100", held}},
 		{"a link beside a listed text", append(nearly(one), link("evil.example", two)), nil, []string{
 			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100",
-			"its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
+			"its text was reported as spam, too (bulkhead/near)", vote1, held}},
 		{"the same, first in order", append(p(link("evil.example", two)), nearly(one)...), nil, []string{
 			"links to \"evil.example\": reported as spam by 2 of about 2 recipients, confidence 89 of 100",
-			"its text was reported as spam, too (bulkhead/near)", seen1(inNear), vote1, held}},
+			"its text was reported as spam, too (bulkhead/near)", vote1, held}},
 		{"a contact", p(exact(no), part{scheme: bulkhead.Contact, name: "tel:1", Evidence: two}), nil, []string{
 			"the contact \"tel:1\": reported as spam by 2 of about 2 recipients, confidence 89 of 100", held}},
 		{"a claimed name", p(exact(no), part{scheme: bulkhead.Claim, name: "bank", Evidence: two}), nil, []string{
@@ -166,9 +164,9 @@ func TestVotesInWords(t *testing.T) {
 		spam, ham uint32
 		want      string
 	}{
-		{1, 0, "1 spam vote, 0 ham votes"},
-		{0, 1, "0 spam votes, 1 ham vote"},
-		{bulkhead.Many, 2, "many spam votes, 2 ham votes"},
+		{1, 0, "called spam by 1 voter"},
+		{0, 1, "called wanted by 1 voter"},
+		{bulkhead.Many, 2, "called spam by many voters, and wanted by 2 voters"},
 	} {
 		v := bulkhead.Verdict{Threshold: 20, Findings: []bulkhead.Finding{found(bulkhead.Exact, 1,
 			bulkhead.Finding{Spam: tt.spam, Ham: tt.ham})}}

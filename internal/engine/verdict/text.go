@@ -55,7 +55,7 @@ type text struct {
 	error                float64 // the probability that an unreported text looks like this
 
 	scheme    bulkhead.Scheme // scheme that gave the judgement
-	bulkBy    bulkhead.Scheme // scheme with the highest count
+	bulkBy    bulkhead.Scheme // scheme with the most sightings
 	bands     int             // number of bands of scheme that agree; 0 if scheme has no bands
 	quoted    bool            // it was found in what the message quotes or forwards
 	contested bool
@@ -131,7 +131,7 @@ func (t *text) whole(f *bulkhead.Finding, w weight) {
 }
 
 func (t *text) counts(by bulkhead.Scheme, sightings, spam, ham uint32) {
-	if max(sightings, spam) > max(t.sightings, t.spam) {
+	if sightings > t.sightings {
 		t.bulkBy = by
 	}
 	t.sightings, t.spam, t.ham = max(t.sightings, sightings), max(t.spam, spam), max(t.ham, ham)

@@ -18,6 +18,7 @@ type Network struct {
 	Images      uint64            `json:"published_images" doc:"Pages."`
 	Dropped     uint64            `json:"dropped" doc:"Messages that no broker took in time; peers ask for what was in them."`
 	Healing     bool              `json:"healing,omitempty" doc:"The node has lost pages of its own arrays, asks peers for their replicas of them, and publishes nothing until it has them."`
+	Twin        bool              `json:"twin,omitempty" doc:"Another server uses this node's key: a copied disk or data folder. Peers count neither of the two."`
 	Strangers   map[string]uint64 `json:"strangers" doc:"Messages refused of senders that are no peers, by reason."`
 	Secret      *SecretChange     `json:"secret_change,omitempty" doc:"Change of the network's secret that was announced last; absent if none was."`
 	Aggregate   *Aggregate        `json:"aggregate,omitempty" doc:"Sum of the node and peers that it publishes; absent if it publishes none."`
@@ -85,6 +86,7 @@ type Incarnation struct {
 	Incarnation uint64 `json:"incarnation"`
 	Arrays      int    `json:"arrays"`
 	Keys        uint64 `json:"keys" doc:"Distinct keys of all its arrays, about."`
+	Listed      uint64 `json:"listed" doc:"Of them, those in its blocklist."`
 	Memory      uint64 `json:"memory_bytes" doc:"Of its arrays that are not merged."`
 }
 

@@ -26,6 +26,7 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_dropped_messages_total", "Messages that no broker took in time.")
 	add("mesh_stranger_messages_total", "Messages refused of senders that are no peers.", "reason")
 	add("mesh_healing", "1 while the node asks peers for pages of its own that it has lost, and publishes nothing.")
+	add("mesh_twin", "1 while another server uses this node's key.")
 	add("mesh_replica_bytes", "Memory that the counts of peers take.")
 	add("mesh_replica_limit_bytes", "Memory that the counts of peers may take.")
 	add("mesh_merged_arrays", "Arrays of peers that were merged with others, to save memory.")
@@ -89,6 +90,7 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 		count("mesh_stranger_messages_total", v, reason)
 	}
 	gauge("mesh_healing", one01(n.Healing))
+	gauge("mesh_twin", one01(n.Twin))
 	gauge("mesh_replica_bytes", float64(n.Memory))
 	gauge("mesh_replica_limit_bytes", float64(n.MaxMemory))
 	gauge("mesh_merged_arrays", float64(n.Merged))

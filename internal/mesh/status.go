@@ -23,6 +23,7 @@ type Status struct {
 	Images      uint64 // published pages
 	Dropped     uint64 // messages that no broker accepted in time
 	Healing     bool   // the node has lost pages, and publishes nothing until they are back
+	Twin        bool   // another server uses the node's key
 	Strangers   map[string]uint64
 	Brokers     []bus.Status
 	Peers       []PeerStatus
@@ -56,6 +57,12 @@ type PeerStatus struct {
 
 // silentAfter is how many heartbeats a peer may be silent before its status reports that.
 const silentAfter = 10
+
+// twinShown is for how many heartbeats after its last sign another server with the node's key is shown.
+const twinShown = 10
+
+// twin reports whether another server uses this node's key.
+func (m *Mesh) twin() bool { return m.state.Twin(twinShown * m.opts.Heartbeat) }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -101,7 +108,7 @@ func (m *Mesh) Status() Status {
 		replicas[p.ID], former[p.ID] = m.opts.Engine.Replica(p.ID), m.Former(p.ID)
 	}
 	s.Incarnation, _ = m.state.Life()
-	s.Strangers = m.Strangers()
+	s.Strangers, s.Twin = m.Strangers(), m.twin()
 	m.Each(list, func(p *member.Peer, x *member.Stats) {
 		out := PeerStatus{
 			ID: p.ID, Name: p.Name, Weight: p.Weight, Quarantine: p.Quarantine, Added: p.Added, Group: p.Group,
@@ -111,8 +118,10 @@ func (m *Mesh) Status() Status {
 				Served: x.Served},
 			Refusals: maps.Clone(x.Refusals.Count), Error: x.Refusals.Last,
 		}
+		// A peer that is not counted may only be a hub of the sum, or ask for the sum: it is never heard.
+		needed := p.Weight > 0 || !x.LastHeard.IsZero()
 		if d := m.opts.Now().Sub(later(x.LastHeard, p.Added)); d > silentAfter*m.opts.Heartbeat &&
-			m.opts.Role != member.Publish {
+			m.opts.Role != member.Publish && needed {
 			out.Silent = d
 		}
 		if !x.Behind.IsZero() {

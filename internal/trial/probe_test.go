@@ -328,6 +328,7 @@ func TestListAndPeerRows(t *testing.T) {
 		{Name: "behind", Weight: 1, Heard: now, Lag: 90},
 		{Name: "refused", Weight: 1, Heard: now, Error: "a page was not as promised"},
 	}
+	twin := false
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
@@ -335,6 +336,8 @@ func TestListAndPeerRows(t *testing.T) {
 			json.NewEncoder(w).Encode(lists)
 		case "/v1/peers":
 			json.NewEncoder(w).Encode(peers)
+		case "/v1/network":
+			json.NewEncoder(w).Encode(admin.Network{Twin: twin})
 		default:
 			w.WriteHeader(http.StatusForbidden)
 		}
@@ -361,6 +364,10 @@ func TestListAndPeerRows(t *testing.T) {
 				t.Errorf("%+v, want %q", row, tt.want[i])
 			}
 		}
+	}
+	twin = true
+	if rows := p.peers(t.Context()); rows[0].Name != "key" || rows[0].OK || rows[0].Mend == "" {
+		t.Errorf("another server with the node's key: %+v", rows[0])
 	}
 	denied := &Prober{Node: admin.New(node.URL+"/nowhere", "")}
 	if rows := append(denied.lists(t.Context()), denied.peers(t.Context())...); len(rows) > 0 {

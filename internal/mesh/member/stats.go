@@ -20,7 +20,6 @@ type Stats struct {
 	Applied   uint64
 	Pages     uint64
 	Asked     uint64
-	Conflicts int
 	Served    uint64
 	Network   string    // another network in which it was seen
 	NetworkAt time.Time // when

@@ -68,7 +68,7 @@ func (p *Peers) Network(context.Context) (admin.Network, error) {
 		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
 		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
 		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped,
-		Strangers: s.Strangers, Healing: s.Healing,
+		Strangers: s.Strangers, Healing: s.Healing, Twin: s.Twin,
 	}
 	if r, ok := m.Rotation(); ok {
 		c := secretChange(&r)

@@ -18,6 +18,7 @@ func (o *origin) alive(ctx context.Context, m *wire.Message) bool {
 		m.Stamp.Incarnation == o.last.Incarnation && m.Stamp.Boot < o.last.Boot
 	if m.Kind == wire.KindHead {
 		o.conflict(ctx, m)
+		o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Clock, s.ClockAt = m.Stamp.Time(), time.Now() })
 	}
 	if old && m.Kind == wire.KindHead && time.Since(o.notified) > conflictRest {
 		// The peer's folder was copied back, with its knowledge of its last incarnation.

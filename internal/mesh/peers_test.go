@@ -133,3 +133,30 @@ func TestNeverHeard(t *testing.T) {
 		}
 	})
 }
+
+// TestClocks checks that only counted peers that were heard lately confirm the clock, and that a clock
+// that is days ahead of theirs is not confirmed.
+func TestClocks(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home, a, b, uncounted := newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil)
+		for _, s := range []*site{home, b, uncounted} {
+			defer s.stop()
+		}
+		check := func(when string, wall time.Time, agree, all int) {
+			t.Helper()
+			if x, y := home.Clocks(wall); x != agree || y != all {
+				t.Errorf("%s: %d of %d agree, want %d of %d", when, x, y, agree, all)
+			}
+		}
+		check("alone", time.Now(), 0, 0)
+		trust(t, home, 1, a, b)
+		trust(t, home, 0, uncounted)
+		bubble.Advance(2 * home.Mesh.opts.Heartbeat)
+		check("right", time.Now(), 2, 2)
+		check("an hour ahead", time.Now().Add(time.Hour), 0, 2)
+		check("ten years behind", time.Now().AddDate(-10, 0, 0), 0, 2)
+		a.stop()
+		bubble.Advance((silentAfter + 2) * home.Mesh.opts.Heartbeat)
+		check("one is silent", time.Now(), 1, 1)
+	})
+}

@@ -64,6 +64,25 @@ const twinShown = 10
 // twin reports whether another server uses this node's key.
 func (m *Mesh) twin() bool { return m.state.Twin(twinShown * m.opts.Heartbeat) }
 
+// clockTolerance is the largest difference of two clocks that agree.
+const clockTolerance = 30 * time.Minute
+
+// Clocks returns how many peers that this node counts were heard lately, and how many of their clocks
+// agree with a time of this node's clock.
+func (m *Mesh) Clocks(wall time.Time) (agree, all int) {
+	m.Each(m.List(), func(p *member.Peer, s *member.Stats) {
+		age := time.Since(s.ClockAt)
+		if p.Weight == 0 || p.Quarantine != "" || s.ClockAt.IsZero() || age > silentAfter*m.opts.Heartbeat {
+			return
+		}
+		all++
+		if s.Clock.Add(age).Sub(wall).Abs() < clockTolerance {
+			agree++
+		}
+	})
+	return agree, all
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

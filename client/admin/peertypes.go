@@ -55,6 +55,7 @@ type Peer struct {
 	Name          string            `json:"name"`
 	Weight        float64           `json:"weight" minimum:"0" maximum:"1" doc:"What its word is worth here."`
 	Quarantine    string            `json:"quarantine,omitempty" doc:"Why it is kept and not counted; absent if it is counted."`
+	Expels        bool              `json:"expels,omitempty" doc:"It is a hub that has expelled this node: it refuses the node, and admitted it before."`
 	Added         time.Time         `json:"added"`
 	Group         string            `json:"group,omitempty" doc:"Group by which it is a peer."`
 	Organisations int               `json:"organisations,omitempty" doc:"Organisations whose counts are in its arrays, as it says; absent if it is no aggregate."`

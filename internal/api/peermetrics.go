@@ -42,6 +42,7 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_broker_answer_seconds", "Latest answer time of such a server.", "server")
 	add("peer_weight", "Weight of the peer's counts.", "peer")
 	add("peer_quarantined", "1 while the peer is kept and not counted.", "peer")
+	add("peer_expels", "1 while the peer is a hub that has expelled this node.", "peer")
 	add("peer_lag_seconds", "From when the peer counted to when this node did, of its last message.", "peer")
 	add("peer_behind_seconds", "For how long something of the peer has been missing.", "peer")
 	add("peer_heard_timestamp_seconds", "When the peer was last heard; absent if it never was.", "peer")
@@ -120,6 +121,7 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 		p := &n.Peers[i]
 		gauge("peer_weight", p.Weight, p.Key)
 		gauge("peer_quarantined", one01(p.Quarantine != ""), p.Key)
+		gauge("peer_expels", one01(p.Expels), p.Key)
 		gauge("peer_lag_seconds", p.Lag, p.Key)
 		gauge("peer_behind_seconds", p.Behind, p.Key)
 		if !p.Heard.IsZero() {

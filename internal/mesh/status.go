@@ -35,6 +35,7 @@ type PeerStatus struct {
 	Name       string
 	Weight     float64
 	Quarantine string // why it is not counted; "" if it is
+	Expels     bool   // it is a hub that refuses this node, which it has admitted before
 	Added      time.Time
 	Group      string // group by which it is a peer; "" for none
 	// Organisations is the number of organisations in its arrays, by its own account; 0 if it is no
@@ -126,11 +127,19 @@ func (m *Mesh) Status() Status {
 	for _, p := range list {
 		replicas[p.ID], former[p.ID] = m.opts.Engine.Replica(p.ID), m.Former(p.ID)
 	}
+	expels := make(map[string]bool)
+	for _, b := range m.buses {
+		if c, ok := b.(*bus.Client); ok {
+			if hub, ok := c.RefusedBy(); ok && m.state.WasAdmitted(hub.ID()) {
+				expels[hub.ID()] = true
+			}
+		}
+	}
 	s.Incarnation, _ = m.state.Life()
 	s.Strangers, s.Twin = m.Strangers(), m.twin()
 	m.Each(list, func(p *member.Peer, x *member.Stats) {
 		out := PeerStatus{
-			ID: p.ID, Name: p.Name, Weight: p.Weight, Quarantine: p.Quarantine, Added: p.Added, Group: p.Group,
+			ID: p.ID, Name: p.Name, Weight: p.Weight, Quarantine: p.Quarantine, Expels: expels[p.ID], Added: p.Added, Group: p.Group,
 			Organisations: len(x.Organisations),
 			Heard:         x.LastHeard, Lag: x.Lag, Missing: x.Missing, Incarnation: m.opts.Engine.Incarnation(p.ID),
 			Traffic: Traffic{Messages: x.Messages, Bytes: x.Bytes, Applied: x.Applied, Pages: x.Pages, Asked: x.Asked,

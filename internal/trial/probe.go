@@ -404,6 +404,9 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 	for _, one := range peers {
 		row := Row{Name: "peer " + one.Name, OK: true, Found: "heard"}
 		switch {
+		case one.Expels:
+			row.OK, row.Found = false, "expelled by "+one.Name
+			row.Mend = "to come back, ask for an invitation and run \"bulkhead join\"; to end it, run \"bulkhead leave\""
 		case one.Network != "":
 			row.OK, row.Found, row.Mend = false, "is in another network",
 				"give both nodes one network secret: bulkhead network show"

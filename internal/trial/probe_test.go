@@ -322,6 +322,7 @@ func TestListAndPeerRows(t *testing.T) {
 		{Name: "hub", Weight: 0},
 		{Name: "unheard", Weight: 1},
 		{Name: "silent", Weight: 1, Heard: now, Silent: 301},
+		{Name: "expeller", Weight: 1, Heard: now, Silent: 301, Expels: true},
 		{Name: "elsewhere", Weight: 1, Heard: now, Network: "0123456789abcdef"},
 		{Name: "flooding", Weight: 1, Heard: now, Quarantine: "2000000 adds in a minute"},
 		{Name: "ahead", Weight: 1, Heard: now, Lag: -90},
@@ -351,7 +352,7 @@ func TestListAndPeerRows(t *testing.T) {
 	}{
 		{"list", p.lists(t.Context()), []string{"7 entries", "may have stopped", "-nothing is found in it: no such file",
 			"-a checksum is wrong", "-it is empty", "0 entries"}},
-		{"peer", p.peers(t.Context()), []string{"heard", "never heard, and not counted", "-never heard", "-silent for 301 s",
+		{"peer", p.peers(t.Context()), []string{"heard", "never heard, and not counted", "-never heard", "-silent for 301 s", "-expelled by expeller",
 			"-another network", "-quarantine: 2000000", "-apart", "-apart", "a page was not"}},
 	} {
 		if len(tt.rows) != len(tt.want) {

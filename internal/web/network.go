@@ -100,6 +100,8 @@ func behind(p *admin.Peer) string {
 // stateOf describes the state of a peer in words.
 func stateOf(p *admin.Peer, now time.Time) (text, class string) {
 	switch {
+	case p.Expels:
+		return "this node was expelled by it", "bad"
 	case p.Network != "":
 		return "in another network", "bad"
 	case p.Quarantine != "":

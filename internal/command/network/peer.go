@@ -89,6 +89,8 @@ func (u *adminFlags) printPeers(w io.Writer, list []admin.Peer) error {
 		p := &list[i]
 		state := "counted"
 		switch {
+		case p.Expels:
+			state = "expelled by it"
 		case p.Quarantine != "":
 			state = "quarantine: " + p.Quarantine
 		case p.Network != "":

@@ -148,6 +148,28 @@ func (s *State) SaveSeen(seen map[string]time.Time) error {
 	return s.Save(s.opts.Dir)
 }
 
+// maxAdmitted bounds the remembered hubs.
+const maxAdmitted = 64
+
+// Admit records that a hub has admitted the node.
+func (s *State) Admit(hub string) error {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if slices.Contains(s.Admitted, hub) {
+		return nil
+	}
+	s.Admitted = append(s.Admitted, hub)
+	s.Admitted = s.Admitted[max(0, len(s.Admitted)-maxAdmitted):]
+	return s.Save(s.opts.Dir)
+}
+
+// WasAdmitted reports whether a hub has admitted the node before.
+func (s *State) WasAdmitted(hub string) bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return slices.Contains(s.Admitted, hub)
+}
+
 // Close writes the state. synced is set if everything that was published is on disk.
 func (s *State) Close(synced bool) error {
 	s.Mu.Lock()
@@ -174,6 +196,8 @@ type Record struct {
 	Seen map[string]time.Time `json:"seen_of,omitempty"`
 	// SeenAny is when a message of a peer last arrived, from versions of the file before Seen.
 	SeenAny time.Time `json:"seen,omitzero"`
+	// Admitted is the keys of the hubs that have admitted the node.
+	Admitted []string `json:"admitted,omitempty"`
 }
 
 // LoadState reads the state of the mesh folder dir; an absent file is the zero state.

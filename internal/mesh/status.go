@@ -139,7 +139,8 @@ func (m *Mesh) Status() Status {
 	s.Strangers, s.Twin = m.Strangers(), m.twin()
 	m.Each(list, func(p *member.Peer, x *member.Stats) {
 		out := PeerStatus{
-			ID: p.ID, Name: p.Name, Weight: p.Weight, Quarantine: p.Quarantine, Expels: expels[p.ID], Added: p.Added, Group: p.Group,
+			ID: p.ID, Name: p.Name, Weight: p.Weight, Quarantine: p.Quarantine, Expels: expels[p.ID],
+			Added: p.Added, Group: p.Group,
 			Organisations: len(x.Organisations),
 			Heard:         x.LastHeard, Lag: x.Lag, Missing: x.Missing, Incarnation: m.opts.Engine.Incarnation(p.ID),
 			Traffic: Traffic{Messages: x.Messages, Bytes: x.Bytes, Applied: x.Applied, Pages: x.Pages, Asked: x.Asked,

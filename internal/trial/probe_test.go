@@ -352,7 +352,8 @@ func TestListAndPeerRows(t *testing.T) {
 	}{
 		{"list", p.lists(t.Context()), []string{"7 entries", "may have stopped", "-nothing is found in it: no such file",
 			"-a checksum is wrong", "-it is empty", "0 entries"}},
-		{"peer", p.peers(t.Context()), []string{"heard", "never heard, and not counted", "-never heard", "-silent for 301 s", "-expelled by expeller",
+		{"peer", p.peers(t.Context()), []string{"heard", "never heard, and not counted", "-never heard", "-silent for 301 s",
+			"-expelled by expeller",
 			"-another network", "-quarantine: 2000000", "-apart", "-apart", "a page was not"}},
 	} {
 		if len(tt.rows) != len(tt.want) {

@@ -84,7 +84,8 @@ func (p *Peers) Network(context.Context) (admin.Network, error) {
 	}
 	for _, q := range s.Peers {
 		n.Peers = append(n.Peers, admin.Peer{
-			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Expels: q.Expels, Added: q.Added, Group: q.Group,
+			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Expels: q.Expels,
+			Added: q.Added, Group: q.Group,
 			Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
 			Messages: q.Messages, Bytes: q.Bytes, Rounds: q.Applied, Images: q.Pages, Asked: q.Asked,

@@ -18,6 +18,7 @@ type Network struct {
 	Images      uint64            `json:"published_images" doc:"Pages."`
 	Dropped     uint64            `json:"dropped" doc:"Messages that no broker took in time; peers ask for what was in them."`
 	Healing     bool              `json:"healing,omitempty" doc:"The node has lost pages of its own arrays, asks peers for their replicas of them, and publishes nothing until it has them."`
+	Twin        bool              `json:"twin,omitempty" doc:"Another server uses this node's key: a copied disk or data folder. Peers count neither of the two."`
 	Strangers   map[string]uint64 `json:"strangers" doc:"Messages refused of senders that are no peers, by reason."`
 	Secret      *SecretChange     `json:"secret_change,omitempty" doc:"Change of the network's secret that was announced last; absent if none was."`
 	Aggregate   *Aggregate        `json:"aggregate,omitempty" doc:"Sum of the node and peers that it publishes; absent if it publishes none."`
@@ -54,6 +55,7 @@ type Peer struct {
 	Name          string            `json:"name"`
 	Weight        float64           `json:"weight" minimum:"0" maximum:"1" doc:"What its word is worth here."`
 	Quarantine    string            `json:"quarantine,omitempty" doc:"Why it is kept and not counted; absent if it is counted."`
+	Expels        bool              `json:"expels,omitempty" doc:"It is a hub that has expelled this node: it refuses the node, and admitted it before."`
 	Added         time.Time         `json:"added"`
 	Group         string            `json:"group,omitempty" doc:"Group by which it is a peer."`
 	Organisations int               `json:"organisations,omitempty" doc:"Organisations whose counts are in its arrays, as it says; absent if it is no aggregate."`
@@ -85,6 +87,7 @@ type Incarnation struct {
 	Incarnation uint64 `json:"incarnation"`
 	Arrays      int    `json:"arrays"`
 	Keys        uint64 `json:"keys" doc:"Distinct keys of all its arrays, about."`
+	Listed      uint64 `json:"listed" doc:"Of them, those in its blocklist."`
 	Memory      uint64 `json:"memory_bytes" doc:"Of its arrays that are not merged."`
 }
 

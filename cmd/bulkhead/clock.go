@@ -17,9 +17,9 @@ func newClockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clock",
 		Short: "Show or confirm the clock by which a node's counts age",
-		Long: "Show or confirm the clock by which a node's counts age. A node whose clock is more\n" +
-			"than two generations ahead of its newest record lets nothing age until the clock is\n" +
-			"right or an administrator confirms it.\n" + command.AdminHelp,
+		Long: "Show or confirm the clock by which a node's counts age. A node whose clock\n" +
+			"jumps ahead lets nothing age until the clock is right, or until NTP, its peers or an\n" +
+			"administrator confirm it.\n" + command.AdminHelp,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: command.NeedCommand,
 	}

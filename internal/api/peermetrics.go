@@ -26,6 +26,7 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_dropped_messages_total", "Messages that no broker took in time.")
 	add("mesh_stranger_messages_total", "Messages refused of senders that are no peers.", "reason")
 	add("mesh_healing", "1 while the node asks peers for pages of its own that it has lost, and publishes nothing.")
+	add("mesh_twin", "1 while another server uses this node's key.")
 	add("mesh_replica_bytes", "Memory that the counts of peers take.")
 	add("mesh_replica_limit_bytes", "Memory that the counts of peers may take.")
 	add("mesh_merged_arrays", "Arrays of peers that were merged with others, to save memory.")
@@ -41,6 +42,7 @@ func newPeerCollector(p Peers) *peerCollector {
 	add("mesh_broker_answer_seconds", "Latest answer time of such a server.", "server")
 	add("peer_weight", "Weight of the peer's counts.", "peer")
 	add("peer_quarantined", "1 while the peer is kept and not counted.", "peer")
+	add("peer_expels", "1 while the peer is a hub that has expelled this node.", "peer")
 	add("peer_lag_seconds", "From when the peer counted to when this node did, of its last message.", "peer")
 	add("peer_behind_seconds", "For how long something of the peer has been missing.", "peer")
 	add("peer_heard_timestamp_seconds", "When the peer was last heard; absent if it never was.", "peer")
@@ -89,6 +91,7 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 		count("mesh_stranger_messages_total", v, reason)
 	}
 	gauge("mesh_healing", one01(n.Healing))
+	gauge("mesh_twin", one01(n.Twin))
 	gauge("mesh_replica_bytes", float64(n.Memory))
 	gauge("mesh_replica_limit_bytes", float64(n.MaxMemory))
 	gauge("mesh_merged_arrays", float64(n.Merged))
@@ -118,6 +121,7 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 		p := &n.Peers[i]
 		gauge("peer_weight", p.Weight, p.Key)
 		gauge("peer_quarantined", one01(p.Quarantine != ""), p.Key)
+		gauge("peer_expels", one01(p.Expels), p.Key)
 		gauge("peer_lag_seconds", p.Lag, p.Key)
 		gauge("peer_behind_seconds", p.Behind, p.Key)
 		if !p.Heard.IsZero() {

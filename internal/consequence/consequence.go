@@ -45,6 +45,22 @@ func Evict(name string, l *admin.PeerLoss) Question {
 	return q
 }
 
+// Forget asks whether to drop what is kept of incarnations that a peer has lost with its store.
+func Forget(name string, former []admin.Incarnation) Question {
+	q := Question{Title: "Forget what " + name + " has lost?", Verb: "Forget"}
+	if len(former) == 0 {
+		q.add("Nothing is kept of former incarnations of %s, so nothing changes.", name)
+		return q
+	}
+	for _, f := range former {
+		q.add("Forget drops the incarnation of %s: %s, %s.", minute(time.UnixMilli(int64(f.Incarnation))),
+			plural(f.Keys-min(f.Keys, f.Listed), "key"), plural(f.Listed, "listing"))
+	}
+	q.add("This node may have the only copy. %s cannot take back from it what is dropped.", name)
+	q.add("What %s has counted since stays.", name)
+	return q
+}
+
 // Rollback asks whether to drop the generations of a peer since a time.
 func Rollback(name string, since time.Time, l *admin.PeerLoss) Question {
 	q := Question{Title: "Roll back " + name + "?", Verb: "Roll back"}

@@ -32,6 +32,12 @@ func TestQuestions(t *testing.T) {
 			"Messages of two are refused from then on.",
 			`To come back, two needs a new invitation, or "bulkhead peer add" with its key.`,
 		}},
+		{Forget("two", []admin.Incarnation{{Incarnation: uint64(since.UnixMilli()), Keys: 1234, Listed: 34}}), []string{
+			"Forget drops the incarnation of 2026-11-27 04:13 UTC: 1,200 keys, 34 listings.",
+			"This node may have the only copy. two cannot take back from it what is dropped.",
+			"What two has counted since stays.",
+		}},
+		{Forget("two", nil), []string{"Nothing is kept of former incarnations of two, so nothing changes."}},
 		{Rollback("two", since, &admin.PeerLoss{}), []string{
 			"Roll back drops what two counted in generations that began since 2026-11-27 04:13 UTC: nothing, since " +
 				"this node holds none of it.",

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 )
 
@@ -39,7 +41,15 @@ func (e *Engine) Ageing() Ageing {
 	if held {
 		a.Newest = e.clock.last.Load().time
 		b := e.current.Books()
-		a.Tally, a.Blocklist = e.opts.Tally.Overdue(wall, b.Tally.Starts()), e.opts.Block.Overdue(wall, b.Block.Starts())
+		kept := func(ages []uint64, since uint64) []uint64 {
+			return slices.DeleteFunc(ages, func(from uint64) bool { return from >= since })
+		}
+		since := [2]uint64{math.MaxUint64, math.MaxUint64}
+		if wrong := e.clock.wrong.Load(); wrong != nil {
+			since = *wrong // these age from the confirmation on
+		}
+		a.Tally = e.opts.Tally.Overdue(wall, kept(b.Tally.Ages(), since[0]))
+		a.Blocklist = e.opts.Block.Overdue(wall, kept(b.Block.Ages(), since[1]))
 	}
 	return a
 }

@@ -22,14 +22,15 @@ const day = 24 * time.Hour
 // acknowledged.
 type heldNode struct {
 	*Engine
-	t      *testing.T
-	dir    string
-	store  *store.Store
-	clock  *clock
-	uptime atomic.Int64 // nanoseconds
-	log    bytes.Buffer
-	counts map[int]uint32 // sightings by number of the signature
-	listed map[int]bool
+	t        *testing.T
+	dir      string
+	store    *store.Store
+	clock    *clock
+	uptime   atomic.Int64 // nanoseconds
+	log      bytes.Buffer
+	confirms func(time.Time) string
+	counts   map[int]uint32 // sightings by number of the signature
+	listed   map[int]bool
 }
 
 func newHeldNode(t *testing.T) *heldNode {
@@ -59,7 +60,12 @@ func (n *heldNode) start() {
 	n.Engine, err = Open(n.t.Context(), small(Options{
 		Store: n.store, Tally: tally, Block: block, Now: n.clock.Now,
 		Uptime:  func() time.Duration { return time.Duration(n.uptime.Load()) },
-		MaxStep: StepLimit(tally, block), Log: slog.New(slog.NewTextHandler(&n.log, nil)),
+		MaxStep: StepLimit(tally, block), Plausible: func(wall time.Time) string {
+			if n.confirms == nil {
+				return ""
+			}
+			return n.confirms(wall)
+		}, Log: slog.New(slog.NewTextHandler(&n.log, nil)),
 	}))
 	if err != nil {
 		n.t.Fatal(err)
@@ -217,8 +223,7 @@ func TestClockConfirmed(t *testing.T) {
 	if err := n.ConfirmClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	clear(n.counts) // all counts before the confirmation are ten days old
-	for i := range 400 {
+	for i := range 400 { // all counts before the start are ten days old
 		n.counts[i] = 0
 	}
 	n.count(8000, 2)
@@ -250,4 +255,100 @@ func TestClockWithoutBattery(t *testing.T) {
 		t.Error("held by a clock that was set right")
 	}
 	n.exact("set right")
+}
+
+// TestClockConfirmedBy: what confirms the clock ends the holding of the ageing, at the start and while
+// the node runs. The node asks for it at most once a second.
+func TestClockConfirmedBy(t *testing.T) {
+	n := newHeldNode(t)
+	var right, asked atomic.Int64
+	n.confirms = func(time.Time) string {
+		asked.Add(1)
+		if right.Load() == 0 {
+			return ""
+		}
+		return "2 peers"
+	}
+	const step = 36 * time.Hour // less than two generations of the tally
+	for i := range 4 {
+		if n.restart(step); n.Ageing().Held {
+			t.Errorf("held after %v although no generation would expire", time.Duration(i+1)*step)
+		}
+	}
+	n.restart(step)
+	if a := n.Ageing(); !a.Held || a.Tally == 0 {
+		t.Fatalf("a step that expires a generation is not held: %+v", a)
+	}
+	n.exact("held")
+	n.count(7000, 3)
+	before := asked.Load()
+	for range 50 {
+		n.turn()
+		n.Now()
+	}
+	if got := asked.Load() - before; got > 1 {
+		t.Errorf("asked %d times within a second", got)
+	}
+	right.Store(1)
+	n.uptime.Add(int64(2 * time.Second))
+	n.clock.Advance(2 * time.Second)
+	n.turn()
+	if n.Ageing().Held || !strings.Contains(n.log.String(), "2 peers") {
+		t.Errorf("held although peers confirm the clock:\n%s", n.log.String())
+	}
+	for i := range 400 {
+		n.counts[i] = 0
+	}
+	n.exact("confirmed by peers")
+}
+
+// TestClockWrongForDays: the clock shows 1970, or is held, for five days. Counts made meanwhile are exact
+// when it is right again, over restarts, and age afterwards.
+func TestClockWrongForDays(t *testing.T) {
+	for name, way := range map[string]time.Duration{"1970": -1, "ten years ahead": 3650 * day} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, restarts), func(t *testing.T) {
+				n := newHeldNode(t)
+				if way < 0 {
+					way = time.Unix(3600, 0).Sub(n.clock.Now())
+				}
+				pass := func(d time.Duration) {
+					n.uptime.Add(int64(d))
+					n.clock.Advance(d)
+					n.turn()
+				}
+				n.clock.Advance(way)
+				n.turn()
+				made := make(map[int]uint32)
+				for i := range 10 {
+					n.count(9000+i, uint32(1+i))
+					made[9000+i] = n.counts[9000+i]
+					pass(12 * time.Hour)
+					if restarts && i == 5 {
+						n.restart(0)
+					}
+				}
+				n.clock.Advance(-way)
+				n.turn()
+				if n.Ageing().Held {
+					if err := n.ConfirmClock(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				n.counts, n.listed = made, nil
+				n.exact("right again")
+				n.restart(time.Minute)
+				pass(day)
+				n.exact("a day later")
+				for range 8 {
+					pass(day)
+				}
+				for i := range made {
+					if got := verdictOf(t, n.Engine, sig(bulkhead.Exact, i)).Sightings; got != 0 {
+						t.Fatalf("nine days later signature %d still has %d sightings", i, got)
+					}
+				}
+			})
+		}
+	}
 }

@@ -153,7 +153,7 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		m.Clock = uint64(max(0, e.clock.now().Unix()))
 		s.remote = e.replicas.Snapshot()
 		m.Doubts = e.Doubts()
-		m.Term = e.Term()
+		m.Term, m.Wrong = e.Term(), e.clock.wrong.Load()
 		wounds = e.healer.Encode()
 		if e.learned.On() {
 			m.Learned, learnt, messages = e.learned.Manifest(), e.learned.Live(), e.learned.EncodeMessages()

@@ -13,18 +13,33 @@ import (
 // than limit ahead of the expected time, the ageing is held: this clock then continues from the
 // last plausible time, by the processor's clock.
 type ageingClock struct {
-	limit time.Duration           // 0: every time is plausible
-	wall  func() time.Time        // the machine's clock
-	since func() time.Duration    // since the start of the process, by the processor's clock
-	last  atomic.Pointer[instant] // the last plausible time; nil: none yet
-	log   *slog.Logger
-	held  bool // the ageing is held, and this is logged; only the writer uses it
+	limit time.Duration // 0: every time is plausible
+	// overdue returns how many more generations expire at wall than at expected.
+	overdue  func(wall, expected time.Time) int
+	confirms func(wall time.Time) string // nil: nothing does
+	asked    atomic.Pointer[answer]      // last answer of confirms
+	wall     func() time.Time            // the machine's clock
+	since    func() time.Duration        // since the start of the process, by the processor's clock
+	last     atomic.Pointer[instant]     // the last plausible time; nil: none yet
+	log      *slog.Logger
+	held     bool // the ageing is held, and this is logged; only the writer uses it
+	// wrong is, while the clock is wrong, the first start of the generations of the tally and of the
+	// blocklist that are open during that time; nil: it is right.
+	wrong atomic.Pointer[[2]uint64]
 }
 
 // An instant is a time and the reading of the processor's clock at that time.
 type instant struct {
 	time   time.Time
 	uptime time.Duration
+	ran    bool // the clock was plausible then, while this process ran
+}
+
+// An answer is what confirms a time, and the difference of that time to the processor's clock.
+type answer struct {
+	by    string
+	ahead time.Duration
+	at    time.Duration // by the processor's clock
 }
 
 func newAgeingClock(o *Options) *ageingClock {
@@ -33,7 +48,7 @@ func newAgeingClock(o *Options) *ageingClock {
 		began := time.Now()
 		since = func() time.Duration { return time.Since(began) }
 	}
-	return &ageingClock{limit: o.MaxStep, wall: o.Now, since: since, log: o.Log}
+	return &ageingClock{limit: o.MaxStep, wall: o.Now, since: since, confirms: o.Plausible, log: o.Log}
 }
 
 // read returns the time by which generations open and expire, the machine's time, and whether the
@@ -45,10 +60,30 @@ func (c *ageingClock) read() (now, wall time.Time, held bool) {
 		return wall, wall, false
 	}
 	expected := last.time.Add(c.since() - last.uptime)
-	if wall.Sub(expected) > c.limit {
+	step := wall.Sub(expected)
+	if step <= leastStep || c.confirmed(wall) != "" {
+		return wall, wall, false
+	}
+	if step > c.limit || last.ran || c.overdue(wall, expected) > 0 {
 		return expected, wall, true
 	}
 	return wall, wall, false
+}
+
+// confirmed returns what confirms the machine's time, "" if nothing does. It asks at most once a second,
+// or when the time was set.
+func (c *ageingClock) confirmed(wall time.Time) string {
+	if c.confirms == nil {
+		return ""
+	}
+	at := c.since()
+	ahead := time.Duration(wall.UnixNano()) - at
+	if a := c.asked.Load(); a != nil && at-a.at < time.Second && (ahead-a.ahead).Abs() < time.Second {
+		return a.by
+	}
+	a := &answer{c.confirms(wall), ahead, at}
+	c.asked.Store(a)
+	return a.by
 }
 
 // now returns the time by which generations open and expire.
@@ -63,14 +98,14 @@ func (c *ageingClock) behind(wall time.Time) bool {
 	return last != nil && wall.Before(last.time.Add(c.since()-last.uptime))
 }
 
-// trust makes t the last plausible time.
-func (c *ageingClock) trust(t time.Time) { c.last.Store(&instant{t, c.since()}) }
+// trust makes t the last plausible time. ran is set if it is the machine's present time.
+func (c *ageingClock) trust(t time.Time, ran bool) { c.last.Store(&instant{t, c.since(), ran}) }
 
 // begin sets the clock to the start of the newest record, in Unix seconds. Without a record, which
 // is 0, it accepts the machine's clock.
 func (c *ageingClock) begin(newest uint64) {
 	if newest > 0 {
-		c.trust(time.Unix(int64(newest), 0))
+		c.trust(time.Unix(int64(newest), 0), false)
 	}
 	c.watch()
 }
@@ -81,7 +116,7 @@ func (c *ageingClock) watch() (now time.Time, held bool) {
 	now, wall, held := c.read()
 	// A clock that is behind, such as one without a battery, will probably be corrected.
 	if !held && !c.behind(wall) {
-		c.trust(wall)
+		c.trust(wall, true)
 	}
 	if held != c.held {
 		c.held = held
@@ -92,11 +127,15 @@ func (c *ageingClock) watch() (now time.Time, held bool) {
 
 func (c *ageingClock) logAgeing(now, wall time.Time) {
 	if !c.held {
-		c.log.Info("the clock is plausible again, and generations age as before", "clock", wall.UTC())
+		by := "it is where it was before"
+		if a := c.asked.Load(); a != nil && a.by != "" {
+			by = a.by
+		}
+		c.log.Info("the clock is plausible again, and generations age as before", "clock", wall.UTC(), "confirmed_by", by)
 		return
 	}
 	newest := c.last.Load().time.UTC()
-	c.log.Warn("the clock is more than two generations ahead of the newest record: ageing is held",
+	c.log.Warn("the clock is ahead of the newest record, and nothing confirms it: ageing is held",
 		"clock", wall.UTC(), "newest_record", newest,
 		"consequence", "no generation expires, and counts go on in generations of "+now.UTC().Format(time.RFC3339),
 		"remedy", fmt.Sprintf("if the clock is wrong, set it right; if this machine was really off since %s, "+
@@ -105,7 +144,7 @@ func (c *ageingClock) logAgeing(now, wall time.Time) {
 
 // confirm ends the holding of the ageing at the machine's time. Only the writer calls it.
 func (c *ageingClock) confirm(wall time.Time) {
-	c.trust(wall)
+	c.trust(wall, true)
 	c.held = false
 	c.log.Warn("an administrator has confirmed the clock", "clock", wall.UTC(), "consequence",
 		"generations age again")

@@ -69,6 +69,12 @@ func newEngine(opts Options) *Engine {
 		journal: journal{log: opts.Log, limit: opts.CheckpointBytes,
 			wake: make(chan struct{}, 1)},
 	}
+	e.clock.overdue = func(wall, expected time.Time) int {
+		b := e.current.Books()
+		tally, block := b.Tally.Ages(), b.Block.Ages()
+		return opts.Tally.Overdue(wall, tally) - opts.Tally.Overdue(expected, tally) +
+			opts.Block.Overdue(wall, block) - opts.Block.Overdue(expected, block)
+	}
 	if opts.Store != nil {
 		e.journal.store = opts.Store
 	}

@@ -85,9 +85,13 @@ type Options struct {
 	// cannot be combined with a Store.
 	Exact bool
 	// MaxStep is the maximum by which the clock may be ahead of the newest record plus the time
-	// that has passed since. Beyond it, the ageing of generations is held until
-	// [Engine.ConfirmClock]. See [StepLimit]; 0: any time is accepted.
+	// that has passed since. Beyond it, the ageing of generations is held until [Options].Plausible
+	// or [Engine.ConfirmClock] confirms the clock. A smaller step, of an hour or more, is held as well if a generation
+	// would expire at once, or while the engine runs. See [StepLimit]; 0: any time is accepted.
 	MaxStep time.Duration
+	// Plausible returns what confirms that a time of the machine's clock is right, "" if nothing does. It is called at
+	// most once a second, while the ageing would be held. nil: nothing does.
+	Plausible func(wall time.Time) (by string)
 	// Uptime returns the time since a fixed moment by a clock that is never set; nil means since
 	// the engine was opened.
 	Uptime func() time.Duration

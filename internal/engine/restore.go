@@ -93,6 +93,7 @@ func (e *Engine) loadCheckpoint(data []byte, clock *uint64) error {
 		return err
 	}
 	*clock = m.Clock
+	e.clock.wrong.Store(m.Wrong)
 	e.role.term.Store(&m.Term)
 	return errors.Join(e.loadBallots(&m), e.loadLearned(m.Learned))
 }

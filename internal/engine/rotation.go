@@ -19,6 +19,10 @@ func (e *Engine) rotateWithout(given map[uint64]bool) error {
 	}
 	now, held := e.clock.watch()
 	defer e.ahead()
+	if err := e.repairAges(now, held); err != nil {
+		return err
+	}
+	books = e.current.Books()
 	tally, err := e.writer.tally.Plan(books.Tally, now, held)
 	if err != nil {
 		return err
@@ -53,6 +57,46 @@ func (e *Engine) rotateWithout(given map[uint64]bool) error {
 	e.counters.forgotten.Add(e.writer.tally.GivenUp(tally, now) + e.writer.block.GivenUp(block, now))
 	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
 		"dropped_tally", len(r.DropTally), "dropped_blocklist", len(r.DropBlock))
+	return nil
+}
+
+// repairAges notes which generations are open while the clock is wrong: while the ageing is held, or
+// the clock is behind the open generation. When the clock is right again, the starts of these
+// generations are not the time of their counts. They then age from that moment on. A held ageing
+// begins with new generations, so that older counts age as before.
+func (e *Engine) repairAges(now time.Time, held bool) error {
+	books, second := e.current.Books(), uint64(max(0, now.Unix()))
+	if e.clock.limit == 0 || len(books.Tally.Live) == 0 || len(books.Block.Live) == 0 {
+		return nil
+	}
+	open := [2]uint64{books.Tally.Live[0].Start, books.Block.Live[0].Start}
+	length := uint64(e.opts.Tally.Generation / time.Second)
+	since, behind := e.clock.wrong.Load(), second+length/2 < open[0]
+	switch {
+	case since == nil && held:
+		e.writer.tally.Fresh()
+		e.writer.block.Fresh()
+		e.clock.wrong.Store(&[2]uint64{max(second, open[0]+1), max(second, open[1]+1)})
+		return nil
+	case since == nil && behind:
+		e.clock.wrong.Store(&open)
+		return nil
+	case since == nil || held || behind:
+		return nil
+	case second < open[0]+length:
+		e.clock.wrong.Store(nil)
+		return nil // it was wrong for less than a generation
+	}
+	r := &codec.Rotation{TallySince: since[0], BlockSince: since[1],
+		Aged: uint64(now.Truncate(e.opts.Tally.Generation).Unix())}
+	if err := e.commit(r); err != nil {
+		if e.journal.refusing() != nil {
+			return nil // the journal has logged the reason
+		}
+		return err
+	}
+	e.clock.wrong.Store(nil)
+	e.opts.Log.Info("counts made under a wrong clock age from now on", "aged_from", time.Unix(int64(r.Aged), 0).UTC())
 	return nil
 }
 

@@ -214,3 +214,47 @@ func TestPasswordOfABroker(t *testing.T) {
 		t.Errorf("server %q; log: %s", s.Server, log.String())
 	}
 }
+
+// TestExpelled checks that a node that a hub has evicted learns by which hub, also after a restart, and
+// that a node that was never admitted does not take itself for expelled. A node that is a peer again
+// is admitted.
+func TestExpelled(t *testing.T) {
+	address := freePort(t)
+	hubDir, hubID := identity(t)
+	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil),
+		Mode: member.Hub, Listen: address}))
+	dir, id := identity(t)
+	var log bytes.Buffer
+	options := quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.Join,
+		Servers: []string{address}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	node, stop := start(t, options)
+	strangerDir, strangerID := identity(t)
+	stranger, _ := start(t, quick(member.Options{Dir: strangerDir, Identity: strangerID,
+		Engine: enginetest.Small(t, nil), Mode: member.Join, Servers: []string{address}}))
+	if err := stranger.AddPeer(t.Context(), hubID.ID(), "", 1); err != nil {
+		t.Fatal(err)
+	}
+	befriend(t, hub, node)
+	expelled := func(m *Mesh) bool { return m.Status().Peers[0].Expels }
+	connected := func() bool { return node.Status().Brokers[0].Connected && !expelled(node) }
+	enginetest.Eventually(t, time.Minute, "the node is admitted", func() bool {
+		return connected() && node.state.WasAdmitted(hubID.ID())
+	})
+	if err := hub.EvictPeer(t.Context(), id.ID()); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Eventually(t, time.Minute, "the node reads that it was expelled", func() bool { return expelled(node) })
+	stop()
+	if !strings.Contains(log.String(), "expelled by") || !strings.Contains(log.String(), "bulkhead join") {
+		t.Errorf("the log does not name who expelled the node:\n%s", log.String())
+	}
+	node, _ = start(t, options)
+	enginetest.Eventually(t, time.Minute, "the node still reads it after a restart", func() bool { return expelled(node) })
+	if expelled(stranger) {
+		t.Error("a node that was never admitted takes itself for expelled")
+	}
+	if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Eventually(t, time.Minute, "the node is admitted again", connected)
+}

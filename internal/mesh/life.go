@@ -16,11 +16,9 @@ func (o *origin) alive(ctx context.Context, m *wire.Message) bool {
 	held := o.r.opts.Engine.Incarnation(o.peer.ID)
 	old := m.Stamp.Incarnation < held || m.Stamp.Incarnation < o.last.Incarnation ||
 		m.Stamp.Incarnation == o.last.Incarnation && m.Stamp.Boot < o.last.Boot
-	if m.Kind == wire.KindHead && !old {
-		o.lives = true
-	}
-	if old && m.Kind == wire.KindHead {
+	if m.Kind == wire.KindHead {
 		o.conflict(ctx, m)
+		o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Clock, s.ClockAt = m.Stamp.Time(), time.Now() })
 	}
 	if old && m.Kind == wire.KindHead && time.Since(o.notified) > conflictRest {
 		// The peer's folder was copied back, with its knowledge of its last incarnation.
@@ -37,7 +35,6 @@ func (o *origin) alive(ctx context.Context, m *wire.Message) bool {
 	}
 	if m.Stamp.Newer(o.last) || m.Stamp.Incarnation > o.last.Incarnation {
 		if m.Stamp.Boot != o.last.Boot {
-			o.begun = time.Now()
 			o.hurry()
 			// A peer that rolled back past this process's start is ignored until it has seen proof of what it
 			// lost.
@@ -50,27 +47,24 @@ func (o *origin) alive(ctx context.Context, m *wire.Message) bool {
 	return true
 }
 
-// conflict handles the head of an older incarnation of an origin. Heads are not stored, so its
-// sender is running. A few such heads may have been in flight when the newer incarnation began.
-// After that, two incarnations that send alternately are two servers with one key. If the newer one
-// is silent, the machine was set back to a time before it.
+// twinRest returns the least time between two signs.
+func (r *receiver) twinRest() time.Duration { return min(conflictRest, r.opts.Heartbeat/4) }
+
+// conflict quarantines a peer whose key two running servers use. After a sign, it asks for other
+// heads.
 func (o *origin) conflict(ctx context.Context, m *wire.Message) {
-	if !o.lives || time.Since(o.begun) < conflictRest || time.Since(o.oldAt) < conflictRest ||
-		o.old.Boot == m.Stamp.Boot && !m.Stamp.Newer(o.old) {
+	r, h := o.r, o.peer.Key.Hint()
+	if o.peer.Quarantine != "" || !o.twins.Note(m.Stamp, r.opts.Now(), r.twinRest(), twinRest*r.opts.Heartbeat) {
 		return
 	}
-	again := o.old.Boot == m.Stamp.Boot
-	o.old, o.oldAt, o.lives = m.Stamp, time.Now(), false
-	conflicts := 0
-	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) {
-		if !again {
-			s.Conflicts = 0
-		}
-		s.Conflicts++
-		conflicts = s.Conflicts
-	})
-	if conflicts >= maxConflicts && o.peer.Quarantine == "" {
-		o.r.book.Quarantine(ctx, o.peer.Key.Hint(), "two servers use its key")
+	if o.twins.Certain() {
+		o.twins = member.Twins{}
+		r.book.Quarantine(ctx, h, "two servers use its key")
+		return
+	}
+	// Twice, since the older process may answer before the newer one.
+	for _, pause := range []time.Duration{r.twinRest() / 2, r.twinRest() + headRest} {
+		time.AfterFunc(pause, func() { r.requests.Want(&wire.Message{To: h}) })
 	}
 }
 
@@ -104,10 +98,9 @@ func (o *origin) renew(ctx context.Context, m *wire.Message) bool {
 	if o.next != m.Stamp.Incarnation {
 		o.heads = make(map[wire.Ref]wire.ArrayHead)
 	}
-	o.next, o.last, o.head, o.old, o.suspect, o.gone = 0, m.Stamp, wire.Stamp{}, wire.Stamp{}, false, nil
+	o.next, o.last, o.head, o.suspect, o.gone = 0, m.Stamp, wire.Stamp{}, false, nil
 	o.supersede(ctx)
 	o.lostIncarnation(m.Stamp.Incarnation)
-	o.begun = time.Now()
 	o.evidence.Began, o.evidence.Led, o.doubted = nil, nil, time.Time{}
 	o.pending, o.waiting, o.inspected = make(map[wire.Ref][]wire.Round), 0, make(look)
 	return true

@@ -83,7 +83,17 @@ func (m *Mesh) busOptions() *bus.Options {
 	o := m.opts
 	return &bus.Options{Dir: o.Dir, Identity: o.Identity, KeyID: o.KeyID, Name: o.Name, Credentials: o.Credentials,
 		CA: o.CA, Cert: o.Cert, Key: o.Key, Domain: o.Domain, Heartbeat: o.Heartbeat, StreamAge: o.StreamAge,
-		StreamBytes: o.StreamBytes, Replicas: o.Replicas, Now: o.Now, Log: o.Log}
+		StreamBytes: o.StreamBytes, Replicas: o.Replicas, Refused: m.refused, Now: o.Now, Log: o.Log}
+}
+
+// refused logs that a hub refuses this node, which it has admitted before.
+func (m *Mesh) refused(hub wire.Public) {
+	if m.state.WasAdmitted(hub.ID()) {
+		p, _ := m.Find(hub.Hint())
+		m.opts.Log.Error("ALERT: expelled by "+p.Label(), "key", hub.ID(),
+			"consequence", "nothing is shared through this hub",
+			"remedy", "to come back, ask for an invitation and run \"bulkhead join\"; to end it, run \"bulkhead leave\"")
+	}
 }
 
 // Announcements returns the changes of the secret of m; nil for a nil mesh. It makes m a [member.Taker].
@@ -164,6 +174,13 @@ func (m *Mesh) watch(ctx context.Context, b transport) {
 		case <-ctx.Done():
 			return
 		case <-b.Up():
+		}
+		if c, ok := b.(*bus.Client); ok && c.IsHub() {
+			if hub, ok := c.Holder(); ok {
+				if err := m.state.Admit(hub.ID()); err != nil {
+					m.opts.Log.Debug("state of the mesh not saved", "err", err)
+				}
+			}
 		}
 		m.sender.Greet()
 		if m.opts.Role != member.Publish {

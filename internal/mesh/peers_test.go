@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // TestRolledBack checks that a rollback records its range of generations and drops them, and that
@@ -110,4 +111,52 @@ func TestPeersFile(t *testing.T) {
 	if p.Quarantine = "why"; p.Origin().Weight != 0 {
 		t.Errorf("in quarantine, and counted with %v", p.Origin().Weight)
 	}
+}
+
+// TestNeverHeard checks that a peer that is not counted and was never heard is not silent: it may only
+// be the hub of a sum, or ask for a sum.
+func TestNeverHeard(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home := newSite(t, k, nil)
+		defer home.stop()
+		hub, counted := mustIdentity(t), mustIdentity(t)
+		for id, weight := range map[*member.Identity]float64{hub: 0, counted: 1} {
+			if err := home.AddPeer(t.Context(), id.ID(), "", weight); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bubble.Advance((silentAfter + 1) * home.Mesh.opts.Heartbeat)
+		for _, p := range home.Status().Peers {
+			if got, want := p.Silent > 0, p.ID == counted.ID(); got != want {
+				t.Errorf("a peer of weight %v that was never heard is silent: %v, want %v", p.Weight, got, want)
+			}
+		}
+	})
+}
+
+// TestClocks checks that only counted peers that were heard lately confirm the clock, and that a clock
+// that is days ahead of theirs is not confirmed.
+func TestClocks(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *memBroker) {
+		home, a, b, uncounted := newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil)
+		for _, s := range []*site{home, b, uncounted} {
+			defer s.stop()
+		}
+		check := func(when string, wall time.Time, agree, all int) {
+			t.Helper()
+			if x, y := home.Clocks(wall); x != agree || y != all {
+				t.Errorf("%s: %d of %d agree, want %d of %d", when, x, y, agree, all)
+			}
+		}
+		check("alone", time.Now(), 0, 0)
+		trust(t, home, 1, a, b)
+		trust(t, home, 0, uncounted)
+		bubble.Advance(2 * home.Mesh.opts.Heartbeat)
+		check("right", time.Now(), 2, 2)
+		check("an hour ahead", time.Now().Add(time.Hour), 0, 2)
+		check("ten years behind", time.Now().AddDate(-10, 0, 0), 0, 2)
+		a.stop()
+		bubble.Advance((silentAfter + 2) * home.Mesh.opts.Heartbeat)
+		check("one is silent", time.Now(), 1, 1)
+	})
 }

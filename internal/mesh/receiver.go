@@ -18,8 +18,7 @@ const (
 	maxBackoff   = time.Minute
 	catchUpLimit = 2 * time.Minute
 	seenMargin   = 2 * time.Minute
-	maxConflicts = 3                // alternating heads of an older and a newer incarnation of an origin
-	conflictRest = 10 * time.Second // between two heads that count as proof of two incarnations
+	conflictRest = 10 * time.Second // between two signs of two servers, or notices of a forgotten incarnation
 	catchUpWait  = 15 * time.Second // longest time that a gap may wait to be closed by stored messages
 )
 
@@ -47,6 +46,7 @@ type receiver struct {
 	origins   map[wire.Hint]*origin
 	caught    map[transport]bool      // all its stored messages were taken
 	upTo      map[transport]time.Time // the time up to which its stored messages were taken
+	twins     member.Twins            // of this node's key
 	began     time.Time               // when the previous process last caught up with a broker
 	seenSaved time.Time
 }
@@ -233,12 +233,33 @@ func (r *receiver) mirror(x *incoming) {
 		r.requests.Recall(x.m.Past())
 		return
 	}
+	if x.m.Kind == wire.KindHead {
+		r.twin(x.m)
+	}
+}
+
+// twin handles a head with this node's own key from another process. A process with a higher number
+// is certainly another server. A process with a lower number may have ended, with its last heads
+// still on their way.
+func (r *receiver) twin(m *wire.Message) {
 	_, boot := r.state.Life()
-	if x.m.Kind == wire.KindHead && x.m.Stamp.Boot > boot {
-		r.state.NoteTwin()
-		if r.book.RefuseStranger("own key elsewhere", "") {
-			r.opts.Log.Error("ALERT: another server uses this node's key; peers will stop counting both")
+	if r.state.Mine(m.Stamp.Boot) {
+		return
+	}
+	if m.Stamp.Boot < boot {
+		// This process is heard at every moment, and began with its start.
+		mine := wire.Stamp{Incarnation: m.Stamp.Incarnation, Boot: boot, Seq: r.twins.Newest.Seq + 1, At: r.state.Started()}
+		r.twins.Note(mine, r.opts.Now(), 0, 0)
+		r.twins.Note(m.Stamp, r.opts.Now(), r.twinRest(), twinRest*r.opts.Heartbeat)
+		if !r.twins.Certain() {
+			return
 		}
+	}
+	r.state.NoteTwin()
+	if r.book.RefuseStranger("own key elsewhere", "") {
+		r.opts.Log.Error("ALERT: another server uses this node's key, so peers stop counting both",
+			"its_start", time.UnixMilli(int64(m.Stamp.Boot)).UTC(), "cause", "a copied disk or data folder",
+			"remedy", "stop the copy, and give it an empty data folder; then run \"bulkhead peer weigh\" at the peers")
 	}
 }
 

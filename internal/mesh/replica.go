@@ -28,10 +28,7 @@ type lifetime struct {
 	named wire.Stamp // of the last head that listed the organisations in its arrays
 	// taught is the stamp of the last lesson.
 	taught wire.Stamp
-	old    wire.Stamp                  // the newest head of an older incarnation received since
-	oldAt  time.Time                   // when that head arrived
-	lives  bool                        // a head of the present incarnation arrived since
-	begun  time.Time                   // when the present incarnation was first seen
+	twins  member.Twins
 	heads  map[wire.Ref]wire.ArrayHead // of the present incarnation or, if next is set, of next
 	next   uint64                      // a newer incarnation that was seen; 0 if none
 }

@@ -23,6 +23,7 @@ type Status struct {
 	Images      uint64 // published pages
 	Dropped     uint64 // messages that no broker accepted in time
 	Healing     bool   // the node has lost pages, and publishes nothing until they are back
+	Twin        bool   // another server uses the node's key
 	Strangers   map[string]uint64
 	Brokers     []bus.Status
 	Peers       []PeerStatus
@@ -34,6 +35,7 @@ type PeerStatus struct {
 	Name       string
 	Weight     float64
 	Quarantine string // why it is not counted; "" if it is
+	Expels     bool   // it is a hub that refuses this node, which it has admitted before
 	Added      time.Time
 	Group      string // group by which it is a peer; "" for none
 	// Organisations is the number of organisations in its arrays, by its own account; 0 if it is no
@@ -56,6 +58,31 @@ type PeerStatus struct {
 
 // silentAfter is how many heartbeats a peer may be silent before its status reports that.
 const silentAfter = 10
+
+// twinShown is for how many heartbeats after its last sign another server with the node's key is shown.
+const twinShown = 10
+
+// twin reports whether another server uses this node's key.
+func (m *Mesh) twin() bool { return m.state.Twin(twinShown * m.opts.Heartbeat) }
+
+// clockTolerance is the largest difference of two clocks that agree.
+const clockTolerance = 30 * time.Minute
+
+// Clocks returns how many peers that this node counts were heard lately, and how many of their clocks
+// agree with a time of this node's clock.
+func (m *Mesh) Clocks(wall time.Time) (agree, all int) {
+	m.Each(m.List(), func(p *member.Peer, s *member.Stats) {
+		age := time.Since(s.ClockAt)
+		if p.Weight == 0 || p.Quarantine != "" || s.ClockAt.IsZero() || age > silentAfter*m.opts.Heartbeat {
+			return
+		}
+		all++
+		if s.Clock.Add(age).Sub(wall).Abs() < clockTolerance {
+			agree++
+		}
+	})
+	return agree, all
+}
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -100,19 +127,30 @@ func (m *Mesh) Status() Status {
 	for _, p := range list {
 		replicas[p.ID], former[p.ID] = m.opts.Engine.Replica(p.ID), m.Former(p.ID)
 	}
+	expels := make(map[string]bool)
+	for _, b := range m.buses {
+		if c, ok := b.(*bus.Client); ok {
+			if hub, ok := c.RefusedBy(); ok && m.state.WasAdmitted(hub.ID()) {
+				expels[hub.ID()] = true
+			}
+		}
+	}
 	s.Incarnation, _ = m.state.Life()
-	s.Strangers = m.Strangers()
+	s.Strangers, s.Twin = m.Strangers(), m.twin()
 	m.Each(list, func(p *member.Peer, x *member.Stats) {
 		out := PeerStatus{
-			ID: p.ID, Name: p.Name, Weight: p.Weight, Quarantine: p.Quarantine, Added: p.Added, Group: p.Group,
+			ID: p.ID, Name: p.Name, Weight: p.Weight, Quarantine: p.Quarantine, Expels: expels[p.ID],
+			Added: p.Added, Group: p.Group,
 			Organisations: len(x.Organisations),
 			Heard:         x.LastHeard, Lag: x.Lag, Missing: x.Missing, Incarnation: m.opts.Engine.Incarnation(p.ID),
 			Traffic: Traffic{Messages: x.Messages, Bytes: x.Bytes, Applied: x.Applied, Pages: x.Pages, Asked: x.Asked,
 				Served: x.Served},
 			Refusals: maps.Clone(x.Refusals.Count), Error: x.Refusals.Last,
 		}
+		// A peer that is not counted may only be a hub of the sum, or ask for the sum: it is never heard.
+		needed := p.Weight > 0 || !x.LastHeard.IsZero()
 		if d := m.opts.Now().Sub(later(x.LastHeard, p.Added)); d > silentAfter*m.opts.Heartbeat &&
-			m.opts.Role != member.Publish {
+			m.opts.Role != member.Publish && needed {
 			out.Silent = d
 		}
 		if !x.Behind.IsZero() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -281,29 +282,44 @@ func TestKeyChangedTwice(t *testing.T) {
 	})
 }
 
-// TestTwoServersOneKey checks that of two servers with one key neither is counted.
+// TestTwoServersOneKey checks that two servers with one key are both quarantined within two
+// heartbeats, whether the second one is a copy of the folder or only has the key, and that both
+// report it.
 func TestTwoServersOneKey(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
-		home, peer := newSite(t, k, nil), newSite(t, k, nil)
-		defer home.stop()
-		defer peer.stop()
-		trust(t, home, 1, peer)
-		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
-		settle()
-		twin := newSite(t, k, func(o *member.Options) { o.Identity = peer.id })
-		defer twin.stop()
-		for range 10 {
-			enginetest.Report(t, twin.engine, 2, bulkhead.Sighting, 1)
-			enginetest.Report(t, peer.engine, 2, bulkhead.Sighting, 1)
-			bubble.Advance(30 * time.Second)
+	for _, copied := range []bool{false, true} {
+		for part := range time.Duration(6) {
+			inBubble(t, func(t *testing.T, k *memBroker) {
+				home, peer := newSite(t, k, nil), newSite(t, k, nil)
+				defer home.stop()
+				defer peer.stop()
+				trust(t, home, 1, peer)
+				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
+				beat := peer.Mesh.opts.Heartbeat
+				bubble.Advance(beat + part*beat/6)
+				dir := t.TempDir()
+				if copied {
+					if err := os.CopyFS(dir, os.DirFS(peer.Mesh.opts.Dir)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				twin := newSite(t, k, func(o *member.Options) { o.Identity, o.Dir = peer.id, dir })
+				defer twin.stop()
+				for range 10 {
+					enginetest.Report(t, twin.engine, 2, bulkhead.Sighting, 1)
+					enginetest.Report(t, peer.engine, 2, bulkhead.Sighting, 1)
+					bubble.Advance(2 * beat / 10)
+				}
+				bubble.Advance(2 * peer.Mesh.opts.Interval) // a head is sent, and heard
+				if p := home.peer(t, peer); p.Quarantine != "two servers use its key" {
+					t.Errorf("copied %v, begun %v after a heartbeat: quarantine %q", copied, part*beat/6, p.Quarantine)
+				}
+				if !peer.Status().Twin || !twin.Status().Twin {
+					t.Errorf("copied %v, begun %v after a heartbeat: noticed at the first %v, at the second %v", copied,
+						part*beat/6, peer.Status().Twin, twin.Status().Twin)
+				}
+			})
 		}
-		if p := home.peer(t, peer); p.Quarantine != "two servers use its key" {
-			t.Errorf("quarantine %q", p.Quarantine)
-		}
-		if peer.Status().Strangers["own key elsewhere"] == 0 {
-			t.Error("the node does not notice its twin")
-		}
-	})
+	}
 }
 
 // TestRoles checks that a node that only subscribes publishes no counts, and one that only

@@ -27,6 +27,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 	"github.com/bulkhead-mail/bulkhead/signature"
 )
@@ -48,7 +49,9 @@ type core struct {
 	front     front
 	mending   *mending   // nil: a damaged store is refused
 	pair      *pair.Pair // nil: the folder is not opened by a running node
-	missing   []string   // parts that were missing at the start, and began anew
+	// network returns the mesh of a running node; nil: the folder is not opened by one.
+	network func() (*mesh.Mesh, error)
+	missing []string // parts that were missing at the start, and began anew
 }
 
 // A front is what the doors ask: the engine or the edge, behind the memory of recent messages.
@@ -190,10 +193,30 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 		LearnCondemns:   cfg.Learn.Condemn,
 		Recover:         mesh.Recovering(filepath.Join(n.dir, meshFolder)),
 		MaxStep:         engine.StepLimit(tally, block),
+		Plausible:       n.confirmsClock,
 		Uptime:          clock.Uptime,
 		Now:             clock.Now,
 		Log:             n.log,
 	}, errors.Join(err1, err2)
+}
+
+// confirmsClock returns what confirms a time of the machine's clock: the system's synchronisation, or
+// more than half of the peers that were heard lately.
+func (n *core) confirmsClock(wall time.Time) (by string) {
+	if clock.Synchronized() {
+		return "NTP"
+	}
+	if n.network == nil {
+		return ""
+	}
+	m, err := n.network()
+	if err != nil {
+		return ""
+	}
+	if agree, all := m.Clocks(wall); 2*agree > all {
+		return units.Plural(agree, "peer")
+	}
+	return ""
 }
 
 func tallyOf(cfg *config.Config) engine.BookOptions {

@@ -82,8 +82,15 @@ type Leader struct {
 	alone   bool          // an entry was not confirmed in time; until the follower has caught up
 	lone    uint64        // last entry that was acknowledged without the follower, under a lease
 	asked   time.Time     // begin of the latest question for the other node's term that found no later one
+	stalled stall         // of the latest entry that was not confirmed in time
 	gone    chan struct{} // signalled when a stream has ended
 	state   State
+}
+
+// A stall is a stream, and the last entry that its follower had confirmed when an entry was not confirmed in time.
+type stall struct {
+	stream int
+	copied uint64
 }
 
 // NewLeader returns a leader without a follower.
@@ -616,8 +623,13 @@ func (l *Leader) underLease(lease Lease, index uint64) error {
 	return nil
 }
 
-// await waits, for a limited time, until a connected follower has an entry. The caller holds mu.
+// await waits, for a limited time, until a connected follower has an entry. A follower that has let one
+// entry wait for that time, and has confirmed nothing since, is not waited for again. The caller
+// holds mu.
 func (l *Leader) await(index uint64) {
+	if l.status.Connected && l.stalled == (stall{l.streams, l.status.Copied}) {
+		return
+	}
 	late := false
 	timer := time.AfterFunc(l.o.Wait, func() {
 		l.mu.Lock()
@@ -628,6 +640,9 @@ func (l *Leader) await(index uint64) {
 	defer timer.Stop()
 	for l.status.Copied < index && !late && !l.fenced && l.status.Connected {
 		l.changed.Wait()
+	}
+	if late && l.status.Copied < index {
+		l.stalled = stall{l.streams, l.status.Copied}
 	}
 }
 

@@ -396,9 +396,17 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 	if err != nil {
 		return nil // no mesh, or no administrator's token
 	}
+	if n, err := p.Node.Network(ctx); err == nil && n.Twin {
+		rows = append(rows, Row{Name: "key", Found: "another server uses this node's key, so peers count neither of the two",
+			Mend: "a disk or data folder was copied: stop the copy, and give it an empty data folder; then run " +
+				"\"bulkhead peer weigh\" for this node at its peers"})
+	}
 	for _, one := range peers {
 		row := Row{Name: "peer " + one.Name, OK: true, Found: "heard"}
 		switch {
+		case one.Expels:
+			row.OK, row.Found = false, "expelled by "+one.Name
+			row.Mend = "to come back, ask for an invitation and run \"bulkhead join\"; to end it, run \"bulkhead leave\""
 		case one.Network != "":
 			row.OK, row.Found, row.Mend = false, "is in another network",
 				"give both nodes one network secret: bulkhead network show"

@@ -322,12 +322,14 @@ func TestListAndPeerRows(t *testing.T) {
 		{Name: "hub", Weight: 0},
 		{Name: "unheard", Weight: 1},
 		{Name: "silent", Weight: 1, Heard: now, Silent: 301},
+		{Name: "expeller", Weight: 1, Heard: now, Silent: 301, Expels: true},
 		{Name: "elsewhere", Weight: 1, Heard: now, Network: "0123456789abcdef"},
 		{Name: "flooding", Weight: 1, Heard: now, Quarantine: "2000000 adds in a minute"},
 		{Name: "ahead", Weight: 1, Heard: now, Lag: -90},
 		{Name: "behind", Weight: 1, Heard: now, Lag: 90},
 		{Name: "refused", Weight: 1, Heard: now, Error: "a page was not as promised"},
 	}
+	twin := false
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
@@ -335,6 +337,8 @@ func TestListAndPeerRows(t *testing.T) {
 			json.NewEncoder(w).Encode(lists)
 		case "/v1/peers":
 			json.NewEncoder(w).Encode(peers)
+		case "/v1/network":
+			json.NewEncoder(w).Encode(admin.Network{Twin: twin})
 		default:
 			w.WriteHeader(http.StatusForbidden)
 		}
@@ -349,6 +353,7 @@ func TestListAndPeerRows(t *testing.T) {
 		{"list", p.lists(t.Context()), []string{"7 entries", "may have stopped", "-nothing is found in it: no such file",
 			"-a checksum is wrong", "-it is empty", "0 entries"}},
 		{"peer", p.peers(t.Context()), []string{"heard", "never heard, and not counted", "-never heard", "-silent for 301 s",
+			"-expelled by expeller",
 			"-another network", "-quarantine: 2000000", "-apart", "-apart", "a page was not"}},
 	} {
 		if len(tt.rows) != len(tt.want) {
@@ -361,6 +366,10 @@ func TestListAndPeerRows(t *testing.T) {
 				t.Errorf("%+v, want %q", row, tt.want[i])
 			}
 		}
+	}
+	twin = true
+	if rows := p.peers(t.Context()); rows[0].Name != "key" || rows[0].OK || rows[0].Mend == "" {
+		t.Errorf("another server with the node's key: %+v", rows[0])
 	}
 	denied := &Prober{Node: admin.New(node.URL+"/nowhere", "")}
 	if rows := append(denied.lists(t.Context()), denied.peers(t.Context())...); len(rows) > 0 {

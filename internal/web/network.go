@@ -38,6 +38,7 @@ func (s *Site) peers(v *view) (g.Node, error) {
 		return nil, err
 	}
 	return g.Group{
+		g.If(n.Twin, h.P(h.Class("alarm"), h.Role("alert"), g.Text(twinText))),
 		peerMap(n, v.status.Name, v.status.Now),
 		h.Section(h.H2(g.Text("Peers"), dim(n.Mode+", "+n.Role)),
 			g.If(len(n.Peers) == 0, h.P(h.Class("dim"), g.Text("No peer yet. This node's key is "), h.Code(g.Text(n.Key)),
@@ -62,6 +63,10 @@ func (s *Site) peers(v *view) (g.Node, error) {
 		))),
 	}, nil
 }
+
+// twinText is the alarm of a node whose key another server uses.
+const twinText = "Another server uses this node's key: a copied disk or data folder. Peers count neither of the two. " +
+	"Stop the copy, and give it an empty data folder; then weigh this node again at its peers."
 
 // secretRow announces a change of the network's secret; it returns nothing if there is none.
 func secretRow(s *admin.SecretChange) g.Node {
@@ -95,10 +100,14 @@ func behind(p *admin.Peer) string {
 // stateOf describes the state of a peer in words.
 func stateOf(p *admin.Peer, now time.Time) (text, class string) {
 	switch {
+	case p.Expels:
+		return "this node was expelled by it", "bad"
 	case p.Network != "":
 		return "in another network", "bad"
 	case p.Quarantine != "":
 		return "quarantined: " + p.Quarantine, "bad"
+	case p.Heard.IsZero() && p.Weight == 0:
+		return "not counted, never heard", "idle"
 	case p.Heard.IsZero():
 		return "never heard", "bad"
 	case p.Silent > 0:
@@ -126,6 +135,7 @@ func peerRow(p *admin.Peer, now time.Time) g.Node {
 			act("/peers", p.Key, "weigh", "Set", h.Input(h.Name("weight"), h.Value(fmt.Sprintf("%.2f", p.Weight)),
 				g.Attr("size", "4"), g.Attr("inputmode", "decimal"), h.Aria("label", "Weight of "+name))),
 			act("/peers", p.Key, "rollback", "Roll back", days("Days to roll back of "+name)),
+			g.If(len(p.Former) > 0, act("/peers", p.Key, "forget", "Forget", nil)),
 			act("/peers", p.Key, "evict", "Evict", nil))),
 	)
 }
@@ -274,6 +284,18 @@ func (s *Site) changePeers(v *view) (g.Node, error) {
 			return nil, err
 		}
 		v.notice = "The counts of the peer since " + date(from) + " are dropped."
+	case "forget":
+		if d := v.deed(time.Time{}); !s.agreed(v, d) {
+			p, err := v.node.Peer(v.Context(), key)
+			if err != nil {
+				return nil, err
+			}
+			return s.ask(v, d, consequence.Forget(nameOf(p), p.Former)), nil
+		}
+		if _, err := v.node.ForgetPeer(v.Context(), key); err != nil {
+			return nil, err
+		}
+		v.notice = "The lost incarnations of the peer are dropped."
 	case "invite":
 		w, err := weight(v)
 		if err != nil {

@@ -89,6 +89,8 @@ func (u *adminFlags) printPeers(w io.Writer, list []admin.Peer) error {
 		p := &list[i]
 		state := "counted"
 		switch {
+		case p.Expels:
+			state = "expelled by it"
 		case p.Quarantine != "":
 			state = "quarantine: " + p.Quarantine
 		case p.Network != "":
@@ -205,25 +207,34 @@ func newPeerEvict(u *adminFlags) *cobra.Command {
 }
 
 func newPeerForget(u *adminFlags) *cobra.Command {
-	return &cobra.Command{
+	var confirm command.Confirmation
+	cmd := &cobra.Command{
 		Use:   "forget PEER",
 		Short: "Drop what is kept of incarnations that a peer has lost",
 		Long: "Drop what is kept of incarnations that a peer has lost with its store. Until then it\n" +
 			"counts beside what the peer counts anew, and ages as usual. It may be the only copy:\n" +
-			"what was dropped cannot be had back.",
+			"what was dropped cannot be had back. The command prints how much that is, and asks.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			key, err := keyOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
-			p, err := c.ForgetPeer(cmd.Context(), key)
+			p, err := c.Peer(cmd.Context(), key)
 			if err != nil {
+				return err
+			}
+			if err := confirm.Ask(cmd, consequence.Forget(args[0], p.Former)); err != nil {
+				return err
+			}
+			if p, err = c.ForgetPeer(cmd.Context(), key); err != nil {
 				return err
 			}
 			return u.printPeers(cmd.OutOrStdout(), []admin.Peer{*p})
 		}),
 	}
+	confirm.Flag(cmd.Flags())
+	return cmd
 }
 
 func newPeerRollback(u *adminFlags) *cobra.Command {

@@ -25,6 +25,9 @@ type BlockSpec struct {
 	VotesGeometry   filter.Geometry `json:"votes"`
 	NamesGeometry   filter.Geometry `json:"names"`
 	Floor           uint32          `json:"floor,omitempty"` // see [Options]; 0: none
+	// Aged is the time in Unix seconds from which the generation ages; 0: from its start on. It is later than the
+	// start if the clock was wrong while the generation was open.
+	Aged uint64 `json:"aged,omitempty"`
 }
 
 // A Block is a generation of the blocklist. It has a spam filter and a revocation filter. It also
@@ -51,6 +54,8 @@ func (g *Block) Shared() (spam, revoked Bitset) {
 }
 
 func (s BlockSpec) begin() uint64 { return s.Start }
+
+func (s BlockSpec) ages() uint64 { return max(s.Start, s.Aged) }
 
 func (s BlockSpec) keyID() uint64 { return s.SpamGeometry.KeyID }
 
@@ -116,6 +121,11 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 				return g, nil
 			}
 			return newBlock(s)
+		},
+		age: func(g *Block, from uint64) *Block {
+			c := *g
+			c.Aged = from
+			return &c
 		},
 		at: func(s BlockSpec, start uint64) BlockSpec {
 			s.Start = start

@@ -27,6 +27,7 @@ type generation interface {
 // A spec describes the arrays of a generation.
 type spec interface {
 	begin() uint64
+	ages() uint64 // the time from which it ages, Unix seconds
 	bytes() uint64
 	keyID() uint64 // of the secret that its arrays are made with
 	floor() uint32 // the count from which its arrays show a key to others; 0: from the first on
@@ -46,6 +47,15 @@ func (b Book[G]) Starts() []uint64 {
 	out := make([]uint64, len(b.Live))
 	for i, g := range b.Live {
 		out[i] = g.begin()
+	}
+	return out
+}
+
+// Ages returns the times from which the live generations age, newest first.
+func (b Book[G]) Ages() []uint64 {
+	out := make([]uint64, len(b.Live))
+	for i, g := range b.Live {
+		out[i] = g.ages()
 	}
 	return out
 }
@@ -70,6 +80,8 @@ type Change[S spec] struct {
 	Open *S // nil: none
 	Drop []uint64
 	From uint64 // see [Book]; 0 unless generations are given up
+	// Generations that start at Since or later age from Aged on; 0: no change.
+	Since, Aged uint64
 }
 
 // Empty reports whether nothing is due.

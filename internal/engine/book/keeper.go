@@ -20,9 +20,12 @@ type Keeper[S spec, G generation] struct {
 	// at returns s with another start. begin gives an empty generation the start of s.
 	at    func(s S, start uint64) S
 	begin func(g G, s S)
+	// age returns g with another time from which it ages.
+	age func(g G, from uint64) G
 
 	sizes  sizes
 	now    bool      // the first generation begins now
+	fresh  bool      // the next generation is due at once
 	behind time.Time // the time since which the clock has been behind the open generation
 
 	floor  uint32        // of generations that open; 0: none
@@ -45,6 +48,9 @@ func (k *Keeper[S, G]) SetKey(id uint64) {
 // that slice may come back from peers.
 func (k *Keeper[S, G]) BeginNow() { k.now = true }
 
+// Fresh makes the next generation due at once.
+func (k *Keeper[S, G]) Fresh() { k.fresh = true }
+
 // Make returns a generation with empty arrays.
 func (k *Keeper[S, G]) Make(s S) (G, error) { return k.make(s) }
 
@@ -54,10 +60,14 @@ func (k *Keeper[S, G]) Apply(b Book[G], c Change[S]) (Book[G], error) {
 	next := Book[G]{From: max(b.From, c.From)}
 	open := c.Open != nil
 	for _, g := range b.Live {
-		if !slices.Contains(c.Drop, g.begin()) {
-			next.Live = append(next.Live, g)
-			open = open && g.begin() != (*c.Open).begin()
+		if slices.Contains(c.Drop, g.begin()) {
+			continue
 		}
+		if c.Aged > 0 && g.begin() >= c.Since {
+			g = k.age(g, c.Aged)
+		}
+		next.Live = append(next.Live, g)
+		open = open && g.begin() != (*c.Open).begin()
 	}
 	if !open {
 		return next, nil
@@ -95,11 +105,11 @@ func (k *Keeper[S, G]) Plan(b Book[G], now time.Time, held bool) (c Change[S], e
 		if err != nil {
 			return c, err
 		}
-		c.Open = &s
+		c.Open, k.fresh = &s, false
 	}
 	var live []G // generations that may have to make room for the new one
 	for i, g := range b.Live {
-		if !held && (i >= keep || k.opts.Expired(now, g.begin())) {
+		if !held && (i >= keep || k.opts.Expired(now, g.ages())) {
 			c.Drop = append(c.Drop, g.begin())
 		} else if c.Open != nil {
 			live = append(live, g)
@@ -125,7 +135,7 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 		return slice, 1, true
 	}
 	last := b.Live[0]
-	if last.keyID() != k.key.Load() || last.floor() != k.floor {
+	if k.fresh || last.keyID() != k.key.Load() || last.floor() != k.floor {
 		start = max(second, last.begin()+1)
 		if next := slice + uint64(k.opts.Generation/time.Second); start < next && next <= second+k.opts.ahead() {
 			start = next // so that no further one opens a moment later

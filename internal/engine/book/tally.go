@@ -14,6 +14,9 @@ type TallySpec struct {
 	CountsGeometry filter.Geometry `json:"counts"`
 	UniqueGeometry filter.Geometry `json:"unique"`
 	Floor          uint32          `json:"floor,omitempty"` // see [Options]; 0: none
+	// Aged is the time in Unix seconds from which the generation ages; 0: from its start on. It is later than the
+	// start if the clock was wrong while the generation was open.
+	Aged uint64 `json:"aged,omitempty"`
 }
 
 // A Tally is a generation of the tally. It counts how often signatures were seen and voted on, and
@@ -25,6 +28,8 @@ type Tally struct {
 }
 
 func (s TallySpec) begin() uint64 { return s.Start }
+
+func (s TallySpec) ages() uint64 { return max(s.Start, s.Aged) }
 
 func (s TallySpec) keyID() uint64 { return s.CountsGeometry.KeyID }
 
@@ -60,6 +65,11 @@ func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *Ta
 				return &Tally{s, newExactCounter(), newExactBits()}, nil
 			}
 			return newTally(s)
+		},
+		age: func(g *Tally, from uint64) *Tally {
+			c := *g
+			c.Aged = from
+			return &c
 		},
 		at: func(s TallySpec, start uint64) TallySpec {
 			s.Start = start

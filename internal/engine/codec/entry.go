@@ -52,16 +52,22 @@ type Rotation struct {
 	// The starts below which generations were dropped for lack of memory.
 	TallyFrom uint64 `json:"tally_from,omitempty"`
 	BlockFrom uint64 `json:"block_from,omitempty"`
+	// Generations that start at these times or later age from Aged on: the clock was wrong while they were open.
+	TallySince uint64 `json:"tally_since,omitempty"`
+	BlockSince uint64 `json:"block_since,omitempty"`
+	Aged       uint64 `json:"aged,omitempty"`
 }
 
 // Tally returns the change of the tally.
 func (r *Rotation) Tally() book.Change[book.TallySpec] {
-	return book.Change[book.TallySpec]{Open: r.OpenTally, Drop: r.DropTally, From: r.TallyFrom}
+	return book.Change[book.TallySpec]{Open: r.OpenTally, Drop: r.DropTally, From: r.TallyFrom,
+		Since: r.TallySince, Aged: r.Aged}
 }
 
 // Block returns the change of the blocklist.
 func (r *Rotation) Block() book.Change[book.BlockSpec] {
-	return book.Change[book.BlockSpec]{Open: r.OpenBlock, Drop: r.DropBlock, From: r.BlockFrom}
+	return book.Change[book.BlockSpec]{Open: r.OpenBlock, Drop: r.DropBlock, From: r.BlockFrom,
+		Since: r.BlockSince, Aged: r.Aged}
 }
 
 // An Account puts or removes an account: one of the two.

@@ -24,6 +24,9 @@ type Meta struct {
 
 	// Clock is the time by which generations open, Unix seconds; absent in older versions.
 	Clock uint64 `json:"clock,omitempty"`
+	// Wrong is, while the clock is wrong, the first start of the generations of the tally and of the blocklist that are
+	// open during that time.
+	Wrong *[2]uint64 `json:"wrong_clock,omitempty"`
 
 	Origins []replica.Stored `json:"origins,omitempty"`
 

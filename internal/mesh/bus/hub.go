@@ -73,6 +73,9 @@ type Options struct {
 	StreamBytes int64         // and how many bytes of them
 	Replicas    int           // of the streams, in a cluster
 
+	// Refused is called with the key of a hub when that refuses the node. It must not block; nil: nothing is called.
+	Refused func(hub wire.Public)
+
 	Now func() time.Time
 	Log *slog.Logger
 }

@@ -44,6 +44,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	Last     error
+	refused  bool   // the server does not admit the node
 	denied   string // what the server last reported as denied
 	deniedAt time.Time
 	trouble  string        // the server's present problem
@@ -175,7 +176,14 @@ func (b *Client) Failed(err error) {
 	first := b.Last == nil || b.Last.Error() != err.Error()
 	b.Last = err
 	b.deny(err)
+	turned := !b.refused && strings.Contains(strings.ToLower(err.Error()), nats.ErrAuthorization.Error()[len("nats: "):])
+	b.refused = b.refused || turned
 	b.mu.Unlock()
+	if turned && b.IsHub() && b.Opts.Refused != nil {
+		if key, ok := b.Holder(); ok {
+			b.Opts.Refused(key)
+		}
+	}
 	if first {
 		b.Opts.Log.Warn("broker", "server", b.Server, "err", err)
 	}
@@ -193,7 +201,7 @@ func (b *Client) lost(err error) {
 // call at a time.
 func (b *Client) CameUp() {
 	b.mu.Lock()
-	b.Last = nil
+	b.Last, b.refused = nil, false
 	b.mu.Unlock()
 	select {
 	case b.Ups <- struct{}{}:
@@ -423,6 +431,18 @@ func (b *Client) Holder() (key wire.Public, ok bool) {
 		return *p, true
 	}
 	return key, false
+}
+
+// RefusedBy returns the key of the hub that refuses the node; ok is false if the other end is no hub, or
+// admits the node.
+func (b *Client) RefusedBy() (key wire.Public, ok bool) {
+	b.mu.Lock()
+	refused := b.refused
+	b.mu.Unlock()
+	if !refused || !b.IsHub() {
+		return key, false
+	}
+	return b.Holder()
 }
 
 // Connected reports whether the client is connected.

@@ -223,7 +223,7 @@ func (b *Book) WeighPeer(ctx context.Context, id string, weight float64) error {
 		return err
 	}
 	return b.EditPeer(ctx, id, func(mem *Entry) error {
-		mem.Weight, mem.Quarantine, mem.Conflicts = weight, "", 0
+		mem.Weight, mem.Quarantine = weight, ""
 		mem.Growth = Growth{}
 		return nil
 	})

@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -22,7 +23,8 @@ func (b *Book) ForgetFormer(ctx context.Context, id string) error {
 type FormerStatus struct {
 	Incarnation uint64
 	Arrays      int
-	Keys        uint64
+	Keys        uint64 // in all its arrays
+	Listed      uint64 // of them, those in its blocklist
 	Memory      uint64 // bytes, without merged arrays
 }
 
@@ -32,6 +34,9 @@ func (b *Book) Former(id string) (out []FormerStatus) {
 		s := FormerStatus{Incarnation: f.Incarnation}
 		for _, a := range b.opts.Engine.Replica(f.ID) {
 			s.Arrays, s.Keys, s.Memory = s.Arrays+1, s.Keys+a.Keys, s.Memory+a.Bytes
+			if a.Array == engine.ArraySpam {
+				s.Listed += a.Keys
+			}
 		}
 		out = append(out, s)
 	}

@@ -21,7 +21,9 @@ type State struct {
 
 	Mu sync.Mutex // guards the fields below
 	Record
-	TwinAt time.Time // when another server with this node's key was last detected
+	TwinAt  time.Time // when another server with this node's key was last detected
+	started uint64    // Unix time of the start of this process, in milliseconds
+	boots   []uint64  // boot numbers of this process
 }
 
 // OpenState reads the state in the folder o.Dir.
@@ -45,6 +47,7 @@ func (s *State) Begin(own []engine.ArrayState, whole bool) (renewed bool, err er
 	// A random part keeps two processes of one copied folder, under a clock that was set back, from
 	// having the same number.
 	s.Boot = max(now, s.Boot+1, s.Incarnation) + rand.Uint64N(1024)
+	s.started, s.boots = now, append(s.boots, s.Boot)
 	s.found(own, before)
 	s.Store, s.Unsynced, s.Key = s.opts.Store, s.opts.Unsynced, s.opts.Identity.ID()
 	return renewed, s.Save(s.opts.Dir)
@@ -58,6 +61,7 @@ func (s *State) Renew(own []engine.ArrayState, least uint64) error {
 	defer s.Mu.Unlock()
 	s.Incarnation = max(uint64(max(now.UnixMilli(), 1)), s.Incarnation+1, s.Boot+1, least+1)
 	s.Boot = s.Incarnation + 1 + rand.Uint64N(1024)
+	s.boots = append(s.boots, s.Boot)
 	s.found(own, 0)
 	return s.Save(s.opts.Dir)
 }
@@ -82,6 +86,20 @@ func (s *State) Lineage(r wire.Ref) wire.Lineage {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	return s.LineageOf(r)
+}
+
+// Mine reports whether boot is or was a number of this process.
+func (s *State) Mine(boot uint64) bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return slices.Contains(s.boots, boot)
+}
+
+// Started returns the start of this process in milliseconds since 1970.
+func (s *State) Started() uint64 {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.started
 }
 
 // NoteTwin records that another server with the node's key was detected at this moment.
@@ -130,6 +148,28 @@ func (s *State) SaveSeen(seen map[string]time.Time) error {
 	return s.Save(s.opts.Dir)
 }
 
+// maxAdmitted bounds the remembered hubs.
+const maxAdmitted = 64
+
+// Admit records that a hub has admitted the node.
+func (s *State) Admit(hub string) error {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if slices.Contains(s.Admitted, hub) {
+		return nil
+	}
+	s.Admitted = append(s.Admitted, hub)
+	s.Admitted = s.Admitted[max(0, len(s.Admitted)-maxAdmitted):]
+	return s.Save(s.opts.Dir)
+}
+
+// WasAdmitted reports whether a hub has admitted the node before.
+func (s *State) WasAdmitted(hub string) bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return slices.Contains(s.Admitted, hub)
+}
+
 // Close writes the state. synced is set if everything that was published is on disk.
 func (s *State) Close(synced bool) error {
 	s.Mu.Lock()
@@ -156,6 +196,8 @@ type Record struct {
 	Seen map[string]time.Time `json:"seen_of,omitempty"`
 	// SeenAny is when a message of a peer last arrived, from versions of the file before Seen.
 	SeenAny time.Time `json:"seen,omitzero"`
+	// Admitted is the keys of the hubs that have admitted the node.
+	Admitted []string `json:"admitted,omitempty"`
 }
 
 // LoadState reads the state of the mesh folder dir; an absent file is the zero state.

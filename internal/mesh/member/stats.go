@@ -11,6 +11,8 @@ import (
 type Stats struct {
 	OwnName   string    // by which the peer calls itself
 	Heard     time.Time // since the start
+	Clock     time.Time // of the peer at its last head, and when that arrived by the processor's clock
+	ClockAt   time.Time
 	LastHeard time.Time // including before the start
 	Lag       time.Duration
 	Behind    time.Time // since when; zero if not
@@ -20,7 +22,6 @@ type Stats struct {
 	Applied   uint64
 	Pages     uint64
 	Asked     uint64
-	Conflicts int
 	Served    uint64
 	Network   string    // another network in which it was seen
 	NetworkAt time.Time // when

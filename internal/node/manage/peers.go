@@ -68,7 +68,7 @@ func (p *Peers) Network(context.Context) (admin.Network, error) {
 		Key: s.ID, Mode: string(s.Mode), Role: string(s.Role), Incarnation: s.Incarnation,
 		Memory: s.Memory.Bytes, MaxMemory: s.Memory.Limit, Merged: s.Memory.Merged, MergedInto: s.Memory.Into,
 		Published: s.Published, Bytes: s.Bytes, Rounds: s.Rounds, Images: s.Images, Dropped: s.Dropped,
-		Strangers: s.Strangers, Healing: s.Healing,
+		Strangers: s.Strangers, Healing: s.Healing, Twin: s.Twin,
 	}
 	if r, ok := m.Rotation(); ok {
 		c := secretChange(&r)
@@ -84,7 +84,8 @@ func (p *Peers) Network(context.Context) (admin.Network, error) {
 	}
 	for _, q := range s.Peers {
 		n.Peers = append(n.Peers, admin.Peer{
-			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Added: q.Added, Group: q.Group,
+			Key: q.ID, Name: q.Name, Weight: q.Weight, Quarantine: q.Quarantine, Expels: q.Expels,
+			Added: q.Added, Group: q.Group,
 			Organisations: q.Organisations, Heard: q.Heard, Silent: q.Silent.Seconds(), Network: q.Network, Served: q.Served,
 			Lag: q.Lag.Seconds(), Behind: q.Behind.Seconds(), Missing: q.Missing, Incarnation: q.Incarnation,
 			Messages: q.Messages, Bytes: q.Bytes, Rounds: q.Applied, Images: q.Pages, Asked: q.Asked,

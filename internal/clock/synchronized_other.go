@@ -1,0 +1,5 @@
+//go:build !linux
+
+package clock
+
+func kernelSynchronized() (synced, known bool) { return false, false }

@@ -91,8 +91,8 @@ type Source struct {
 	// affect the verdict. A node may remember them for people who look for a message.
 	MessageID string
 	Subject   string
-	// Features are the words and the style of the message, as a door of the node has read them; nil if
-	// it has not. They do not leave the node, and never identify a message.
+	// Features are the words and the style of the message that count, as a door of the node has read
+	// them; nil if it has not. They do not leave the node, and never identify a message.
 	Features []string
 }
 

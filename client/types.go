@@ -65,7 +65,7 @@ func sourceOf(s *bulkhead.Source) *Source {
 
 // A Lesson is what [Client.LearnMessage] has the node learn.
 type Lesson struct {
-	Features int `json:"features" doc:"Words and idioms of style of the message."`
+	Features int `json:"features" doc:"Words and idioms of style of the message that count, at most 200."`
 }
 
 // A Check asks about one message, whose signatures are given.

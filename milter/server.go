@@ -38,7 +38,7 @@ type Limiter interface {
 // Serve.
 type Server struct {
 	Clearinghouse bulkhead.Clearinghouse
-	// Features returns the words and the style of a message; nil: they are not read. See
+	// Features returns the words and the style of a message that count; nil: they are not read. See
 	// [bulkhead.Source]. Its error is the error of ctx.
 	Features func(ctx context.Context, raw []byte) ([]string, error)
 	// Signatures are the options for computing signatures.

@@ -13,6 +13,9 @@ import (
 // Secrets returns the network's secret and the past secrets of live generations, newest first.
 func (e *Engine) Secrets() []filter.Secret { return slices.Clone(e.current.Books().Secrets.All) }
 
+// Secret returns the network's present secret.
+func (e *Engine) Secret() filter.Secret { return e.current.Books().Secrets.Present() }
+
 // Rekey replaces the network's secret. New generations open at once and take everything from now
 // on. Existing generations continue to answer under their own secret until they expire. Where there
 // would be more than [MaxSecrets], secrets without counts are given up. Rekey returns an error that

@@ -2,10 +2,12 @@ package learn
 
 import (
 	"context"
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
@@ -42,7 +44,19 @@ const (
 // work is bounded, whatever the length of the message. Features fails only when ctx ends, with an
 // error that wraps the error of ctx.
 func Features(ctx context.Context, m *mail.Message) ([]string, error) {
-	c := collector{known: make(map[string]struct{}, 256)}
+	return gather(ctx, m, newChooser(filter.Secret{}, math.MaxInt/2))
+}
+
+// Counting returns the features of a message that count under a secret: at most [MaxTokens] of [Features],
+// in the order of their tokens. It is cheaper than Features, because no other feature is kept. Its
+// errors are the errors of Features.
+func Counting(ctx context.Context, m *mail.Message, secret filter.Secret) ([]string, error) {
+	return gather(ctx, m, newChooser(secret, MaxTokens))
+}
+
+func gather(ctx context.Context, m *mail.Message, to *chooser) ([]string, error) {
+	defer choosers.Put(to)
+	c := collector{to: to}
 	c.words(m.Subject)
 	for i := range m.Parts[:min(len(m.Parts), maxParts)] {
 		p := &m.Parts[i]
@@ -63,7 +77,7 @@ func Features(ctx context.Context, m *mail.Message) ([]string, error) {
 	}
 	c.mime(m)
 	c.relations(m)
-	return c.features, nil
+	return to.features(), nil
 }
 
 func ofType(name, prefix string) int {
@@ -75,9 +89,8 @@ func ofType(name, prefix string) int {
 
 // A collector gathers the features of one message.
 type collector struct {
-	features []string
-	known    map[string]struct{}
-	buf      []byte
+	to  *chooser
+	buf []byte
 
 	seen, idioms           int // words and idioms so far, repeated ones included
 	links, pictures, tags  int
@@ -87,73 +100,140 @@ type collector struct {
 // add adds a feature of a kind. name may share memory that changes later.
 func (c *collector) add(kind string, name []byte) {
 	c.buf = append(append(c.buf[:0], kind...), name...)
-	if _, had := c.known[string(c.buf)]; had {
-		return
-	}
-	s := string(c.buf)
-	c.known[s] = struct{}{}
-	c.features = append(c.features, s)
+	c.to.add(c.buf)
 }
 
 // words adds the words of a text. Links and addresses are not words.
 func (c *collector) words(text string) {
 	for text != "" && c.seen < maxWords {
-		text = strings.TrimLeftFunc(text, unicode.IsSpace)
-		end := strings.IndexFunc(text, unicode.IsSpace)
-		if end < 0 {
-			end = len(text)
+		n, ascii, address := 0, true, false
+		for n < len(text) {
+			b := text[n]
+			if b < utf8.RuneSelf {
+				if kindOf[b] == blank {
+					break
+				}
+				address = address || b == '@' || b == ':' && strings.HasPrefix(text[n:], "://")
+				n++
+				continue
+			}
+			r, size := utf8.DecodeRuneInString(text[n:])
+			if unicode.IsSpace(r) {
+				break
+			}
+			ascii = false
+			n += size
 		}
-		if piece := text[:end]; !isAddress(piece) {
+		piece := text[:n]
+		switch {
+		case n == 0:
+			_, n = utf8.DecodeRuneInString(text)
+		case address || n > 4 && strings.EqualFold(piece[:4], "www."):
+		case ascii:
+			c.plain(piece)
+		default:
 			c.piece(piece)
 		}
-		text = text[end:]
+		text = text[n:]
 	}
 }
 
-func isAddress(piece string) bool {
-	return strings.IndexByte(piece, '@') >= 0 || strings.Contains(piece, "://") ||
-		len(piece) > 4 && strings.EqualFold(piece[:4], "www.")
+// The kinds of ASCII characters.
+const (
+	other = iota
+	blank
+	letter
+	digit
+	inside // of a word, but no part of it
+)
+
+// kindOf has the kind of each ASCII character, and lower its lower case. Other bytes stay as they are.
+var kindOf, lower = func() (kinds, lower [256]byte) {
+	for i := range kinds {
+		r := rune(i)
+		lower[i] = byte(i)
+		switch {
+		case i >= utf8.RuneSelf:
+		case unicode.IsSpace(r):
+			kinds[i] = blank
+		case unicode.IsLetter(r):
+			kinds[i] = letter
+			lower[i] = byte(unicode.ToLower(r))
+		case unicode.IsDigit(r):
+			kinds[i] = digit
+		case r == '\'':
+			kinds[i] = inside
+		}
+	}
+	return kinds, lower
+}()
+
+// A word is gathered letter by letter.
+type word struct {
+	text      [maxWord + utf8.UTFMax]byte
+	n, digits int
+}
+
+// end adds a word that has ended, if it counts.
+func (c *collector) end(w *word) {
+	if w.n >= minWord && w.digits <= maxDigits && w.digits < w.n && c.seen < maxWords {
+		c.seen++
+		c.add(wordKind, w.text[:w.n])
+	}
+	w.n, w.digits = 0, 0
+}
+
+// plain adds the words of ASCII text without blanks. It is piece, faster.
+func (c *collector) plain(text string) {
+	var w word
+	for i := range len(text) {
+		b := text[i]
+		switch kindOf[b] {
+		case digit:
+			w.digits++
+			fallthrough
+		case letter:
+			if w.n < maxWord {
+				w.text[w.n] = lower[b]
+				w.n++
+			}
+		case inside:
+		default:
+			c.end(&w)
+		}
+	}
+	c.end(&w)
 }
 
 // piece adds the words of a text without blanks.
 func (c *collector) piece(text string) {
-	var word [maxWord + utf8.UTFMax]byte
-	n, digits := 0, 0
+	var w word
 	var before rune // of a script that is written without blanks
-	flush := func() {
-		if n >= minWord && digits <= maxDigits && digits < n && c.seen < maxWords {
-			c.seen++
-			c.add(wordKind, word[:n])
-		}
-		n, digits = 0, 0
-	}
 	for _, r := range text {
 		switch {
 		case unblanked(r):
-			flush()
+			c.end(&w)
 			if before != 0 {
-				n = utf8.EncodeRune(word[:], before)
-				n += utf8.EncodeRune(word[n:], r)
-				flush()
+				w.n = utf8.EncodeRune(w.text[:], before)
+				w.n += utf8.EncodeRune(w.text[w.n:], r)
+				c.end(&w)
 			}
 			before = r
 			continue
-		case unicode.IsLetter(r), unicode.IsMark(r):
-			if n < maxWord {
-				n += utf8.EncodeRune(word[n:], unicode.ToLower(r))
-			}
 		case unicode.IsDigit(r):
-			digits++
-			if n < maxWord {
-				n += utf8.EncodeRune(word[n:], r)
+			w.digits++
+			fallthrough
+		case unicode.IsLetter(r), unicode.IsMark(r):
+			if w.n < maxWord {
+				w.n += utf8.EncodeRune(w.text[w.n:], unicode.ToLower(r))
 			}
 		case r == '\'' || r == '’' || r == '\u00ad': // inside of a word
 		default:
-			flush()
+			c.end(&w)
 		}
 		before = 0
 	}
-	flush()
+	c.end(&w)
 }
 
 // unblanked reports whether words of the letter's script are written without blanks. Two letters

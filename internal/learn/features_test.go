@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -131,11 +132,14 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// FuzzFeatures checks that no message breaks the bounds of features.
+// FuzzFeatures checks that no message breaks the bounds of features, and that the features that count are
+// the ones that [Select] selects of all.
 func FuzzFeatures(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte("Subject: \xff\xfe\r\nContent-Type: text/html\r\n\r\n<a href='//x'><style>{{{;:</style><p style=':;a:'>"))
 	f.Add([]byte("Reply-To: @@<\nFrom: \"@\" <@>\n\nไทยไทย\xc2"))
+	f.Add([]byte(made(20_000, true)))
+	f.Add([]byte(made(20_000, false)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := mail.Read(t.Context(), raw)
 		if err != nil {
@@ -146,7 +150,134 @@ func FuzzFeatures(f *testing.F) {
 			t.Fatal(err)
 		}
 		check(t, features)
+		secret := filter.Secret{byte(len(raw)), 5}
+		counting, err := Counting(t.Context(), m, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, x := range Select(secret, features) {
+			want = append(want, x.Feature)
+		}
+		if !slices.Equal(counting, want) {
+			t.Errorf("%q count, want %q", counting, want)
+		}
 	})
+}
+
+// FuzzWords compares the words of a text, and an idiom, with the ones that plain code finds.
+func FuzzWords(f *testing.F) {
+	for _, text := range []string{"Don’t wait, it's 12345678 or 42ab! www.shop.example a://b x@y.example\u00a0next",
+		"抽奖券x\u3000抽Ünïcödé\u0085\u00adsoft\u00adhyphen \xff\xfeab", "a:b ://c abc: 'x' ١٢٣٤٥٦٧a e\u0301te\u0301 İI K",
+		strings.Repeat("ab", 30) + "1234567 \v\f" + strings.Repeat("ü", 41)} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c := collector{to: newChooser(filter.Secret{}, 1<<20)}
+		c.words(text)
+		if got, want := c.to.features(), plainWords(text); !slices.Equal(got, want) {
+			t.Errorf("%q has %q, want %q", text, got, want)
+		}
+		c = collector{to: newChooser(filter.Secret{}, 1<<20)}
+		for _, part := range strings.SplitAfter(text, " ") {
+			c.idiom(cssKind, "a", ":", part)
+			if got, want := singleBlanks(part), strings.Join(strings.Fields(part), " "); got != want {
+				t.Errorf("%q becomes %q, want %q", part, got, want)
+			}
+		}
+		if got, want := c.to.features(), plainIdioms(strings.SplitAfter(text, " ")); !slices.Equal(got, want) {
+			t.Errorf("%q has the idioms %q, want %q", text, got, want)
+		}
+	})
+}
+
+// plainWords returns the words of a text.
+func plainWords(text string) []string {
+	out := []string{}
+	seen := 0
+	add := func(word string) {
+		word = strings.ReplaceAll(word, "\u00ad", "")
+		digits := 0
+		for _, r := range word {
+			if unicode.IsDigit(r) {
+				digits++
+			}
+		}
+		cut, n := "", 0
+		for _, r := range word {
+			if len(cut) < maxWord {
+				cut += string(unicode.ToLower(r))
+			}
+			n = len(cut)
+		}
+		if n >= minWord && digits <= maxDigits && digits < n && seen < maxWords {
+			seen++
+			if !slices.Contains(out, wordKind+cut) {
+				out = append(out, wordKind+cut)
+			}
+		}
+	}
+	for _, piece := range strings.FieldsFunc(text, unicode.IsSpace) {
+		if isAddress(piece) {
+			continue
+		}
+		piece = strings.Map(func(r rune) rune {
+			switch {
+			case r == '\'' || r == '’' || r == '\u00ad':
+				return '\u00ad'
+			case unblanked(r) || unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r):
+				return r
+			}
+			return ' '
+		}, piece)
+		for _, word := range strings.Split(piece, " ") {
+			start := 0
+			var before rune
+			for i, r := range word {
+				if unblanked(r) {
+					add(word[start:i])
+					if before != 0 {
+						add(string(before) + string(r))
+					}
+					start = i + utf8.RuneLen(r)
+					before = r
+				} else {
+					before = 0
+				}
+			}
+			add(word[start:])
+		}
+	}
+	return out
+}
+
+func isAddress(piece string) bool {
+	return strings.Contains(piece, "@") || strings.Contains(piece, "://") ||
+		len(piece) > 4 && strings.EqualFold(piece[:4], "www.")
+}
+
+// plainIdioms returns idioms with the given values.
+func plainIdioms(values []string) []string {
+	out := []string{}
+	n := 0
+	for _, v := range values {
+		name := "a:" + v
+		digits := strings.Count(strings.Map(func(r rune) rune {
+			if r >= '0' && r <= '9' {
+				return '0'
+			}
+			return r
+		}, name), "0")
+		if n >= maxIdioms || len(name) > maxIdiom-len(cssKind) || digits > maxDigits {
+			continue
+		}
+		n++
+		name = cssKind + strings.ToLower(strings.ToValidUTF8(name, "?"))
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // BenchmarkFeatures measures the features of a message of a few hundred words whose text was read

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/mail/link"
@@ -52,22 +53,32 @@ func (c *collector) style(source string) {
 	}
 }
 
-// idiom adds an idiom. Long ones and those with long numbers name one message.
-func (c *collector) idiom(kind, name string) {
-	if c.idioms >= maxIdioms || name == "" || len(name) > maxIdiom-len(kind) {
-		return
-	}
-	digits := 0
-	for i := range len(name) {
-		if name[i] >= '0' && name[i] <= '9' {
-			digits++
+// idiom adds an idiom, which is the parts together. Long ones and those with long numbers name one message.
+func (c *collector) idiom(kind string, parts ...string) {
+	c.buf = append(c.buf[:0], kind...)
+	digits, ascii := 0, true
+	for _, part := range parts {
+		if len(part) > maxIdiom-len(c.buf) {
+			return
+		}
+		for i := range len(part) {
+			b := part[i]
+			ascii = ascii && b < utf8.RuneSelf
+			if kindOf[b] == digit {
+				digits++
+			}
+			c.buf = append(c.buf, lower[b])
 		}
 	}
-	if digits > maxDigits {
+	if c.idioms >= maxIdioms || len(c.buf) == len(kind) || digits > maxDigits {
 		return
 	}
 	c.idioms++
-	c.add(kind, []byte(strings.ToLower(strings.ToValidUTF8(name, "?"))))
+	if !ascii {
+		c.add(kind, []byte(strings.ToLower(strings.ToValidUTF8(strings.Join(parts, ""), "?"))))
+		return
+	}
+	c.to.add(c.buf)
 }
 
 // attribute adds the idioms of an attribute. Of an attribute that others than the author's program
@@ -91,7 +102,7 @@ func (c *collector) attribute(key, value string) {
 		if len(value) > 24 {
 			value = ""
 		}
-		c.idiom(attrKind, key+"="+strings.TrimSpace(value))
+		c.idiom(attrKind, key, "=", strings.TrimSpace(value))
 	}
 }
 
@@ -105,8 +116,19 @@ func (c *collector) declarations(text string) {
 		if !ok || len(value) > maxIdiom || strings.Contains(value, "(") { // url(...) names a place
 			continue
 		}
-		c.idiom(cssKind, strings.TrimSpace(property)+":"+strings.Join(strings.Fields(value), " "))
+		c.idiom(cssKind, strings.TrimSpace(property), ":", singleBlanks(value))
 	}
+}
+
+// singleBlanks returns text with one blank between its words, and none around them.
+func singleBlanks(text string) string {
+	text = strings.TrimSpace(text)
+	for i := range len(text) {
+		if b := text[i]; b >= utf8.RuneSelf || b < ' ' || b == ' ' && text[i+1] == ' ' {
+			return strings.Join(strings.Fields(text), " ")
+		}
+	}
+	return text
 }
 
 // sheet adds the declarations of a style sheet.
@@ -215,7 +237,7 @@ func nameRelation(name, address string) string {
 		return "the name is another address"
 	}
 	address = strings.ToLower(address)
-	for word := range strings.FieldsFuncSeq(strings.ToLower(name), func(r rune) bool { return !letter(r) }) {
+	for word := range strings.FieldsFuncSeq(strings.ToLower(name), func(r rune) bool { return !isLetter(r) }) {
 		if len(word) > 2 && strings.Contains(address, word) {
 			return "the name is in the address"
 		}
@@ -223,7 +245,7 @@ func nameRelation(name, address string) string {
 	return "the name is not in the address"
 }
 
-func letter(r rune) bool { return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r > 0x7f }
+func isLetter(r rune) bool { return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r > 0x7f }
 
 // replyRelation compares where an answer goes with where the message came from.
 func replyRelation(reply, from string) string {

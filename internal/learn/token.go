@@ -2,7 +2,10 @@ package learn
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
@@ -54,6 +57,78 @@ func Select(secret filter.Secret, features []string) []Chosen {
 	slices.SortFunc(all, func(a, b Chosen) int { return cmp.Compare(a.Token, b.Token) })
 	all = slices.CompactFunc(all, func(a, b Chosen) bool { return a.Token == b.Token })
 	return all[:min(len(all), MaxTokens)]
+}
+
+// A chooser keeps the features with the smallest tokens, none twice. Nothing is kept of the others, which
+// are most features of a long message.
+type chooser struct {
+	secret filter.Secret
+	most   int // features that are kept
+	chosen []place
+	text   []byte
+	known  map[Token]struct{} // tokens of chosen, and of those that were dropped later
+	last   Token              // no greater token can be among the smallest
+}
+
+// A place is where the text of a feature is.
+type place struct {
+	Token
+	from, to uint32
+}
+
+// choosers are used again, with their memory.
+var choosers = sync.Pool{New: func() any { return &chooser{known: make(map[Token]struct{}, 2*MaxTokens)} }}
+
+func newChooser(secret filter.Secret, most int) *chooser {
+	c := choosers.Get().(*chooser)
+	clear(c.known)
+	*c = chooser{secret: secret, most: most, chosen: c.chosen[:0], text: c.text[:0], known: c.known, last: math.MaxUint64}
+	return c
+}
+
+// add adds a feature. It does not keep it.
+func (c *chooser) add(feature []byte) {
+	t := Token(c.secret.KeyOf(scheme, feature).Hi)
+	if t > c.last {
+		return
+	}
+	if _, had := c.known[t]; had {
+		return
+	}
+	c.known[t] = struct{}{}
+	from := len(c.text)
+	c.text = append(c.text, feature...)
+	c.chosen = append(c.chosen, place{t, uint32(from), uint32(len(c.text))})
+	if len(c.chosen) >= 2*c.most {
+		c.drop()
+	}
+}
+
+// drop drops all but the smallest.
+func (c *chooser) drop() {
+	slices.SortFunc(c.chosen, func(a, b place) int { return cmp.Compare(a.Token, b.Token) })
+	c.chosen = c.chosen[:min(len(c.chosen), c.most)]
+	c.last = c.chosen[len(c.chosen)-1].Token
+}
+
+// features returns the features that are kept: in the order of their tokens, or as they came if all are.
+func (c *chooser) features() []string {
+	if c.most <= MaxTokens && len(c.chosen) > 0 {
+		c.drop()
+	}
+	size := 0
+	for _, p := range c.chosen {
+		size += int(p.to - p.from)
+	}
+	var kept strings.Builder // one string, of which the features are parts
+	kept.Grow(size)
+	out := make([]string, len(c.chosen))
+	for i, p := range c.chosen {
+		from := kept.Len()
+		kept.Write(c.text[p.from:p.to])
+		out[i] = kept.String()[from:]
+	}
+	return out
 }
 
 // Key returns the key of a token in a counting array.

@@ -299,7 +299,7 @@ func (m messages) ReadVerified(ctx context.Context, raw []byte, sender string, d
 	cfg := m.core.cfg.Load()
 	source := message.SourceVerified(cfg.Whitelist.AuthResults, sender, dkim, spf)
 	if learns(cfg) {
-		if source.Features, err = learn.Features(ctx, message); err != nil {
+		if source.Features, err = learn.Counting(ctx, message, m.core.engine.Secret()); err != nil {
 			return nil, bulkhead.Source{}, err
 		}
 	}
@@ -315,7 +315,7 @@ func (m messages) Features(ctx context.Context, raw []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return learn.Features(ctx, message)
+	return learn.Counting(ctx, message, m.core.engine.Secret())
 }
 
 // learns reports whether the node learns words and style. An edge learns nothing: its node would have

@@ -32,9 +32,11 @@ func Cases(o Options) []Case {
 // Add adds the counts of another run.
 func (r *Result) Add(o *Result) {
 	r.Spam, r.Ham, r.LaterSpam = r.Spam+o.Spam, r.Ham+o.Ham, r.LaterSpam+o.LaterSpam
+	r.Made += o.Made
 	for i := range Levels {
 		r.Caught[i] += o.Caught[i]
 		r.Hit[i] += o.Hit[i]
 		r.LaterCaught[i] += o.LaterCaught[i]
+		r.MadeHit[i] += o.MadeHit[i]
 	}
 }

@@ -31,15 +31,25 @@ func Commercial(ctx context.Context, n int, seed uint64) ([]Letter, error) {
 }
 
 // Interleaved returns the letters of several streams, each in its order, so that all last as long.
-func Interleaved(streams ...[]Letter) []Letter {
+func Interleaved(streams ...[]Letter) []Letter { return from(0, streams...) }
+
+// Late returns a stream and another one that begins late, after the given share of the time.
+func Late(stream, late []Letter, after float64) []Letter { return from(after, stream, late) }
+
+// from interleaves streams, of which the last begins after a share of the time.
+func from(after float64, streams ...[]Letter) []Letter {
 	type placed struct {
 		at     float64
 		letter Letter
 	}
 	var all []placed
-	for _, s := range streams {
+	for k, s := range streams {
+		start := 0.0
+		if k == len(streams)-1 {
+			start = after
+		}
 		for i, l := range s {
-			all = append(all, placed{float64(i) / float64(len(s)), l})
+			all = append(all, placed{start + (1-start)*float64(i)/float64(len(s)), l})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
@@ -66,11 +76,12 @@ func written(ctx context.Context, senders []sender, n int, seed uint64, spam boo
 	for i := range senders {
 		s := &senders[i]
 		for k := range n {
-			m, err := mail.Read(ctx, []byte(s.message(k, spam, rng)))
+			raw := []byte(s.message(k, spam, rng))
+			m, err := mail.Read(ctx, raw)
 			if err != nil {
 				return nil, err
 			}
-			l := Letter{Name: fmt.Sprintf("%s %d", s.name, k), Spam: spam, Made: !spam}
+			l := Letter{Name: fmt.Sprintf("%s %d", s.name, k), Spam: spam, Made: !spam, raw: raw}
 			if l.Features, err = learn.Features(ctx, m); err != nil {
 				return nil, err
 			}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 
@@ -24,6 +25,15 @@ type Letter struct {
 	Spam     bool
 	Made     bool // by a made sender, see [Commercial]
 	Features []string
+	raw      []byte // of a made message
+}
+
+// Raw returns the message: a made one, or the contents of the file that is its name.
+func (l *Letter) Raw() ([]byte, error) {
+	if l.raw != nil {
+		return l.raw, nil
+	}
+	return os.ReadFile(l.Name)
 }
 
 // A Lie is what the lying sites do.
@@ -132,33 +142,7 @@ func (n *network) letter(l *Letter, tokens []learn.Token, out *Result) {
 	site := n.o.Liars + n.rng.IntN(n.o.Sites-n.o.Liars)
 	totals, counts := n.known(site, tokens)
 	score := learn.Score(&totals, counts).Score
-	later := totals.Reported >= learn.FirstReports
-	if l.Spam {
-		out.Spam++
-		if later {
-			out.LaterSpam++
-		}
-	} else {
-		out.Ham++
-	}
-	if l.Made {
-		out.Made++
-	}
-	for i, level := range Levels {
-		switch {
-		case score < level:
-		case l.Spam:
-			out.Caught[i]++
-			if later {
-				out.LaterCaught[i]++
-			}
-		default:
-			out.Hit[i]++
-			if l.Made {
-				out.MadeHit[i]++
-			}
-		}
-	}
+	out.count(l, score, totals.Reported >= learn.FirstReports)
 	if score < 0.99 {
 		n.add(site, tokens, 0, 1)
 	}
@@ -171,6 +155,37 @@ func (n *network) letter(l *Letter, tokens []learn.Token, out *Result) {
 		n.add(site, tokens, 1, 0)
 	}
 	n.lie(l, tokens)
+}
+
+// count counts the judgement of a letter. later is set from the report on that lets a score suspect.
+func (r *Result) count(l *Letter, score float64, later bool) {
+	switch {
+	case !l.Spam:
+		r.Ham++
+	case later:
+		r.LaterSpam++
+		fallthrough
+	default:
+		r.Spam++
+	}
+	if l.Made {
+		r.Made++
+	}
+	for i, level := range Levels {
+		switch {
+		case score < level:
+		case l.Spam:
+			r.Caught[i]++
+			if later {
+				r.LaterCaught[i]++
+			}
+		default:
+			r.Hit[i]++
+			if l.Made {
+				r.MadeHit[i]++
+			}
+		}
+	}
 }
 
 // lie has the lying sites count a letter.

@@ -1,9 +1,14 @@
 package learning
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/testing/sharedtest"
@@ -173,6 +178,114 @@ func TestBounds(t *testing.T) {
 			if c.Name == "honest" && float64(r.LaterCaught[2]) < set.caught*float64(r.LaterSpam) {
 				t.Errorf("%v: %d of %d spam messages have 0.99 or more", set.dirs, r.LaterCaught[2], r.LaterSpam)
 			}
+		}
+	}
+}
+
+// A scripted learner gives each message the score of its text, and notes what it learns.
+type scripted struct{ spam, ham []string }
+
+func (s *scripted) Score(_ context.Context, raw []byte) (float64, error) {
+	if strings.Contains(string(raw), "sure") {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+func (s *scripted) Learn(_ context.Context, raw []byte, spam bool) error {
+	if spam {
+		s.spam = append(s.spam, string(raw))
+	} else {
+		s.ham = append(s.ham, string(raw))
+	}
+	return nil
+}
+
+func (s *scripted) Close() error { return nil }
+
+// TestBeside checks what another program learns by each teaching: the reports of the same run, and as wanted mail
+// either what it let pass, or the same share of labels.
+func TestBeside(t *testing.T) {
+	letters := made(1000)
+	for i := range letters {
+		letters[i].raw = fmt.Appendf(nil, "%d sure", i)
+		if i%2 == 0 {
+			letters[i].raw = fmt.Appendf(nil, "%d", i)
+		}
+	}
+	for _, teaching := range []Teaching{ByDeliveries, ByLabels} {
+		s := &scripted{}
+		r, err := Beside(t.Context(), letters, s, teaching, Options{Seed: 1, Sites: 20, Reported: 0.1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Spam != 334 || r.Ham != 666 || r.Caught[2] != 167 || r.Hit[2] != 333 || len(s.spam) < 15 || len(s.spam) > 60 {
+			t.Errorf("%s: %+v, %d reports", teaching, r, len(s.spam))
+		}
+		reports := 0
+		for i, l := range letters {
+			raw := string(l.raw)
+			learnt := slices.Contains(s.ham, raw)
+			if slices.Contains(s.spam, raw) {
+				reports++
+			} else if teaching == ByDeliveries && learnt != (i%2 == 0) || learnt && teaching == ByLabels && l.Spam {
+				t.Errorf("%s: message %q: learnt as wanted: %v", teaching, raw, learnt)
+			}
+		}
+		if reports != len(s.spam) || teaching == ByLabels && (len(s.ham) < 30 || len(s.ham) > 110) {
+			t.Errorf("%s: %d reports, %d labels", teaching, reports, len(s.ham))
+		}
+	}
+}
+
+// TestLate checks that a stream that begins late keeps its order and comes in the second half.
+func TestLate(t *testing.T) {
+	var early, late []Letter
+	for i := range 100 {
+		early, late = append(early, Letter{Name: fmt.Sprint(i)}), append(late, Letter{Name: fmt.Sprint(i), Made: true})
+	}
+	n := 0
+	for i, l := range Late(early, late, 0.5) {
+		if l.Made {
+			if i < 50 || l.Name != fmt.Sprint(n) {
+				t.Errorf("late letter %s has place %d", l.Name, i)
+			}
+			n++
+		}
+	}
+	if n != 100 {
+		t.Errorf("%d letters", n)
+	}
+}
+
+// TestPrograms checks that SpamAssassin and rspamd, where they are installed, learn and score.
+func TestPrograms(t *testing.T) {
+	for name, start := range map[string]func(context.Context, string) (Learner, error){"spamassassin": SpamAssassin,
+		"rspamd": Rspamd} {
+		for _, program := range []string{name, "redis-server"} {
+			if _, err := exec.LookPath(program); err != nil && (program == name || name == "rspamd") {
+				t.Skipf("no %s", program)
+			}
+		}
+		l, err := start(t.Context(), t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := func(kind string, i int) []byte {
+			return fmt.Appendf(nil, "From: a@b.example\nSubject: %[1]s %[2]d\nMessage-ID: <%[1]s%[2]d@b.example>\n\n"+
+				"%[1]s %[1]sone %[1]stwo %[1]sthree %[1]sfour %[1]sfive %[1]ssix %[1]sseven %[1]seight %[1]snine %[1]sten %[2]d\n",
+				kind, i)
+		}
+		for i := range 205 {
+			if err := errors.Join(l.Learn(t.Context(), text("prize", i), true),
+				l.Learn(t.Context(), text("minutes", i), false)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spam, err1 := l.Score(t.Context(), text("prize", 300))
+		ham, err2 := l.Score(t.Context(), text("minutes", 300))
+		if err := errors.Join(err1, err2, l.Close()); err != nil || spam < 0.9 || ham > 0.1 {
+			t.Errorf("%s: spam %v, ham %v, %v", name, spam, ham, err)
 		}
 	}
 }

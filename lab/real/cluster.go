@@ -20,11 +20,12 @@ type Topology string
 const (
 	OneNode    Topology = "one"   // one node
 	ThreeNodes Topology = "three" // three nodes that share, each with a third of the sites
+	FiveNodes  Topology = "five"  // five nodes that share votes, words and style, each with a fifth of the sites
 	Edge       Topology = "edge"  // an edge in front of one node
 )
 
 // Topologies lists all of them.
-var Topologies = []Topology{OneNode, ThreeNodes, Edge}
+var Topologies = []Topology{OneNode, ThreeNodes, FiveNodes, Edge}
 
 const (
 	clockStep = 10 * time.Minute // by which the clocks may be behind a plan
@@ -56,8 +57,8 @@ func newCluster(ctx context.Context, program string, plan *Plan, o Options) (_ *
 	if c.resolver, err = newResolver(ownIP()); err != nil {
 		return nil, err
 	}
-	names := map[Topology][]string{OneNode: {"node"}, ThreeNodes: {"hub", "second", "third"}, Edge: {"node",
-		"edge"}}[o.Topology]
+	names := map[Topology][]string{OneNode: {"node"}, ThreeNodes: {"hub", "second", "third"},
+		FiveNodes: {"hub", "second", "third", "fourth", "fifth"}, Edge: {"node", "edge"}}[o.Topology]
 	if names == nil {
 		return nil, fmt.Errorf("real: no topology %q", o.Topology)
 	}
@@ -70,6 +71,9 @@ func newCluster(ctx context.Context, program string, plan *Plan, o Options) (_ *
 		if name != "edge" {
 			config += o.Config
 		}
+		if o.Topology == FiveNodes {
+			config += "[learn]\nshare = true\n"
+		}
 		if err := p.configure(config); err != nil {
 			return nil, err
 		}
@@ -77,7 +81,7 @@ func newCluster(ctx context.Context, program string, plan *Plan, o Options) (_ *
 	}
 	c.doors = c.all
 	switch o.Topology {
-	case ThreeNodes:
+	case ThreeNodes, FiveNodes:
 		err = c.share(ctx)
 	case Edge:
 		c.doors = c.all[1:]

@@ -27,6 +27,7 @@ type CollectionOptions struct {
 	PerDay    float64 // deliveries to all sites in a day [200]
 	Reporting float64 // share of the readers of unflagged spam who report it [0.1]
 	Users     int     // of each site [50]
+	Sites     int     // by their doors in turn, at least one for each door [4]
 	Mistakes  float64 // share of the readers of genuine mail who report it
 	// Signed takes genuine mail without a mail server's results as signed by its author's or its
 	// list's domain. Without it the sender of such mail is not verified.
@@ -40,8 +41,12 @@ func Collection(messages []stream.Mail, o CollectionOptions) *Plan {
 	all := slices.Clone(messages)
 	r := rand.New(rand.NewPCG(o.Seed, 0x636f6c6c))
 	plan := &Plan{Name: fmt.Sprintf("collection, seed %d", o.Seed)}
-	for _, door := range Doors {
+	for i := range max(o.Sites, len(Doors)) {
+		door := Doors[i%len(Doors)]
 		s := Site{Domain: fmt.Sprintf("site-%s.example", door), Door: door}
+		if i >= len(Doors) {
+			s.Domain = fmt.Sprintf("site%d-%s.example", i, door)
+		}
 		for u := range o.Users {
 			s.Users = append(s.Users, User{Name: fmt.Sprintf("user%d", u+1), Way: pick(r, Ways[door]), Rate: o.Reporting})
 		}

@@ -74,8 +74,8 @@ type Messages interface {
 	// that the door has verified, as in [mail.Message.SourceVerified].
 	ReadVerified(ctx context.Context, raw []byte, sender string, dkim []string,
 		spf string) ([]bulkhead.Signature, bulkhead.Source, error)
-	// Features returns the words and the style of a message, nil if the node does not learn. It fails
-	// as Read does.
+	// Features returns the words and the style of a message that count, nil if the node does not
+	// learn. It fails as Read does.
 	Features(ctx context.Context, raw []byte) ([]string, error)
 	// Cleared reports whether the whitelist has a message, by its envelope sender, its client and
 	// its header, and if signatures is set by its signatures.

@@ -3,19 +3,34 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/interval"
 	"github.com/bulkhead-mail/bulkhead/lab/learning"
 )
 
+// A learnCommand is the flags of a command.
+type learnCommand struct {
+	o          learning.Options
+	first      uint64
+	seeds      int
+	commercial int
+	late       float64
+	beside     bool
+	all        bool
+	asJSON     bool
+	exposed    int
+}
+
 func newLearnCommand() *cobra.Command {
-	o := learning.Options{Sites: 20, Reported: 0.1}
-	seeds, all, asJSON, exposed := 3, false, false, 0
+	c := learnCommand{o: learning.Options{Sites: 20, Reported: 0.1}}
 	cmd := &cobra.Command{
 		Use:   "learn [--sites N] [--reported SHARE] [--seeds N] [--all] COLLECTION...",
 		Short: "Measure learning of words and style from reports against deliveries",
@@ -23,47 +38,73 @@ func newLearnCommand() *cobra.Command {
 			"comes once, to one site; a share of the spam is reported. A COLLECTION is a folder with an\n" +
 			"index.tsv whose first columns are the name of a file and its label. Print the share of spam\n" +
 			"with a score of a level or more, and the number of wanted messages with it.\n\n" +
+			"With --commercial, mix in made mail of 30 shops, banks, newsletters and notices. With --beside,\n" +
+			"also play the same mail and reports to the Bayes classifiers of SpamAssassin and rspamd. These\n" +
+			"programs and redis-server must be installed.\n\n" +
 			"With --exposed, print what a site of that many people would share of all the mail instead.\n\n" +
 			"With --all, also play lying sites, spam with words of wanted mail, and mistaken reports. See\n" +
 			"docs/learning.md.",
 		Args: cli.Args(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if seeds < 1 || seeds > 1000 {
-				return cli.Usagef("--seeds %d, want 1 to 1000", seeds)
-			}
-			letters, err := learning.Read(cmd.Context(), args...)
-			if err != nil {
-				return err
-			}
-			if exposed > 0 {
-				x, err := learning.Expose(cmd.Context(), letters, exposed, 1)
-				if err != nil {
-					return err
-				}
-				return printExposure(cmd.OutOrStdout(), x)
-			}
-			cases := []learning.Case{{Name: "as given", Options: o}}
-			if all {
-				cases = learning.Cases(o)
-			}
-			rows, err := playLearning(cmd.Context(), letters, cases, seeds)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
-			}
-			return printLearning(cmd.OutOrStdout(), rows)
-		},
+		RunE: c.run,
 	}
-	cmd.Flags().IntVar(&o.Sites, "sites", o.Sites, "sites of the network")
-	cmd.Flags().Float64Var(&o.Reported, "reported", o.Reported, "share of the spam that is reported, 0 to 1")
-	cmd.Flags().Float64Var(&o.Mistaken, "mistaken", o.Mistaken, "share of the wanted mail that is reported, 0 to 1")
-	cmd.Flags().IntVar(&seeds, "seeds", seeds, "runs of each case, with different choices")
-	cmd.Flags().IntVar(&exposed, "exposed", exposed, "people of a site whose shared words are counted; 0: none")
-	cmd.Flags().BoolVar(&all, "all", all, "also play attacks and mistakes")
-	cmd.Flags().BoolVar(&asJSON, "json", asJSON, "print JSON")
+	f := cmd.Flags()
+	f.IntVar(&c.o.Sites, "sites", c.o.Sites, "sites of the network")
+	f.Float64Var(&c.o.Reported, "reported", c.o.Reported, "share of the spam that is reported, 0 to 1")
+	f.Float64Var(&c.o.Mistaken, "mistaken", c.o.Mistaken, "share of the wanted mail that is reported, 0 to 1")
+	f.Uint64Var(&c.first, "seed", 1, "seed of the first run")
+	f.IntVar(&c.seeds, "seeds", 3, "runs of each case, with different choices")
+	f.IntVar(&c.commercial, "commercial", 0, "made messages of each of 30 commercial senders")
+	f.Float64Var(&c.late, "late", 0, "share of the time after which the commercial senders begin, 0 to 1")
+	f.BoolVar(&c.beside, "beside", false, "also play the mail to SpamAssassin and rspamd")
+	f.IntVar(&c.exposed, "exposed", 0, "people of a site whose shared words are counted; 0: none")
+	f.BoolVar(&c.all, "all", false, "also play attacks and mistakes")
+	f.BoolVar(&c.asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+func (c *learnCommand) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case c.seeds < 1 || c.seeds > 1000:
+		return cli.Usagef("--seeds %d, want 1 to 1000", c.seeds)
+	case c.late < 0 || c.late >= 1:
+		return cli.Usagef("--late %v, want 0 or more, and less than 1", c.late)
+	}
+	ctx := cmd.Context()
+	letters, err := learning.Read(ctx, args...)
+	if err != nil {
+		return err
+	}
+	if c.commercial > 0 {
+		made, err := learning.Commercial(ctx, c.commercial, c.first)
+		if err != nil {
+			return err
+		}
+		letters = learning.Late(letters, made, c.late)
+	}
+	if c.exposed > 0 {
+		x, err := learning.Expose(ctx, letters, c.exposed, c.first)
+		if err != nil {
+			return err
+		}
+		return printExposure(cmd.OutOrStdout(), x)
+	}
+	cases := []learning.Case{{Name: "as given", Options: c.o}}
+	if c.all {
+		cases = learning.Cases(c.o)
+	}
+	rows, err := c.play(ctx, letters, cases)
+	if err == nil && c.beside {
+		var others []learningRow
+		others, err = c.playBeside(ctx, letters)
+		rows = append(rows, others...)
+	}
+	if err != nil {
+		return err
+	}
+	if c.asJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(rows)
+	}
+	return printLearning(cmd.OutOrStdout(), rows)
 }
 
 // A learningRow is a case with the sums of its runs.
@@ -73,14 +114,13 @@ type learningRow struct {
 	Result learning.Result
 }
 
-func playLearning(ctx context.Context, letters []learning.Letter, cases []learning.Case,
-	seeds int) ([]learningRow, error) {
-	var rows []learningRow
-	for _, c := range cases {
-		row := learningRow{Case: c.Name, Seeds: seeds}
-		for seed := range seeds {
-			o := c.Options
-			o.Seed = uint64(seed + 1)
+func (c *learnCommand) play(ctx context.Context, letters []learning.Letter,
+	cases []learning.Case) (rows []learningRow, err error) {
+	for _, one := range cases {
+		row := learningRow{Case: one.Name, Seeds: c.seeds}
+		for seed := range c.seeds {
+			o := one.Options
+			o.Seed = c.first + uint64(seed)
 			r, err := learning.Run(ctx, letters, o)
 			if err != nil {
 				return nil, err
@@ -92,30 +132,80 @@ func playLearning(ctx context.Context, letters []learning.Letter, cases []learni
 	return rows, nil
 }
 
+// playBeside plays the letters to the other programs.
+func (c *learnCommand) playBeside(ctx context.Context, letters []learning.Letter) (rows []learningRow, err error) {
+	for _, program := range []struct {
+		name  string
+		start func(context.Context, string) (learning.Learner, error)
+	}{{"SpamAssassin", learning.SpamAssassin}, {"rspamd", learning.Rspamd}} {
+		for _, teaching := range []learning.Teaching{learning.ByDeliveries, learning.ByLabels} {
+			row := learningRow{Case: fmt.Sprintf("%s, ham by %s", program.name, teaching), Seeds: c.seeds}
+			for seed := range c.seeds {
+				o := c.o
+				o.Seed = c.first + uint64(seed)
+				r, err := playProgram(ctx, letters, program.start, teaching, o)
+				if err != nil {
+					return nil, err
+				}
+				row.Result.Add(r)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// playProgram plays the letters to a program that has learnt nothing.
+func playProgram(ctx context.Context, letters []learning.Letter,
+	start func(context.Context, string) (learning.Learner, error), teaching learning.Teaching,
+	o learning.Options) (_ *learning.Result, err error) {
+	dir, err := os.MkdirTemp("", "bulkhead-learn-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	l, err := start(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return learning.Beside(ctx, letters, l, teaching, o)
+}
+
+// printLearning prints the rows. The intervals are of 95 %, for the messages of one run: further runs have the
+// same messages.
 func printLearning(w io.Writer, rows []learningRow) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "case\tspam\tham\t")
-	for _, kind := range []string{"spam % at ", "later % at ", "ham at "} {
+	for _, kind := range []string{"spam % at ", "later % at ", "ham at ", "made at "} {
 		for _, level := range learning.Levels {
 			fmt.Fprintf(t, "%s%g\t", kind, level)
 		}
 	}
 	fmt.Fprintln(t)
 	for i := range rows {
-		r := &rows[i].Result
+		r, seeds := &rows[i].Result, rows[i].Seeds
 		fmt.Fprintf(t, "%s\t%d\t%d\t", rows[i].Case, r.Spam, r.Ham)
 		for _, n := range r.Caught {
-			fmt.Fprintf(t, "%.1f\t", 100*float64(n)/float64(max(r.Spam, 1)))
+			fmt.Fprint(t, percent(n, r.Spam, seeds), "\t")
 		}
 		for _, n := range r.LaterCaught {
-			fmt.Fprintf(t, "%.1f\t", 100*float64(n)/float64(max(r.LaterSpam, 1)))
+			fmt.Fprint(t, percent(n, r.LaterSpam, seeds), "\t")
 		}
 		for _, n := range r.Hit {
 			fmt.Fprintf(t, "%d\t", n)
 		}
+		for _, n := range r.MadeHit {
+			fmt.Fprintf(t, "%d/%d\t", n, r.Made)
+		}
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+func percent(n, of, seeds int) string {
+	low, high := interval.Wilson(n/seeds, of/seeds)
+	return fmt.Sprintf("%.1f (%.1f-%.1f)", 100*float64(n)/float64(max(of, 1)), 100*low, 100*high)
 }
 
 func printExposure(w io.Writer, x *learning.Exposure) error {

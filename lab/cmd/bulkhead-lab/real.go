@@ -46,7 +46,8 @@ func newRealCommand() *cobra.Command {
 		Use:   "real [--seed N] [--worlds N] [--json FILE] [MAIL...]",
 		Short: "Judge real processes by whole mail, through their doors and the shipped ways to report",
 		Long: "Build the program as releases are, with a clock that can be moved, and run it: one node,\n" +
-			"three nodes that share, an edge in front of a node. Play worlds of made-up mail to these\n" +
+			"three nodes that share, an edge in front of a node, or five nodes\n" +
+			"that share votes and words. Play worlds of made-up mail to these\n" +
 			"processes, or with MAIL the real mail of collections: whole messages through milter, HTTP\n" +
 			"and dccifd, votes by Dovecot's script, abuse mailboxes, plugins and Pyzor. Print how much\n" +
 			"was called spam, by kind, with 95 % confidence intervals that take campaigns as clusters.\n\n" +
@@ -58,7 +59,7 @@ func newRealCommand() *cobra.Command {
 	f.IntVar(&c.worlds, "worlds", 6, "worlds that are drawn, each from a seed of its own")
 	f.IntVar(&c.size, "size", real.DefaultSize, "deliveries of a world, at most, about")
 	f.StringSliceVar(&c.topologies, "topology", []string{"one", "three", "edge"},
-		"processes of the worlds in turn: one, three, edge")
+		"processes of the worlds in turn: one, three, five, edge")
 	f.IntVar(&c.jobs, "jobs", 2, "worlds that are played at the same time")
 	f.DurationVar(&c.after, "after", 0, "count only what is delivered after this time of a world, for example 72h")
 	f.StringVar(&c.heldOut, "held-out", "",
@@ -73,6 +74,7 @@ func newRealCommand() *cobra.Command {
 	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
 	f.Float64Var(&c.collection.Mistakes, "mistakes", 0, "share of the readers of genuine MAIL who report it")
 	f.IntVar(&c.collection.Users, "users", 50, "users of each site that receives MAIL")
+	f.IntVar(&c.collection.Sites, "sites", len(real.Doors), "sites that receive MAIL")
 	f.BoolVar(&c.collection.Signed, "signed", false,
 		"take genuine MAIL without a server's results as signed by its author's domain")
 	return cmd
@@ -127,7 +129,7 @@ func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPla
 	}
 	for _, t := range c.topologies {
 		if !slices.Contains(real.Topologies, real.Topology(t)) {
-			return nil, cli.Usagef("--topology %q, want one, three or edge", t)
+			return nil, cli.Usagef("--topology %q, want one, three, five or edge", t)
 		}
 	}
 	if c.bounds {

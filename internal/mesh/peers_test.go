@@ -12,32 +12,33 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestRolledBack checks that a rollback records its range of generations and drops them, and that
 // only the newest ranges are kept.
 func TestRolledBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		for _, role := range []member.Role{member.Both, member.Publish} {
 			r := newRig(t, k, func(o *member.Options) { o.Role = role })
 			now := uint64(time.Now().Unix())
-			r.e.held = []engine.ArrayState{{Start: now - 5}, {Start: now + 60}}
-			refused := func() []member.Stretch { return r.Members[r.peer.Hint()].Refused }
-			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now)+1, 0)); !errors.Is(err,
-				bulkhead.ErrMalformed) || refused() != nil || r.e.forgotten != nil {
+			r.Engine.Held = []engine.ArrayState{{Start: now - 5}, {Start: now + 60}}
+			refused := func() []member.Stretch { return r.Members[r.Peer.Hint()].Refused }
+			if err := r.RollbackPeer(t.Context(), r.Peer.ID(), time.Unix(int64(now)+1, 0)); !errors.Is(err,
+				bulkhead.ErrMalformed) || refused() != nil || r.Engine.Forgotten != nil {
 				t.Errorf("to the future: %v", err)
 			}
-			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now), 0)); err != nil ||
+			if err := r.RollbackPeer(t.Context(), r.Peer.ID(), time.Unix(int64(now), 0)); err != nil ||
 				!slices.Equal(refused(), []member.Stretch{{From: now, To: now + 60}}) {
 				t.Errorf("to now: %v, %v", err, refused())
 			}
-			if got := len(r.e.forgotten); got != map[member.Role]int{member.Both: 1,
-				member.Publish: 0}[role] || got == 1 && r.e.forgotten[0] != now {
-				t.Errorf("%s: forgotten since %v", role, r.e.forgotten)
+			if got := len(r.Engine.Forgotten); got != map[member.Role]int{member.Both: 1,
+				member.Publish: 0}[role] || got == 1 && r.Engine.Forgotten[0] != now {
+				t.Errorf("%s: forgotten since %v", role, r.Engine.Forgotten)
 			}
-			r.e.held = nil
+			r.Engine.Held = nil
 			for n := range 64 {
-				if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(n)-1, 0)); err != nil {
+				if err := r.RollbackPeer(t.Context(), r.Peer.ID(), time.Unix(int64(n)-1, 0)); err != nil {
 					t.Fatal(err)
 				}
 				if want := min(n+2, 64); len(refused()) != want || refused()[want-1] != (member.Stretch{From: uint64(max(n-1, 0)),
@@ -62,7 +63,7 @@ func TestRolledBack(t *testing.T) {
 // TestPeersFile checks that a list with a repeated peer, or with a missing or impossible key, is
 // refused.
 func TestPeersFile(t *testing.T) {
-	one, two := mustIdentity(t).ID(), mustIdentity(t).ID()
+	one, two := meshtest.Identity(t).ID(), meshtest.Identity(t).ID()
 	for text, ok := range map[string]bool{
 		`[]`: true, `null`: true, `[{"key":"` + one + `","weight":1}]`: true,
 		`[{"key":"` + one + `","weight":1},{"key":"` + two + `","weight":0}]`: true,

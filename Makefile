@@ -46,7 +46,7 @@ LONG         = ./internal/mesh ./internal/engine ./signature ./internal/node
 
 # What decides and what keeps, and the doors. About an hour on two processors.
 PKG         ?= ./internal/engine/verdict ./internal/engine/resolve ./internal/store ./razor2 ./pyzor ./dcc ./fuzzy ./milter \
-	./policy ./dnsbl ./internal/mesh
+	./policy ./dnsbl ./internal/mesh ./internal/mesh/origin ./internal/mesh/replica
 # Tests of many random schedules, which notice much and take minutes for each change.
 SCHEDULES    = ^(TestModel|TestModelDays|TestModelNATS|TestAggregateModel)$$
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A visitor is a client that connects to a broker.
@@ -33,8 +34,8 @@ func (v *visitor) RegisterUser(u *server.User)                 { v.users = appen
 func TestDoorkeeper(t *testing.T) {
 	h := newHost(t)
 	v := h.invite(t, member.NewInvitation{})
-	_, friend := identity(t)
-	_, stranger := identity(t)
+	_, friend := meshtest.Folder(t)
+	_, stranger := meshtest.Folder(t)
 	if err := h.AddPeer(t.Context(), friend.ID(), "", 1); err != nil {
 		t.Fatal(err)
 	}

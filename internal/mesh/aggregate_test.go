@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A topology is organisations in groups, with aggregates under two higher aggregates. A reading
@@ -30,8 +31,8 @@ import (
 type topology struct {
 	t        *testing.T
 	rng      *rand.Rand
-	groups   []*memBroker // one broker each
-	above    *memBroker   // for the aggregates
+	groups   []*meshtest.Broker // one broker each
+	above    *meshtest.Broker   // for the aggregates
 	orgs     []*org
 	tops     []*org
 	capacity uint64
@@ -59,14 +60,14 @@ type org struct {
 	lost   counts // that its peers may still count, from before it lost its store
 }
 
-func (w *topology) brokers(o *org) []*memBroker {
+func (w *topology) brokers(o *org) []*meshtest.Broker {
 	switch {
 	case o.group < 0:
-		return []*memBroker{w.above}
+		return []*meshtest.Broker{w.above}
 	case o.role == member.Both:
-		return []*memBroker{w.groups[o.group], w.above}
+		return []*meshtest.Broker{w.groups[o.group], w.above}
 	}
-	return []*memBroker{w.groups[o.group]}
+	return []*meshtest.Broker{w.groups[o.group]}
 }
 
 func (w *topology) newOrg(group int, role member.Role, aggregates bool) *org {
@@ -112,7 +113,7 @@ func (o *org) start() {
 		t.Fatal(err)
 	}
 	for _, k := range o.w.brokers(o) {
-		o.mesh.use(k.connect())
+		o.mesh.use(k.Connect())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
@@ -160,7 +161,7 @@ func (o *org) open(ctx context.Context, sum *aggregate.Sum, life string) (aggreg
 				err = errors.Join(err, m.AddPeer(ctx, p.id.ID(), "", 0))
 			}
 		}
-		m.use(o.w.above.connect())
+		m.use(o.w.above.Connect())
 	}
 	return m, err
 }
@@ -203,7 +204,7 @@ func newTopology(t *testing.T, seed uint64, groups, orgs int) *topology {
 	if os.Getenv("AGGREGATE_LOG") != "" {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	broker := func() *memBroker { return newMemBroker(rand.New(rand.NewPCG(w.rng.Uint64(), 2))) }
+	broker := func() *meshtest.Broker { return meshtest.NewBroker(rand.New(rand.NewPCG(w.rng.Uint64(), 2))) }
 	w.above = broker()
 	for range groups {
 		w.groups = append(w.groups, broker())
@@ -339,8 +340,8 @@ func (w *topology) compare(expelled *org) (wrong []string, over, asked int) {
 	return wrong, over, asked
 }
 
-func (w *topology) each(f func(k *memBroker)) {
-	for _, k := range append([]*memBroker{w.above}, w.groups...) {
+func (w *topology) each(f func(k *meshtest.Broker)) {
+	for _, k := range append([]*meshtest.Broker{w.above}, w.groups...) {
 		f(k)
 	}
 }
@@ -365,7 +366,7 @@ func (w *topology) step() {
 	case x < 82:
 		what = "faults"
 		loss, repeat, delay := w.rng.Float64()*0.4, w.rng.Float64()*0.3, time.Duration(w.rng.Int64N(int64(3*time.Second)))
-		w.each(func(k *memBroker) { k.faults(loss, repeat, delay) })
+		w.each(func(k *meshtest.Broker) { k.Faults(loss, repeat, delay) })
 	case x < 92:
 		what = "restarted"
 		o.restart()
@@ -374,8 +375,8 @@ func (w *topology) step() {
 		o.lose()
 	case x < 97:
 		what = "broker wiped"
-		w.above.wipe()
-		w.groups[w.rng.IntN(len(w.groups))].wipe()
+		w.above.Wipe()
+		w.groups[w.rng.IntN(len(w.groups))].Wipe()
 	default:
 		what = "aggregate lost"
 		if o.sumID != nil {
@@ -424,7 +425,7 @@ func (w *topology) run(steps int) (wrong []string, over, asked int) {
 	for range steps {
 		w.step()
 	}
-	w.each(func(k *memBroker) { k.faults(0, 0, 0) })
+	w.each(func(k *meshtest.Broker) { k.Faults(0, 0, 0) })
 	bubble.Advance(10 * time.Minute)
 	synctest.Wait()
 	if extra, asked := w.doubled(); extra > asked/100 {

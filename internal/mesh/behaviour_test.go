@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -20,33 +19,34 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A site is a node in memory.
 type site struct {
 	*Mesh
 	engine *engine.Engine
-	bus    *memBus   // to the first broker
-	wires  []*memBus // to all brokers
+	bus    *meshtest.Bus   // to the first broker
+	wires  []*meshtest.Bus // to all brokers
 	id     *member.Identity
 	log    bytes.Buffer
 	stop   func()
 }
 
 // newSite starts a node on a broker. The default options may be changed.
-func newSite(t *testing.T, k *memBroker, change func(*member.Options)) *site {
+func newSite(t *testing.T, k *meshtest.Broker, change func(*member.Options)) *site {
 	t.Helper()
 	return newSiteOf(t, k, engine.Options{}, change)
 }
 
 // newSiteOf is newSite with options of the engine.
-func newSiteOf(t *testing.T, k *memBroker, eo engine.Options, change func(*member.Options)) *site {
+func newSiteOf(t *testing.T, k *meshtest.Broker, eo engine.Options, change func(*member.Options)) *site {
 	t.Helper()
-	return newSiteOn(t, []*memBroker{k}, eo, change)
+	return newSiteOn(t, []*meshtest.Broker{k}, eo, change)
 }
 
 // newSiteOn is newSiteOf on several brokers.
-func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change func(*member.Options)) *site {
+func newSiteOn(t *testing.T, brokers []*meshtest.Broker, eo engine.Options, change func(*member.Options)) *site {
 	t.Helper()
 	s := &site{}
 	eo.Secret = enginetest.Secret
@@ -72,8 +72,8 @@ func newSiteOn(t *testing.T, brokers []*memBroker, eo engine.Options, change fun
 		t.Fatal(err)
 	}
 	for i, k := range brokers {
-		b := k.connect()
-		b.server = fmt.Sprint("memory ", i)
+		b := k.Connect()
+		b.Server = fmt.Sprint("memory ", i)
 		s.wires = append(s.wires, b)
 		s.Mesh.use(b)
 	}
@@ -130,11 +130,6 @@ func (s *site) peer(t *testing.T, of *site) PeerStatus {
 	return PeerStatus{}
 }
 
-// inBubble runs a test with a clock of its own, and a broker without faults.
-func inBubble(t *testing.T, f func(t *testing.T, k *memBroker)) {
-	synctest.Test(t, func(t *testing.T) { f(t, newMemBroker(rand.New(rand.NewPCG(1, 1)))) })
-}
-
 // settle waits until all counts are shared.
 func settle() { bubble.Advance(5 * time.Second) }
 
@@ -155,7 +150,7 @@ func (e *slowEngine) ApplyRemote(ctx context.Context, origin string, parts []eng
 // TestRollbackInTheMiddle rolls a peer back while the receiver handles a message with counts that
 // the rollback drops. They must not count.
 func TestRollbackInTheMiddle(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		memory := &slowEngine{Engine: enginetest.Small(t, nil)}
 		home, peer := newSite(t, k, func(o *member.Options) { o.Engine = memory }), newSite(t, k, nil)
 		defer home.stop()
@@ -184,7 +179,7 @@ func TestRollbackInTheMiddle(t *testing.T) {
 // the servers' own arrays, never less than the truth. After one further report at each, the counts
 // of both add up exactly, while H1 on a merged array would have lost reports.
 func TestPaperMerging(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		a, b := newSite(t, k, nil), newSite(t, k, nil)
 		defer a.stop()
 		defer b.stop()
@@ -220,7 +215,7 @@ func TestPaperMerging(t *testing.T) {
 // TestRollback checks that a peer's counts since a time are dropped and do not come back by
 // themselves, and that its next generation counts.
 func TestRollback(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		slow := func(o *member.Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute } // the test runs for days
 		home, peer := newSite(t, k, slow), newSite(t, k, slow)
 		defer home.stop()
@@ -285,15 +280,15 @@ func TestRollback(t *testing.T) {
 // TestOvertakenHead checks that a head made before an array began, and received after the array's
 // first round, is no sign that the origin lost the array.
 func TestOvertakenHead(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		slow := func(o *member.Options) { o.Heartbeat = time.Hour }
 		home, peer := newSite(t, k, slow), newSite(t, k, slow)
 		defer home.stop()
 		defer peer.stop()
 		settle()
-		k.hold(wire.KindHead, 4*time.Second)
+		k.Hold(wire.KindHead, 4*time.Second)
 		home.weigh(t, peer, 1)
-		peer.sender.Greet()
+		peer.origin.Greet()
 		bubble.Advance(time.Second)
 		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
 		settle()
@@ -311,7 +306,7 @@ func TestOvertakenHead(t *testing.T) {
 // TestMemoryBudget checks that an array that exceeds the memory and cannot be merged is refused
 // with the name of the setting, and that the present arrays still count.
 func TestMemoryBudget(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		one := newSite(t, k, nil)
 		two := newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Capacity: 30_000}}, nil) // another geometry
 		size := one.engine.Own()[0].Bytes
@@ -355,7 +350,7 @@ func memoryStore(t *testing.T) *store.Store {
 // merged arrays are far from full. An evicted or rolled back peer leaves the merged arrays, and a
 // returning peer enters them.
 func TestMergedPeers(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		const n = 12
 		slow := func(o *member.Options) { o.Heartbeat = 10 * time.Second }
 		var peers []*site
@@ -418,7 +413,7 @@ func TestMergedPeers(t *testing.T) {
 // TestOriginAway checks that a node that joins while an origin is away gets the origin's counts
 // from the broker.
 func TestOriginAway(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		peer := newSite(t, k, nil)
 		for n := range 50 {
 			enginetest.Report(t, peer.engine, n, bulkhead.Sighting, 2)
@@ -440,7 +435,7 @@ func TestOriginAway(t *testing.T) {
 // TestThirtyTwoOrigins has 32 origins with common and different signatures. The counts of one node
 // that holds them all are never below the truth, and above it only as often as its arrays promise.
 func TestThirtyTwoOrigins(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		slow := func(o *member.Options) { o.Heartbeat = 10 * time.Second }
 		home := newSite(t, k, slow)
 		defer home.stop()
@@ -486,12 +481,12 @@ func TestThirtyTwoOrigins(t *testing.T) {
 func TestOneOfTwoBrokersAway(t *testing.T) {
 	for name, stop := range map[string]bool{"connection": false, "restart": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *memBroker) {
-				second := newMemBroker(rand.New(rand.NewPCG(2, 2)))
+			meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+				second := meshtest.NewBroker(rand.New(rand.NewPCG(2, 2)))
 				dir := t.TempDir()
 				memory := enginetest.Small(t, nil)
 				open := func() *site {
-					return newSiteOn(t, []*memBroker{k, second}, engine.Options{}, func(o *member.Options) {
+					return newSiteOn(t, []*meshtest.Broker{k, second}, engine.Options{}, func(o *member.Options) {
 						o.Dir, o.Engine = dir,
 							memory
 					})
@@ -503,7 +498,7 @@ func TestOneOfTwoBrokersAway(t *testing.T) {
 				trust(t, home, 1, other, peer)
 				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
 				settle()
-				home.wires[1].set(false)
+				home.wires[1].Set(false)
 				bubble.Advance(time.Minute)
 				enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 10)
 				settle()
@@ -516,7 +511,7 @@ func TestOneOfTwoBrokersAway(t *testing.T) {
 					home.stop()
 					home = open()
 				} else {
-					home.wires[1].set(true)
+					home.wires[1].Set(true)
 				}
 				settle()
 				if got := enginetest.Check(t, memory, 1).Sightings; got != 11 {

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A busyEngine takes a report just before and just after each of its images is made.
@@ -35,7 +36,7 @@ func (e *busyEngine) Images(ctx context.Context, a engine.Array, start uint64) (
 // TestImagesUnderLoad checks that a node that receives images of a constantly changing array
 // continues with rounds from there.
 func TestImagesUnderLoad(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home, busy := newSite(t, k, nil), &busyEngine{t: t}
 		defer home.stop()
 		peer := newSite(t, k, func(o *member.Options) {
@@ -45,7 +46,7 @@ func TestImagesUnderLoad(t *testing.T) {
 		defer peer.stop()
 		busy.report()
 		settle()
-		k.wipe()
+		k.Wipe()
 		trust(t, home, 1, peer)
 		bubble.Advance(time.Minute)
 		if got, sent, images := enginetest.Check(t, home.engine,
@@ -73,7 +74,7 @@ func (e *eagerEngine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.A
 // TestHeadUnderLoad checks that the heads of a server that counts all the time cover only what it
 // has sent, so that peers ask for nothing.
 func TestHeadUnderLoad(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		busy := &eagerEngine{t: t}
 		origin := newSite(t, k, func(o *member.Options) {
 			busy.Engine = o.Engine.(*engine.Engine)

@@ -26,6 +26,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -101,7 +102,7 @@ func TestCluster(t *testing.T) {
 	var meshes []*Mesh
 	for i := range 3 {
 		e := enginetest.Small(t, nil)
-		dir, id := identity(t)
+		dir, id := meshtest.Folder(t)
 		// Each node connects to another server first.
 		servers := append(append([]string{}, c.urls[i:]...), c.urls[:i]...)
 		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: e, Mode: External, Servers: servers,
@@ -144,7 +145,7 @@ func newTeam(t *testing.T) *team {
 		}
 	})
 	for range 3 {
-		dir, id := identity(t)
+		dir, id := meshtest.Folder(t)
 		w.dirs, w.ids, w.engines = append(w.dirs, dir), append(w.ids, id), append(w.engines, enginetest.Small(t, nil))
 	}
 	return w

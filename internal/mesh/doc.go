@@ -45,7 +45,7 @@
 // # Rooms
 //
 // Package wire has the messages, bus the brokers, and member the peer list, invitations and secrets.
-// This package composes them: the sender publishes the node's own arrays, and the receiver applies the
-// arrays of peers, each peer as an origin object. Only its own goroutine uses the state of each. Other
-// packages use this one alone.
+// Package origin publishes the node's own arrays, and replica applies the arrays of peers, each peer as
+// an object. Only its own goroutine uses the state of each. This package opens, connects and closes the
+// rooms and returns their state. Other packages use this one alone.
 package mesh

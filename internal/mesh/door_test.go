@@ -20,17 +20,18 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // closed returns a mesh without a connection.
 func closed(t *testing.T, change func(*member.Options)) *Mesh {
 	t.Helper()
-	dir, id := identity(t)
+	dir, id := meshtest.Folder(t)
 	o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(),
 		Mode: member.Join}
 	if change != nil {
@@ -41,21 +42,6 @@ func closed(t *testing.T, change func(*member.Options)) *Mesh {
 		t.Fatal(err)
 	}
 	return m
-}
-
-// rotated returns an identity that replaced another.
-func rotated(t *testing.T) (old, to *member.Identity) {
-	t.Helper()
-	dir, _ := identity(t)
-	old, _, err := member.RotateIdentity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if to, err = member.OpenIdentity(dir); err != nil || to.Predecessor() != old.ID() || old.Predecessor() != "" ||
-		to.ID() == old.ID() {
-		t.Fatalf("%v after %v: %v", to, old, err)
-	}
-	return old, to
 }
 
 // TestMistakenOptions checks that options that cannot work are refused before anything runs.
@@ -88,7 +74,7 @@ func TestMistakenOptions(t *testing.T) {
 		"authorities": {func(o *member.Options) { o.Mode, o.CA = member.External, filepath.Join(t.TempDir(), "none") },
 			"none"},
 	} {
-		dir, id := identity(t)
+		dir, id := meshtest.Folder(t)
 		o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join,
 			Servers: []string{"nats://127.0.0.1:1"}}
 		tt.change(&o)
@@ -112,7 +98,7 @@ func TestMistakenOptions(t *testing.T) {
 // TestDamagedFiles checks that a damaged file of the mesh is reported, unless nothing is lost with
 // it.
 func TestDamagedFiles(t *testing.T) {
-	old, to := rotated(t)
+	old, to := meshtest.Rotated(t)
 	good := member.SuccessionJSON{Old: old.ID(), New: to.ID(), Signature: to.Proof().Signature[:]}
 	for name, tt := range map[string]struct {
 		file string
@@ -124,11 +110,14 @@ func TestDamagedFiles(t *testing.T) {
 		"successor of another": {member.SuccessorFile, func() []byte { return encoded(t, good) }, true},
 		"state":                {member.StateFile, func() []byte { return []byte("{") }, false},
 		"peers":                {member.PeersFile, func() []byte { return []byte("{") }, false},
-		"heard":                {heardFile, func() []byte { return []byte("{") }, true},
-		"heard of a stranger": {heardFile, func() []byte { return encoded(t, []heard{{Key: old.ID()}, {Key: "nobody"}}) },
+		"heard":                {replica.HeardFile, func() []byte { return []byte("{") }, true},
+		"heard of a stranger": {replica.HeardFile, func() []byte {
+			return encoded(t, []replica.Heard{{Key: old.ID()},
+				{Key: "nobody"}})
+		},
 			true},
 	} {
-		dir, _ := identity(t)
+		dir, _ := meshtest.Folder(t)
 		if err := os.WriteFile(filepath.Join(dir, tt.file), tt.text(), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +137,7 @@ func TestDamagedFiles(t *testing.T) {
 		func(s *member.SuccessionJSON) { s.Old = "U" },
 		func(s *member.SuccessionJSON) { s.Signature = s.Signature[1:] },
 	} {
-		dir, _ := identity(t)
+		dir, _ := meshtest.Folder(t)
 		_, to, err := member.RotateIdentity(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -176,8 +165,8 @@ func encoded(t *testing.T, x any) []byte {
 // TestCertificate checks that a hub is identified only by the key in its certificate, or by the key
 // that signed this one.
 func TestCertificate(t *testing.T) {
-	_, id := identity(t)
-	old, to := rotated(t)
+	_, id := meshtest.Folder(t)
+	old, to := meshtest.Rotated(t)
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +244,7 @@ func TestCertificate(t *testing.T) {
 
 // TestSignIn checks that a node signs the nonce of a broker, and nothing that could be a message.
 func TestSignIn(t *testing.T) {
-	_, to := rotated(t)
+	_, to := meshtest.Rotated(t)
 	for _, id := range []*member.Identity{to, closed(t, nil).opts.Identity} {
 		m := closed(t, func(o *member.Options) { o.Identity = id })
 		var o nats.Options
@@ -286,8 +275,8 @@ func pad(sig []byte) []byte {
 // TestPermissions checks that a peer publishes under its own name and reads only messages to all
 // nodes or to it.
 func TestPermissions(t *testing.T) {
-	_, a := identity(t)
-	_, b := identity(t)
+	_, a := meshtest.Folder(t)
+	_, b := meshtest.Folder(t)
 	m := closed(t, nil)
 	p := bus.Doorkeeper{Opts: m.busOptions(), Gate: m}.Permissions(a.Hint())
 	mine, theirs := a.Hint().String(), b.Hint().String()
@@ -311,33 +300,9 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestTooFull compares the keys that an array may have when it arrives as images with the rule: an
-// hour's allowance more than a peer may have added since the generation began.
-func TestTooFull(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	o := &member.Options{MaxAdds: 100, MaxListings: 10}
-	for _, tt := range []struct {
-		array   engine.Array
-		minutes int64
-		most    uint64
-	}{
-		{engine.ArrayCounts, 0, 6000}, {engine.ArrayCounts, 10, 7000}, {engine.ArrayCounts, 1440, 150_000},
-		{engine.ArraySpam, 0, 600}, {engine.ArrayRevoked, 30, 900},
-		{engine.ArrayCounts, -30, 6000}, // it begins in half an hour
-	} {
-		s := engine.ArrayState{Array: tt.array, Start: uint64(now.Unix() - 60*tt.minutes), Keys: tt.most}
-		if why := tooFull(o, now, s); why != "" {
-			t.Errorf("%d keys of %s after %d minutes: %s", s.Keys, tt.array, tt.minutes, why)
-		}
-		if s.Keys++; tooFull(o, now, s) == "" {
-			t.Errorf("%d keys of %s after %d minutes are taken", s.Keys, tt.array, tt.minutes)
-		}
-	}
-}
-
 // TestSuccessionText checks that the proof of a change of keys is one key and one signature.
 func TestSuccessionText(t *testing.T) {
-	_, to := rotated(t)
+	_, to := meshtest.Rotated(t)
 	raw, err := base64.RawURLEncoding.DecodeString(to.Proof().Text())
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +310,7 @@ func TestSuccessionText(t *testing.T) {
 	if !to.Proof().Names(to.Public()) {
 		t.Error("the old key did not choose the new one")
 	}
-	_, third := identity(t)
+	_, third := meshtest.Folder(t)
 	if to.Proof().Names(third.Public()) {
 		t.Error("the old key chose any")
 	}
@@ -360,5 +325,20 @@ func TestSuccessionText(t *testing.T) {
 	m := closed(t, nil)
 	if m.Known(to.Public(), to.Proof().Text()) {
 		t.Error("a stranger's successor is known")
+	}
+}
+
+// TestBadAddress checks that an invalid address of a hub is reported, whatever the state of the
+// other hubs.
+func TestBadAddress(t *testing.T) {
+	dir, id := meshtest.Folder(t)
+	o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join,
+		Servers: []string{"a b:1"}}
+	if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), "broker") {
+		t.Errorf("opened: %v", err)
+	}
+	o.Mode, o.Servers, o.Credentials = member.External, []string{"nats://a b:1"}, bus.NoCredentials
+	if m, err := Open(t.Context(), o); err == nil || m != nil {
+		t.Errorf("opened: %v", err)
 	}
 }

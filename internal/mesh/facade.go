@@ -6,6 +6,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
@@ -22,8 +23,8 @@ func JoinBy(ctx context.Context, v *member.Invitation, id *member.Identity, name
 // folder has no faults: the node has no peers. Inspect changes nothing.
 func Inspect(dir string) map[string]error {
 	faults := member.Inspect(dir)
-	if _, err := readHeard(dir); err != nil {
-		faults[heardFile] = err
+	if _, err := replica.ReadHeard(dir); err != nil {
+		faults[replica.HeardFile] = err
 	}
 	return faults
 }

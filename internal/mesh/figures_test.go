@@ -13,13 +13,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestLives checks that a process of the same store continues the incarnation with one more epoch.
 // Another store, or a process that ended without notice while it was unsynced, begins another
 // incarnation, which has no record of the past.
 func TestLives(t *testing.T) {
-	dir, id := identity(t)
+	dir, id := meshtest.Folder(t)
 	e := enginetest.Small(t, nil)
 	reports := 0
 	begin := func(store string, unsynced, ends bool) member.Record {
@@ -82,7 +83,7 @@ func TestLives(t *testing.T) {
 
 // TestFigures checks that the list of peers has the numbers of each peer's messages, and its name.
 func TestFigures(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		peer := newSite(t, k, func(o *member.Options) { o.Name = "post.example" })
 		defer home.stop()
@@ -137,7 +138,7 @@ func TestFigures(t *testing.T) {
 		if got.Asked > 1 { // when it was added
 			t.Errorf("asked %d times", got.Asked)
 		}
-		if err := home.AddPeer(t.Context(), mustIdentity(t).ID(), "named", 0.5); err != nil {
+		if err := home.AddPeer(t.Context(), meshtest.Identity(t).ID(), "named", 0.5); err != nil {
 			t.Fatal(err)
 		}
 		if err := home.EvictPeer(t.Context(), peer.id.ID()); err != nil {
@@ -149,19 +150,14 @@ func TestFigures(t *testing.T) {
 	})
 }
 
-func mustIdentity(t *testing.T) *member.Identity {
-	_, id := identity(t)
-	return id
-}
-
 // TestNamesOfPeers checks that an administrator's name for a peer precedes the peer's own name, and
 // that an unprintable name is ignored.
 func TestNamesOfPeers(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 1) // added as "forger"
-		other := &forger{id: mustIdentity(t), at: f.at, bus: f.bus}
+		other := &forger{id: meshtest.Identity(t), at: f.at, bus: f.bus}
 		if err := home.AddPeer(t.Context(), other.id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}

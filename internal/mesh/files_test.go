@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
 
 // FuzzFiles checks that any content of a file of the mesh folder is refused or read. Values that
 // are read are valid, and the same after being written and read again.
 func FuzzFiles(f *testing.F) {
-	names := []string{member.PeersFile, member.StateFile, heardFile, member.RotationFile, member.StruckFile,
+	names := []string{member.PeersFile, member.StateFile, replica.HeardFile, member.RotationFile, member.StruckFile,
 		member.InvitationsFile}
 	key := wire.Public{1, 2, 3}
 	for which := range names {
@@ -47,8 +48,8 @@ func FuzzFiles(f *testing.F) {
 				v = list
 			case member.StateFile:
 				v, err = member.LoadState(dir)
-			case heardFile:
-				v, err = readHeard(dir)
+			case replica.HeardFile:
+				v, err = replica.ReadHeard(dir)
 			case member.RotationFile:
 				var r member.Rotation
 				if r, err = member.ReadRotation(dir); err == nil && !r.Valid() {

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestStoredFlood checks that one peer's stored messages, however many, cannot make the hub lose
@@ -19,9 +20,9 @@ import (
 // peer is evicted and added again, so that all of them are read.
 func TestStoredFlood(t *testing.T) {
 	address := freePort(t)
-	hubDir, hubID := identity(t)
-	joinDir, joinID := identity(t)
-	_, liar := identity(t)
+	hubDir, hubID := meshtest.Folder(t)
+	joinDir, joinID := meshtest.Folder(t)
+	_, liar := meshtest.Folder(t)
 	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
 	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address,
 		Name: "hub"}))
@@ -62,7 +63,7 @@ func TestStoredFlood(t *testing.T) {
 // and without its signature.
 func floodStream(t *testing.T, address string, hub, peer *member.Identity, n, size int) {
 	t.Helper()
-	dir, _ := identity(t)
+	dir, _ := meshtest.Folder(t)
 	m, err := prepare(t.Context(),
 		member.Options{Dir: dir, Identity: peer, Engine: enginetest.Small(t, nil), KeyID: enginetest.Secret.ID(),
 			Mode:    member.Join,
@@ -98,13 +99,13 @@ func floodStream(t *testing.T, address string, hub, peer *member.Identity, n, si
 func TestSubjectOfAnother(t *testing.T) {
 	for name, open := range map[string]bool{"a broker that proves": false, "a broker that does not": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *memBroker) {
+			meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 				home, peer := newSite(t, k, nil), newSite(t, k, nil)
 				defer home.stop()
 				defer peer.stop()
 				trust(t, home, 1, peer)
 				f := newForger(t, k, home, 1)
-				f.bus.open, home.bus.open = open, open
+				f.bus.Anybody, home.bus.Anybody = open, open
 				settle()
 				victim := peer.id.Hint()
 				genuine := func(id *member.Identity) []byte {
@@ -138,51 +139,9 @@ func TestSubjectOfAnother(t *testing.T) {
 	}
 }
 
-// TestQueueShare checks that the receiver's queue is bounded in bytes. A sender over its share
-// loses its next message, or waits; other senders do not.
-func TestQueueShare(t *testing.T) {
-	q := newIntake()
-	flooder, other := wire.Hint{1}, wire.Hint{2}
-	big := incoming{from: flooder, m: &wire.Message{}, size: 4 << 20}
-	n := 0
-	for ; n < 1000 && q.put(t.Context(), big, false) == nil; n++ {
-	}
-	if want := maxQueuedShare / (4 << 20); n == 0 || n > want {
-		t.Errorf("%d messages of 4 MiB of one sender wait, want 1 to %d", n, want)
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := q.put(ended, big, true); err != context.Canceled {
-		t.Errorf("who waits for a share: %v", err)
-	}
-	if err := q.put(t.Context(), incoming{from: other, m: &wire.Message{}, size: 100}, false); err != nil {
-		t.Errorf("another sender: %v", err)
-	}
-	many := incoming{from: wire.Hint{3}, m: &wire.Message{Wants: make([]wire.ArrayHead, wire.MaxParts)},
-		size: 4 * wire.MaxParts}
-	for n = 0; n < 1000 && q.put(t.Context(), many, false) == nil; n++ {
-	}
-	if n > maxQueuedShare/(wire.MaxParts*queuedCost) {
-		t.Errorf("%d messages of %d parts wait", n, wire.MaxParts)
-	}
-	for left := 1; left > 0; left = len(q.list) {
-		if _, ok := q.take(); !ok {
-			t.Fatal("nothing to take")
-		}
-	}
-	if q.bytes != 0 || len(q.shares) != 0 {
-		t.Errorf("empty, and has %d bytes of %d senders", q.bytes, len(q.shares))
-	}
-	// An item larger than any share is taken alone.
-	if err := q.put(t.Context(), incoming{from: flooder, m: &wire.Message{}, size: maxQueuedShare + 1},
-		false); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestReadOn checks that a reading of stored messages continues where the connection dropped.
 func TestReadOn(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		peer := newSite(t, k, func(o *member.Options) { o.Heartbeat = time.Hour })
 		defer peer.stop()
 		const n = 400
@@ -190,17 +149,17 @@ func TestReadOn(t *testing.T) {
 			enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 1)
 			bubble.Advance(2 * time.Second)
 		}
-		k.mu.Lock()
-		stored := len(k.deltas)
-		k.mu.Unlock()
+		k.Mu.Lock()
+		stored := len(k.Deltas)
+		k.Mu.Unlock()
 		dir := t.TempDir()
 		// It adds the peer before it has ever been connected.
 		home := newSiteOn(t, nil, engine.Options{}, func(o *member.Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		home.weigh(t, peer, 1)
 		home.stop()
-		k.mu.Lock()
-		k.breaks, k.drops = 50, 20
-		k.mu.Unlock()
+		k.Mu.Lock()
+		k.Breaks, k.Drops = 50, 20
+		k.Mu.Unlock()
 		home = newSite(t, k, func(o *member.Options) { o.Dir, o.Heartbeat = dir, time.Hour })
 		defer home.stop()
 		settle()
@@ -208,36 +167,8 @@ func TestReadOn(t *testing.T) {
 			t.Errorf("%d sightings, want %d", got, n)
 		}
 		// Of the 50 messages that each attempt reads, at most two were read before.
-		if home.bus.handed < stored || home.bus.handed > stored+2*(stored/48+1) {
-			t.Errorf("%d messages were read where %d are stored", home.bus.handed, stored)
-		}
-	})
-}
-
-// TestSeenAsRead checks that a node that never reaches the end of the stored messages continues,
-// after a restart, where it was.
-func TestSeenAsRead(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
-		home, peer := newSite(t, k, nil), newSite(t, k, nil)
-		defer home.stop()
-		defer peer.stop()
-		trust(t, home, 1, peer)
-		settle()
-		read := time.Now().Add(-time.Minute).UTC()
-		home.receiver.call(func(context.Context) {
-			r := home.receiver
-			r.passed(&incoming{bus: home.bus, catches: true})
-			r.passed(&incoming{bus: home.bus, until: read})
-			r.seenSaved = time.Time{}
-			home.state.Mu.Lock()
-			home.state.Seen = nil
-			home.state.Mu.Unlock()
-			r.saveSeen(time.Now())
-		})
-		settle()
-		s, err := member.LoadState(home.opts.Dir)
-		if at := s.Seen[home.bus.Name()]; err != nil || !at.Equal(read) {
-			t.Errorf("seen until %v, %v; want %v", at, err, read)
+		if home.bus.Handed < stored || home.bus.Handed > stored+2*(stored/48+1) {
+			t.Errorf("%d messages were read where %d are stored", home.bus.Handed, stored)
 		}
 	})
 }
@@ -245,7 +176,7 @@ func TestSeenAsRead(t *testing.T) {
 // TestSeenMargin checks that a returning node also reads messages stored shortly before it was last
 // connected, because they may not have reached it.
 func TestSeenMargin(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		dir := t.TempDir()
 		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		trust(t, home, 1, peer)

@@ -12,15 +12,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestFollowGroup checks that a member asks its keeper's hub for the members of the group, makes
 // them peers, and drops members that the keeper removes.
 func TestFollowGroup(t *testing.T) {
 	h := newHost(t)
-	dir, self := identity(t)
-	_, one := identity(t)
-	_, two := identity(t)
+	dir, self := meshtest.Folder(t)
+	_, one := meshtest.Folder(t)
+	_, two := meshtest.Folder(t)
 	v := h.invite(t, member.NewInvitation{Accept: true, Uses: 3, Weight: 0.5, Group: "mail"})
 	for _, id := range []*member.Identity{self, one} {
 		if _, err := h.join(t, v, id); err != nil {

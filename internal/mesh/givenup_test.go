@@ -9,12 +9,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestGivenUp checks that an origin that has given up generations for want of memory has not lost
 // content in the sense of its peers. They keep their replicas.
 func TestGivenUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		first, err := engine.TallyBytes(engine.BookOptions{Generation: 24 * time.Hour, Keep: 4, Capacity: 20_000,
 			Error: 1e-3})
 		if err != nil {

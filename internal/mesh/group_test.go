@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestGroup checks that a keeper sends a member the list of its group, and that a list from another
@@ -17,10 +18,10 @@ import (
 // evicted stay away; members that the keeper removes are dropped.
 func TestGroup(t *testing.T) {
 	h := newHost(t)
-	dir, self := identity(t)
+	dir, self := meshtest.Folder(t)
 	var ids []*member.Identity
 	for range 3 {
-		_, id := identity(t)
+		_, id := meshtest.Folder(t)
 		ids = append(ids, id)
 	}
 	v := h.invite(t, member.NewInvitation{Accept: true, Uses: 4, Weight: 0.5, Group: "mail"})
@@ -127,8 +128,8 @@ func TestGroup(t *testing.T) {
 
 // FuzzOpenGroup checks that only lists signed by the keeper open.
 func FuzzOpenGroup(f *testing.F) {
-	_, id := identity(f)
-	_, hub := identity(f)
+	_, id := meshtest.Folder(f)
+	_, hub := meshtest.Folder(f)
 	now := time.Unix(1_700_000_000, 0)
 	g := &member.Groups{Opts: &member.Options{Identity: id, Now: func() time.Time { return now }}}
 	keeper := &member.Peer{ID: hub.ID(), Group: "mail", Key: hub.Public()}

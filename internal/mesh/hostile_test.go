@@ -15,24 +15,25 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A forger is a peer that signs arbitrary messages.
 type forger struct {
 	id  *member.Identity
 	at  wire.Stamp
-	bus *memBus
+	bus *meshtest.Bus
 }
 
 // newForger returns a peer of a site that has no program of its own.
-func newForger(t *testing.T, k *memBroker, of *site, weight float64) *forger {
+func newForger(t *testing.T, k *meshtest.Broker, of *site, weight float64) *forger {
 	t.Helper()
-	_, id := identity(t)
+	_, id := meshtest.Folder(t)
 	if err := of.AddPeer(context.Background(), id.ID(), "forger", weight); err != nil {
 		t.Fatal(err)
 	}
 	now := uint64(time.Now().UnixMilli())
-	return &forger{id: id, at: wire.Stamp{Incarnation: now, Boot: now + 1, At: now + 2}, bus: k.connect()}
+	return &forger{id: id, at: wire.Stamp{Incarnation: now, Boot: now + 1, At: now + 2}, bus: k.Connect()}
 }
 
 // say delivers a message to a node.
@@ -46,7 +47,7 @@ func (f *forger) say(t *testing.T, to *site, m *wire.Message) {
 // bring delivers arbitrary bytes to a node.
 func (f *forger) bring(t *testing.T, to *site, x wire.Topic, raw []byte) {
 	t.Helper()
-	to.receiver.deliver(t.Context(), f.bus, wire.Arrival{Topic: x, Data: raw}, true)
+	to.replicas.Deliver(t.Context(), f.bus, wire.Arrival{Topic: x, Data: raw}, true)
 }
 
 // topic returns where the forger publishes a message.
@@ -63,67 +64,10 @@ func (s *site) peerOf(t *testing.T, id *member.Identity) PeerStatus {
 	return s.peer(t, &site{id: id})
 }
 
-// tracked returns the rounds of an origin that wait in the receiver.
-func (s *site) tracked(h wire.Hint) (rounds, bytes int) {
-	done := make(chan struct{})
-	s.receiver.call(func(context.Context) {
-		defer close(done)
-		if t := s.receiver.origins[h]; t != nil {
-			for _, list := range t.pending {
-				rounds += len(list)
-				for _, x := range list {
-					bytes += cap(x.Data)
-				}
-			}
-		}
-	})
-	<-done
-	return rounds, bytes
-}
-
-// TestEndlessGaps checks that rounds that never continue an array are kept up to a limit, however
-// small they are, and that none of them keeps its message alive.
-func TestEndlessGaps(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
-		home := newSite(t, k, nil)
-		defer home.stop()
-		f := newForger(t, k, home, 1)
-		start := home.engine.Own()[0].Start
-		from := uint64(1000)
-		for range 40 {
-			m := &wire.Message{Kind: wire.KindDelta}
-			for range wire.MaxParts {
-				m.Rounds = append(m.Rounds, wire.Round{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, From: from,
-					To: from + 1})
-				from += 2
-			}
-			f.say(t, home, m)
-		}
-		// One waiting byte, in a message of a megabyte.
-		m := &wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{
-			{Ref: wire.Ref{Array: engine.ArraySpam, Start: start}, From: 7, To: 9, Data: []byte{1}},
-			{Ref: wire.Ref{Array: engine.ArrayCounts, Start: 1}, From: 7, To: 9, Data: make([]byte, 1<<20)}, // expired long ago
-		}}
-		f.say(t, home, m)
-		synctest.Wait()
-		rounds, held := home.tracked(f.id.Hint())
-		if limit := maxPending / wire.RoundCost; rounds == 0 || rounds > limit {
-			t.Errorf("%d rounds wait, want 1 to %d", rounds, limit)
-		}
-		if held > maxPending {
-			t.Errorf("%d bytes wait, limit %d", held, maxPending)
-		}
-		if p := home.peerOf(t, f.id); p.Refusals[member.ReasonWaiting] == 0 || !strings.Contains(home.log.String(),
-			member.ReasonWaiting) {
-			t.Errorf("what has no room is not booked: %+v", p)
-		}
-	})
-}
-
 // TestEndlessGenerations checks that a peer cannot make a node keep an unlimited number of arrays
 // by beginning one generation after the other.
 func TestEndlessGenerations(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 1)
@@ -202,7 +146,7 @@ func TestImagesAboveTheRate(t *testing.T) {
 		"belittled":      {change: func(m *arrays.Image) { m.Info.Keys = 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *memBroker) {
+			meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 				home := newSite(t, k, func(o *member.Options) { o.MaxAdds = 1 })
 				defer home.stop()
 				f := newForger(t, k, home, 1)
@@ -224,7 +168,7 @@ func TestImagesAboveTheRate(t *testing.T) {
 
 // TestSubscriberIsSilent checks that a node that only subscribes does not answer asks.
 func TestSubscriberIsSilent(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, func(o *member.Options) { o.Role = member.Subscribe })
 		defer home.stop()
 		f := newForger(t, k, home, 0)
@@ -232,12 +176,12 @@ func TestSubscriberIsSilent(t *testing.T) {
 		settle()
 		var notified int
 		handle := func(a wire.Arrival) {
-			if m, err := ParseMessage(a.Data, enginetest.Secret.ID()); err == nil && (m.Kind != wire.KindHead ||
+			if m, err := meshtest.Parse(a.Data, enginetest.Secret.ID()); err == nil && (m.Kind != wire.KindHead ||
 				len(m.Heads) > 0) {
 				notified++
 			}
 		}
-		f.bus.subscribe(func(x wire.Topic) bool { return x.Kind != wire.KindAsk }, handle)
+		f.bus.Subscribe(func(x wire.Topic) bool { return x.Kind != wire.KindAsk }, handle)
 		var wants []wire.ArrayHead
 		for _, a := range home.engine.Own() {
 			wants = append(wants, wire.ArrayHead{Ref: wire.Ref{Array: a.Array, Start: a.Start}})
@@ -259,7 +203,7 @@ func TestSubscriberIsSilent(t *testing.T) {
 // TestAskedAgainAndAgain checks that one peer that asks without pause does not make a node resend
 // to all without pause.
 func TestAskedAgainAndAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 0)
@@ -286,7 +230,7 @@ func TestAskedAgainAndAgain(t *testing.T) {
 // TestRollbackOfTheFuture checks that a rollback also refuses generations that have begun by the
 // peer's clock.
 func TestRollbackOfTheFuture(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 1)
@@ -310,7 +254,7 @@ func TestRollbackOfTheFuture(t *testing.T) {
 // TestRoundTooLarge checks that a round that is too large for the broker costs images, and not the
 // peer's counts for as long as the round is remembered.
 func TestRoundTooLarge(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home, peer := newSite(t, k, nil), newSiteOf(t, k, engine.Options{Tally: engine.BookOptions{Capacity: 100_000}},
 			func(o *member.Options) { o.MessageBytes = 4 << 10 })
 		defer home.stop()
@@ -318,7 +262,7 @@ func TestRoundTooLarge(t *testing.T) {
 		trust(t, home, 1, peer)
 		enginetest.Report(t, peer.engine, 0, bulkhead.Sighting, 1)
 		settle()
-		k.limit(20 << 10)
+		k.Limit(20 << 10)
 		for n := range 6000 {
 			enginetest.Report(t, peer.engine, n, bulkhead.Sighting, 1)
 		}
@@ -330,32 +274,6 @@ func TestRoundTooLarge(t *testing.T) {
 		}
 		if n := peer.Status().Dropped; n == 0 {
 			t.Error("no message is counted as dropped")
-		}
-	})
-}
-
-// TestSmallRounds checks that a sender's stored rounds are bounded even if all are small, and are
-// dropped with their arrays.
-func TestSmallRounds(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
-		home := newSite(t, k, nil)
-		home.stop()
-		s := newSender(home.opts, home.Book, home.state)
-		const n = 200_000
-		for i := range uint64(n) {
-			s.remember(&wire.Round{Ref: wire.Ref{Array: engine.ArrayCounts, Start: 7}, From: i, To: i + 1, Data: make([]byte,
-				20)})
-		}
-		if kept, limit := len(s.arrays[wire.Ref{Array: engine.ArrayCounts,
-			Start: 7}].rounds), maxHistory/wire.RoundCost; kept == 0 || kept > limit {
-			t.Errorf("%d rounds are kept, want 1 to %d", kept, limit)
-		}
-		for _, b := range home.buses {
-			s.use(b)
-		}
-		s.head(context.Background()) // generation 7 is dropped
-		if len(s.arrays)+len(s.order)+s.history > 0 {
-			t.Errorf("%d arrays, %d rounds, %d bytes are kept of what has expired", len(s.arrays), len(s.order), s.history)
 		}
 	})
 }
@@ -376,7 +294,7 @@ func TestListsEverything(t *testing.T) {
 		"counts, as images": {engine.ArrayCounts, 64, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *memBroker) {
+			meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 				home := newSite(t, k, nil)
 				defer home.stop()
 				f := newForger(t, k, home, 1)

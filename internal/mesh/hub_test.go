@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -56,13 +57,13 @@ func TestPartitions(t *testing.T) {
 	address := freePort(t)
 	proxies := []*nodetest.Wire{nodetest.NewWire(t, address), nodetest.NewWire(t, address)}
 	engines := []*engine.Engine{enginetest.Small(t, nil), enginetest.Small(t, nil), enginetest.Small(t, nil)}
-	hubDir, hubID := identity(t)
+	hubDir, hubID := meshtest.Folder(t)
 	hubOptions := quick(member.Options{Dir: hubDir, Identity: hubID, Engine: engines[0], Mode: member.Hub, Listen: address,
 		Name: "hub"})
 	hub, stopHub := start(t, hubOptions)
 	meshes := []*Mesh{hub}
 	for i, w := range proxies {
-		dir, id := identity(t)
+		dir, id := meshtest.Folder(t)
 		m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: engines[i+1], Mode: member.Join,
 			Servers: []string{w.Address()}, Name: fmt.Sprint("join ", i)}))
 		meshes = append(meshes, m)
@@ -103,11 +104,11 @@ func TestPartitions(t *testing.T) {
 // TestStrangerAtTheDoor checks that a hub admits no unknown key.
 func TestStrangerAtTheDoor(t *testing.T) {
 	address := freePort(t)
-	hubDir, hubID := identity(t)
+	hubDir, hubID := meshtest.Folder(t)
 	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil),
 		Mode:   member.Hub,
 		Listen: address}))
-	dir, id := identity(t)
+	dir, id := meshtest.Folder(t)
 	stranger, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
 		Mode:    member.Join,
 		Servers: []string{address}}))
@@ -129,13 +130,13 @@ func TestStrangerAtTheDoor(t *testing.T) {
 // admitted again.
 func TestEvictedAtTheDoor(t *testing.T) {
 	address := freePort(t)
-	hubDir, hubID := identity(t)
+	hubDir, hubID := meshtest.Folder(t)
 	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil),
 		Mode:   member.Hub,
 		Listen: address}))
 	var peers []*Mesh
 	for range 2 {
-		dir, id := identity(t)
+		dir, id := meshtest.Folder(t)
 		m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.Join,
 			Servers: []string{address}}))
 		peers = append(peers, m)
@@ -157,14 +158,14 @@ func TestEvictedAtTheDoor(t *testing.T) {
 // TestStreamLimits checks that a hub keeps its stored messages when its operator gives it less
 // room, or more, and obeys the new limit.
 func TestStreamLimits(t *testing.T) {
-	hubDir, hubID := identity(t)
+	hubDir, hubID := meshtest.Folder(t)
 	e := enginetest.Small(t, nil)
 	n := uint32(0)
 	for _, limit := range []int64{64 << 20, 1 << 20, 16 << 20} {
 		address := freePort(t)
 		hub, stop := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: e, Mode: member.Hub, Listen: address,
 			StreamBytes: limit, StreamAge: time.Duration(limit) * time.Millisecond}))
-		_, id := identity(t)
+		_, id := meshtest.Folder(t)
 		if err := hub.AddPeer(t.Context(), id.ID(), "", 1); err != nil { // makes it create the streams
 			t.Fatal(err)
 		}
@@ -195,7 +196,7 @@ func TestStreamLimits(t *testing.T) {
 // TestPasswordOfABroker checks that the password or token in a server's URL appears in no log and
 // no status.
 func TestPasswordOfABroker(t *testing.T) {
-	dir, id := identity(t)
+	dir, id := meshtest.Folder(t)
 	var log bytes.Buffer
 	servers := []string{"nats://node:open-sesame@" + freePort(t), "nats://open-sesame@" + freePort(t)}
 	m, stop := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
@@ -220,15 +221,15 @@ func TestPasswordOfABroker(t *testing.T) {
 // is admitted.
 func TestExpelled(t *testing.T) {
 	address := freePort(t)
-	hubDir, hubID := identity(t)
+	hubDir, hubID := meshtest.Folder(t)
 	hub, _ := start(t, quick(member.Options{Dir: hubDir, Identity: hubID, Engine: enginetest.Small(t, nil),
 		Mode: member.Hub, Listen: address}))
-	dir, id := identity(t)
+	dir, id := meshtest.Folder(t)
 	var log bytes.Buffer
 	options := quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.Join,
 		Servers: []string{address}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	node, stop := start(t, options)
-	strangerDir, strangerID := identity(t)
+	strangerDir, strangerID := meshtest.Folder(t)
 	stranger, _ := start(t, quick(member.Options{Dir: strangerDir, Identity: strangerID,
 		Engine: enginetest.Small(t, nil), Mode: member.Join, Servers: []string{address}}))
 	if err := stranger.AddPeer(t.Context(), hubID.ID(), "", 1); err != nil {

@@ -8,10 +8,11 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 func TestIdentity(t *testing.T) {
-	dir, id := identity(t)
+	dir, id := meshtest.Folder(t)
 	again, err := member.OpenIdentity(dir)
 	if err != nil || again.ID() != id.ID() || len(id.ID()) != 56 || !isID(id.ID()) {
 		t.Errorf("opened again: %v, %v; want %s", again, err, id.ID())

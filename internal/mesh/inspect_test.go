@@ -12,8 +12,10 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestInspect checks that each damaged file of a folder is named, and that none is changed or made.
@@ -28,9 +30,9 @@ func TestInspect(t *testing.T) {
 	if list, err := os.ReadDir(empty); err != nil || len(list) != 0 {
 		t.Errorf("%v made, %v", list, err)
 	}
-	for _, bad := range []string{"", member.KeyFile, member.PeersFile, member.StateFile, heardFile} {
-		dir, _ := identity(t)
-		for _, name := range []string{member.PeersFile, member.StateFile, heardFile} {
+	for _, bad := range []string{"", member.KeyFile, member.PeersFile, member.StateFile, replica.HeardFile} {
+		dir, _ := meshtest.Folder(t)
+		for _, name := range []string{member.PeersFile, member.StateFile, replica.HeardFile} {
 			text := "[]"
 			if name == member.StateFile {
 				text = "{}"
@@ -54,11 +56,11 @@ func TestInspect(t *testing.T) {
 			t.Errorf("%q damaged: %v", bad, err)
 		}
 	}
-	folder, _ := identity(t)
-	if err := os.Mkdir(filepath.Join(folder, heardFile), 0o700); err != nil {
+	folder, _ := meshtest.Folder(t)
+	if err := os.Mkdir(filepath.Join(folder, replica.HeardFile), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := Inspect(folder); len(got) != 1 || got[heardFile] == nil {
+	if got := Inspect(folder); len(got) != 1 || got[replica.HeardFile] == nil {
 		t.Errorf("a folder in place of a file: %v", got)
 	}
 }
@@ -66,9 +68,9 @@ func TestInspect(t *testing.T) {
 // TestBefriend checks that a peer is put on a list once, up to the limit of the list, and that a
 // listed peer may become the keeper of a group.
 func TestBefriend(t *testing.T) {
-	dir, _ := identity(t)
+	dir, _ := meshtest.Folder(t)
 	now := time.Date(2026, 11, 1, 0, 0, 0, 5, time.UTC)
-	one := mustIdentity(t)
+	one := meshtest.Identity(t)
 	for what, err := range map[string]error{
 		"no key":     member.Befriend(dir, "U", "", "", 1, now),
 		"a bad name": member.Befriend(dir, one.ID(), "a\nb", "", 1, now),
@@ -120,13 +122,13 @@ func TestBefriend(t *testing.T) {
 	if err := member.SavePeers(dir, all); err != nil {
 		t.Fatal(err)
 	}
-	if err := member.Befriend(dir, mustIdentity(t).ID(), "", "web", 1, now); err != nil {
+	if err := member.Befriend(dir, meshtest.Identity(t).ID(), "", "web", 1, now); err != nil {
 		t.Errorf("the last that there is room for: %v", err)
 	}
 	if last := list()[member.MaxPeers-1]; last.Group != "web" || !last.Keeper {
 		t.Errorf("%+v", last)
 	}
-	if err := member.Befriend(dir, mustIdentity(t).ID(), "", "", 1, now); !errors.Is(err, bulkhead.ErrOverLimit) ||
+	if err := member.Befriend(dir, meshtest.Identity(t).ID(), "", "", 1, now); !errors.Is(err, bulkhead.ErrOverLimit) ||
 		len(list()) != member.MaxPeers {
 		t.Errorf("one more: %v, %d peers", err, len(list()))
 	}
@@ -134,11 +136,12 @@ func TestBefriend(t *testing.T) {
 		t.Errorf("who is on a full list: %v", err)
 	}
 	m, err := prepare(t.Context(),
-		member.Options{Dir: dir, Identity: mustIdentity(t), Engine: enginetest.Small(t, nil), KeyID: 1, Mode: member.Join})
+		member.Options{Dir: dir, Identity: meshtest.Identity(t), Engine: enginetest.Small(t, nil), KeyID: 1,
+			Mode: member.Join})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.AddPeer(t.Context(), mustIdentity(t).ID(), "", 1); !errors.Is(err, bulkhead.ErrOverLimit) ||
+	if err := m.AddPeer(t.Context(), meshtest.Identity(t).ID(), "", 1); !errors.Is(err, bulkhead.ErrOverLimit) ||
 		len(m.Status().Peers) != member.MaxPeers {
 		t.Errorf("one more for a mesh: %v, %d peers", err, len(m.Status().Peers))
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // inviter returns a hub whose broker does not run.
@@ -149,11 +149,11 @@ func TestDecideBounds(t *testing.T) {
 	m := inviter(t, func(o *member.Options) { o.Now = func() time.Time { return now } })
 	joiners := func(n int, state string) (list []member.Joiner) {
 		for range n {
-			list = append(list, member.Joiner{Key: mustIdentity(t).ID(), State: state, At: now})
+			list = append(list, member.Joiner{Key: meshtest.Identity(t).ID(), State: state, At: now})
 		}
 		return list
 	}
-	key := mustIdentity(t).ID()
+	key := meshtest.Identity(t).ID()
 	for name, tt := range map[string]struct {
 		v    member.Invite
 		key  string
@@ -222,7 +222,7 @@ func TestRequestsAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := mustIdentity(t)
+	id := meshtest.Identity(t)
 	good, _, err := member.SealRequest(v, id, "name", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -251,8 +251,9 @@ func TestRequestsAreChecked(t *testing.T) {
 		"too long":           {v.Secret, v.ID(), make([]byte, member.MaxPair+1), false},
 		"no request": {v.Secret, v.ID(), member.Seal(member.PairKey(v.Secret, nil, "request"), []byte("{"), v.ID()),
 			false},
-		"no key":           {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = "U" }), false},
-		"another key":      {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = mustIdentity(t).ID() }), false},
+		"no key": {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = "U" }), false},
+		"another key": {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Key = meshtest.Identity(t).ID() }),
+			false},
 		"another exchange": {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Exchange[0]++ }), false},
 		"a bad name":       {v.Secret, v.ID(), sealed(func(q *member.PairRequest) { q.Name = "a\n" }), false},
 		"signed for another": {v.Secret, v.ID(), sealed(func(q *member.PairRequest) {
@@ -264,29 +265,4 @@ func TestRequestsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-// TestWelcome checks that an added peer is greeted, and that its messages stored by brokers are
-// read, unless this node counts no peers.
-func TestWelcome(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
-		for _, role := range []member.Role{member.Both, member.Publish} {
-			r := newRig(t, k, func(o *member.Options) { o.Role = role })
-			from := r.peer.Hint()
-			k.wipe()
-			now := uint64(time.Now().UnixMilli())
-			m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: now, Boot: now, Seq: 1, At: now}, From: from}
-			k.deltas = append(k.deltas,
-				storedMsg{time.Now(), wire.Topic{Kind: wire.KindDelta, Origin: from}, wire.AppendMessage(nil, m, r.peer)})
-			for len(r.sender.hello) > 0 {
-				<-r.sender.hello
-			}
-			r.receiver.welcome(t.Context(), from)
-			r.receiver.done.Wait()
-			x, taken := r.receiver.in.take()
-			if want := role == member.Both; taken != want || taken && x.from != from || (len(r.sender.hello) == 1) != want {
-				t.Errorf("%s: read %v, greeted %d times", role, taken, len(r.sender.hello))
-			}
-		}
-	})
 }

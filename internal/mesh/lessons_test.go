@@ -10,6 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	accounts "github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -109,7 +110,7 @@ func TestLearningTogether(t *testing.T) {
 	reported := make(map[*pupil]int)
 	for i := range 6 {
 		p := newPupil(t, 10_000*i)
-		dir, id := identity(t)
+		dir, id := meshtest.Folder(t)
 		o := quick(Options{Dir: dir, Identity: id, Engine: p.Engine, Mode: member.Join, Servers: []string{address},
 			Name: fmt.Sprint(i), Lessons: p.Lessons()})
 		switch i {

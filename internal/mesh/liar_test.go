@@ -1,8 +1,6 @@
 package mesh
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -18,9 +16,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // claims returns asks with false statements about a node's past.
@@ -42,7 +42,7 @@ func claims(home *site) []*wire.Message {
 // TestClaimedPast checks that a peer's claims about a node's own past change nothing without the
 // node's own signature.
 func TestClaimedPast(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 0)
@@ -86,7 +86,7 @@ func TestClaimedPast(t *testing.T) {
 // TestOwnWord checks that statements that a node has signed and forgotten are believed, whichever
 // peer sends them.
 func TestOwnWord(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 0)
@@ -111,7 +111,7 @@ func TestOwnWord(t *testing.T) {
 func TestStateLost(t *testing.T) {
 	for name, restart := range map[string]bool{"the peer goes on": false, "the peer is restarted": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *memBroker) {
+			meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 				dir, peerDir := memoryDir(t), memoryDir(t)
 				bubble.Advance(20 * 24 * time.Hour)
 				memory := enginetest.Small(t, nil) // only now: it reads its clock every second
@@ -129,7 +129,7 @@ func TestStateLost(t *testing.T) {
 				if err := os.Remove(filepath.Join(dir, member.StateFile)); err != nil {
 					t.Fatal(err)
 				}
-				k.wipe() // the broker does not know either
+				k.Wipe() // the broker does not know either
 				late := func() time.Time { return time.Now().Add(-2 * time.Hour) }
 				home = newSite(t, k, func(o *member.Options) { o.Dir, o.Now = dir, late })
 				defer home.stop()
@@ -146,7 +146,7 @@ func TestStateLost(t *testing.T) {
 // TestBrokerRemembers checks that a node discovers by itself, from messages stored by a broker,
 // what it has forgotten.
 func TestBrokerRemembers(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		dir := t.TempDir()
 		home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		enginetest.Report(t, home.engine, 1, bulkhead.Sighting, 3)
@@ -169,7 +169,7 @@ func TestBrokerRemembers(t *testing.T) {
 // TestCopiedBackUnseen checks the case that a node's folder was copied back while its peer was
 // restarted as well, so that no proof is left: the peer accepts the node's present state.
 func TestCopiedBackUnseen(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		dir, memory := t.TempDir(), enginetest.Small(t, nil)
 		home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 		peerDir := t.TempDir()
@@ -179,10 +179,10 @@ func TestCopiedBackUnseen(t *testing.T) {
 		bubble.Advance(5 * time.Minute)
 		home.stop()
 		peer.stop()
-		if err := os.Remove(filepath.Join(peerDir, heardFile)); err != nil {
+		if err := os.Remove(filepath.Join(peerDir, replica.HeardFile)); err != nil {
 			t.Fatal(err)
 		}
-		k.wipe()
+		k.Wipe()
 		home = newSite(t, k, func(o *member.Options) { o.Dir = dir }) // its engine is empty
 		defer home.stop()
 		peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
@@ -201,7 +201,7 @@ func TestCopiedBackUnseen(t *testing.T) {
 // now has a lower number, once the clock has passed that.
 func TestCopiedBackSoon(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 90 * time.Second} {
-		inBubble(t, func(t *testing.T, k *memBroker) {
+		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 			dir, memory, peerDir := t.TempDir(), enginetest.Small(t, nil), t.TempDir()
 			home := newSite(t, k, func(o *member.Options) { o.Dir = dir })
 			home.stop()
@@ -222,8 +222,8 @@ func TestCopiedBackSoon(t *testing.T) {
 			}
 			home.stop()
 			peer.stop()
-			k.wipe()
-			if err := errors.Join(os.Remove(filepath.Join(peerDir, heardFile)),
+			k.Wipe()
+			if err := errors.Join(os.Remove(filepath.Join(peerDir, replica.HeardFile)),
 				os.WriteFile(filepath.Join(dir, member.StateFile), before, 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +232,7 @@ func TestCopiedBackSoon(t *testing.T) {
 			peer = newSite(t, k, func(o *member.Options) { o.Dir, o.Engine = peerDir, memory })
 			defer peer.stop()
 			enginetest.Report(t, home.engine, 2, bulkhead.Sighting, 7)
-			limit := resetAfter + ahead + home.opts.Heartbeat + 5*time.Second
+			limit := time.Minute + ahead + home.opts.Heartbeat + 5*time.Second
 			for began := time.Now(); ; bubble.Advance(time.Second) {
 				a, b := enginetest.Check(t, memory, 1).Sightings, enginetest.Check(t, memory, 2).Sightings
 				if a == 0 && b == 7 {
@@ -247,62 +247,10 @@ func TestCopiedBackSoon(t *testing.T) {
 	}
 }
 
-// TestNewestProcessShown checks the proof from a peer that has seen no more of a process than a
-// delta that waits for others. A node that goes back to before that process receives it, and begins
-// a new incarnation.
-func TestNewestProcessShown(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
-		r := newRig(t, k, nil)
-		r.e.life = 20
-		announced := func(boot uint64) *wire.Message {
-			x := roundOf(t, wire.Ref{Array: engine.ArrayCounts, Start: 7}, 5, 1)
-			x.Lineage = wire.Lineage{{Boot: boot, Base: 0}}
-			m := &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Incarnation: 20, Boot: boot, Seq: 1, At: boot},
-				KeyID: enginetest.Secret.ID(), From: r.peer.Hint(), Rounds: []wire.Round{x}}
-			e, err := wire.OpenEnvelope(wire.AppendMessage(nil, m, r.peer))
-			if err != nil {
-				t.Fatal(err)
-			}
-			m.Statement = e.Statement()
-			return m
-		}
-		r.t.evidence.Head = []byte{1}
-		for _, boot := range []uint64{25, 30} {
-			r.t.backoff = maxBackoff
-			if m := announced(boot); !r.t.alive(t.Context(), m) || !bytes.Equal(r.t.evidence.Began, m.Statement) ||
-				r.t.backoff != 2*gapWait {
-				t.Fatalf("of process %d: %+v", boot, r.t)
-			}
-		}
-		r.t.alive(t.Context(), announced(25)) // late
-		bubble.Advance(time.Hour)
-		r.t.alive(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 20, Boot: 27, Seq: 1,
-			At: 27}})
-		if len(r.sender.wants) != 1 {
-			t.Fatal("nobody is told")
-		}
-		w := <-r.sender.wants
-		if len(w.Proofs) != 2 || !bytes.Equal(w.Proofs[1], announced(30).Statement) {
-			t.Fatalf("told %d proofs, want the head and what began the process", len(w.Proofs))
-		}
-		home := closed(t, func(o *member.Options) { o.Identity = r.peer })
-		home.state.Incarnation, home.state.Boot = 20, 27
-		if p, ok := home.sender.proven(w.Proofs[1]); !ok || !home.sender.forgot(&p, nil) {
-			t.Errorf("it has forgotten nothing: %+v, %v", p, ok)
-		}
-		// A statement that is too long is not kept, and neither is the former one.
-		m := announced(40)
-		m.Statement = make([]byte, wire.MaxStatement+1)
-		if r.t.alive(t.Context(), m); r.t.evidence.Began != nil {
-			t.Error("a long statement is kept")
-		}
-	})
-}
-
 // TestSilent checks that a peer that has been silent for long is reported as such, with the time of
 // its last message, also after a restart.
 func TestSilent(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		dir := t.TempDir()
 		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		trust(t, home, 1, peer)
@@ -369,7 +317,7 @@ func TestClaimedMemory(t *testing.T) {
 		"touched here and there":             {1, 4, 3000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *memBroker) {
+			meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 				const limit = 32 << 20
 				home := newSiteOf(t, k, engine.Options{RemoteBytes: limit}, nil)
 				peer := newSite(t, k, nil)
@@ -419,7 +367,7 @@ func TestMillionsOfSignatures(t *testing.T) {
 // word in the log.
 func tellMillions(t *testing.T, millions, size uint64, word string) {
 	const batch = 1 << 12
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		const limit, honest = 32 << 20, 60
 		home, peer := newSiteOf(t, k, engine.Options{RemoteBytes: limit}, nil), newSite(t, k, nil)
 		defer home.stop()
@@ -504,7 +452,8 @@ func tellMillions(t *testing.T, millions, size uint64, word string) {
 // TestTinyGenerations checks that only a limited number of a peer's endless generations is kept,
 // and read in a check.
 func TestTinyGenerations(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	const maxGenerations = 64
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 1)
@@ -521,7 +470,7 @@ func TestTinyGenerations(t *testing.T) {
 // TestAsksWithoutEnd checks that a peer that requests everything again and again gets it twice, and
 // then as often as allowed. The bytes are counted, and another peer still gets answers.
 func TestAsksWithoutEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home, late := newSite(t, k, nil), newSite(t, k, nil)
 		defer home.stop()
 		defer late.stop()
@@ -531,7 +480,7 @@ func TestAsksWithoutEnd(t *testing.T) {
 			enginetest.Report(t, home.engine, n, bulkhead.Sighting, 1)
 		}
 		settle()
-		k.wipe()
+		k.Wipe()
 		before := home.Status()
 		const asks = 100
 		for range asks {
@@ -542,7 +491,7 @@ func TestAsksWithoutEnd(t *testing.T) {
 			f.say(t, home, &wire.Message{Kind: wire.KindAsk, To: home.id.Hint(), Incarnation: before.Incarnation, Wants: wants})
 			bubble.Advance(3 * time.Second)
 		}
-		k.wipe()
+		k.Wipe()
 		p := home.peerOf(t, f.id)
 		sent := home.Status().Bytes - before.Bytes
 		if p.Served == 0 || p.Refusals[member.ReasonAsks] == 0 || sent > 3<<20 {
@@ -559,7 +508,7 @@ func TestAsksWithoutEnd(t *testing.T) {
 // TestOlderImage checks that the image of an earlier process of an origin is ignored, and raises no
 // doubt.
 func TestOlderImage(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 1)
@@ -583,7 +532,7 @@ func TestOlderImage(t *testing.T) {
 // TestOwnHead checks that a node that receives its own head does not report two servers with one
 // key.
 func TestOwnHead(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		settle()
@@ -594,36 +543,12 @@ func TestOwnHead(t *testing.T) {
 		for later, want := range []uint64{0, 1} {
 			m := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: s.Incarnation, Boot: s.Boot + uint64(later),
 				Seq: 9, At: s.Boot + uint64(later)}}
-			home.receiver.deliver(t.Context(), home.bus, wire.Arrival{Topic: own, Data: wire.AppendMessage(nil, m, home.id)},
+			home.replicas.Deliver(t.Context(), home.bus, wire.Arrival{Topic: own, Data: wire.AppendMessage(nil, m, home.id)},
 				true)
 			settle()
 			if n := home.Status().Strangers["own key elsewhere"]; n != want {
 				t.Errorf("a head of a process that began %d ms later: %d alerts, want %d", later, n, want)
 			}
-		}
-	})
-}
-
-// TestNothingWaits checks that waiting rounds that have arrived by other ways are dropped, and make
-// room for others.
-func TestNothingWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
-		home := newSite(t, k, nil)
-		defer home.stop()
-		f := newForger(t, k, home, 1)
-		start := home.engine.Own()[0].Start
-		f.say(t, home, &wire.Message{Kind: wire.KindDelta,
-			Rounds: []wire.Round{{Ref: wire.Ref{Array: engine.ArrayCounts, Start: start}, From: 7, To: 9, Data: make([]byte,
-				100)}}})
-		f.say(t, home, imagesOf(t, f, start, 50, 0, nil))
-		settle()
-		waiting := make(chan int)
-		home.receiver.call(func(context.Context) {
-			x := home.receiver.origin(f.id.Hint())
-			waiting <- len(x.pending) + x.waiting
-		})
-		if n := <-waiting; n != 0 {
-			t.Errorf("%d bytes are taken for waiting", n)
 		}
 	})
 }

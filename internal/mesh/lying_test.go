@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A liar makes messages of every kind whose fields have any value. Each is well formed and signed.
@@ -107,7 +108,7 @@ func (l *liar) message(k wire.Kind, at wire.Stamp) *wire.Message {
 func TestLyingMember(t *testing.T) {
 	kinds := []wire.Kind{wire.KindDelta, wire.KindHead, wire.KindAsk, wire.KindImage, wire.KindPages, wire.KindRefill}
 	for seed := range uint64(3) {
-		inBubble(t, func(t *testing.T, k *memBroker) {
+		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 			home, honest := newSite(t, k, nil), newSite(t, k, nil)
 			defer home.stop()
 			defer honest.stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestJoinLarge measures how long a node takes to join a network of origins with many signatures
@@ -43,13 +44,13 @@ func joinLarge(t *testing.T, disk bool) {
 		})
 	}
 	home := enginetest.Big(t, uint64(signatures), st)
-	dir, id := identity(t)
+	dir, id := meshtest.Folder(t)
 	var meshes []*Mesh
 	var engines []*engine.Engine
 	for range origins {
 		e := enginetest.Big(t, uint64(signatures), nil)
 		fill(t, e, len(engines), signatures)
-		d, i := identity(t)
+		d, i := meshtest.Folder(t)
 		m, _ := start(t, member.Options{Dir: d, Identity: i, Engine: e, Mode: member.External,
 			Servers:     []string{"nats://" + address},
 			Credentials: bus.NoCredentials, Role: member.Publish})
@@ -124,13 +125,13 @@ func TestSteadyCPU(t *testing.T) {
 	options := member.Options{Mode: member.External, Servers: []string{"nats://" + address},
 		Credentials: bus.NoCredentials}
 	home := options
-	home.Dir, home.Identity = identity(t)
+	home.Dir, home.Identity = meshtest.Folder(t)
 	home.Engine = enginetest.Big(t, 200_000, nil)
 	m, _ := start(t, home)
 	var engines []*engine.Engine
 	for range 32 {
 		o := options
-		o.Dir, o.Identity = identity(t)
+		o.Dir, o.Identity = meshtest.Folder(t)
 		e := enginetest.Big(t, 20_000, nil)
 		o.Engine, o.Role = e, member.Publish
 		from, _ := start(t, o)

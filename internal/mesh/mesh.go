@@ -8,8 +8,23 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/origin"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
+
+// A transport is what a mesh needs of a bus, besides what its rooms need.
+type transport interface {
+	wire.Transport
+	// Listen calls handle for every delta and head, for every ask addressed to self, and for heads
+	// of other networks, as far as the broker lets the node receive them. The node's own messages
+	// are included. It is called once, before the other methods.
+	Listen(self wire.Hint, all bool, handle func(wire.Arrival)) error
+	// Up receives a value whenever the bus has connected or reconnected.
+	Up() <-chan struct{}
+	Status() bus.Status
+	Close() error
+}
 
 // A Mesh is a node's part in a network of nodes. Its methods may be called concurrently.
 type Mesh struct {
@@ -20,8 +35,8 @@ type Mesh struct {
 	opts     *member.Options
 	groups   *member.Groups
 	state    *member.State
-	sender   *sender
-	receiver *receiver
+	origin   *origin.Sender
+	replicas *replica.Receiver
 	buses    []transport
 	broker   *bus.Broker // of this process; nil if there is none
 }
@@ -60,8 +75,8 @@ func prepare(ctx context.Context, opts member.Options) (*Mesh, error) {
 		return nil, err
 	}
 	m.groups = member.NewGroups(&opts, m.Book)
-	m.sender = newSender(&opts, m.Book, m.state)
-	if err := m.sender.start(ctx); err != nil {
+	m.origin = origin.New(&opts, m.Book, m.state)
+	if err := m.origin.Start(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.Book.SetOrigins(ctx); err != nil {
@@ -70,12 +85,12 @@ func prepare(ctx context.Context, opts member.Options) (*Mesh, error) {
 	if err := m.Book.DropRefused(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.sender.record(ctx); err != nil {
+	if err := m.origin.Record(ctx); err != nil {
 		return nil, err
 	}
-	m.receiver = newReceiver(&opts, m.Book, m.state, m.Secrets, m.sender)
+	m.replicas = replica.New(&opts, m.Book, m.state, m.Secrets, m.origin)
 	m.openLessons()
-	return m, m.receiver.loadHeard()
+	return m, m.replicas.Load()
 }
 
 // busOptions returns the settings of the connections to brokers.
@@ -109,7 +124,7 @@ type watcher struct{ m *Mesh }
 
 // Added implements [member.Watcher].
 func (w watcher) Added(h wire.Hint) {
-	w.m.receiver.call(func(ctx context.Context) { w.m.receiver.welcome(ctx, h) })
+	w.m.replicas.Do(func(ctx context.Context) { w.m.replicas.Welcome(ctx, h) })
 }
 
 // Dropped implements [member.Watcher].
@@ -117,19 +132,19 @@ func (w watcher) Dropped(id string, h wire.Hint) error {
 	if w.m.broker != nil {
 		w.m.broker.ShowOut(id)
 	}
-	w.m.receiver.call(func(context.Context) { w.m.receiver.forget(h) })
+	w.m.replicas.Do(func(context.Context) { w.m.replicas.Forget(h) })
 	w.m.keepLessons()
 	return w.m.LeftRotation(id)
 }
 
 // Between implements [member.Watcher].
-func (w watcher) Between(f func(ctx context.Context)) { w.m.receiver.call(f) }
+func (w watcher) Between(f func(ctx context.Context)) { w.m.replicas.Do(f) }
 
 // use makes all parts of the mesh use a bus.
 func (m *Mesh) use(b transport) {
 	m.buses = append(m.buses, b)
-	m.sender.use(b)
-	m.receiver.use(b)
+	m.origin.Use(b)
+	m.replicas.Use(b)
 	h, ok := b.(*bus.Client)
 	if ok && !h.Proves() {
 		m.groups.UseHub(h)
@@ -144,14 +159,14 @@ func (m *Mesh) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, b := range m.buses {
-		handle := func(a wire.Arrival) { m.receiver.deliver(ctx, b, a, false) }
+		handle := func(a wire.Arrival) { m.replicas.Deliver(ctx, b, a, false) }
 		if err := b.Listen(m.opts.Identity.Hint(), m.opts.Role != member.Publish, handle); err != nil {
 			return fmt.Errorf("mesh: %w", err)
 		}
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { m.sender.run(ctx) })
-	wg.Go(func() { m.receiver.run(ctx) })
+	wg.Go(func() { m.origin.Run(ctx) })
+	wg.Go(func() { m.replicas.Run(ctx) })
 	for _, b := range m.buses {
 		wg.Go(func() { m.watch(ctx, b) })
 		if b, ok := b.(*bus.Client); ok {
@@ -182,9 +197,9 @@ func (m *Mesh) watch(ctx context.Context, b transport) {
 				}
 			}
 		}
-		m.sender.Greet()
+		m.origin.Greet()
 		if m.opts.Role != member.Publish {
-			m.receiver.catchUp(ctx, b)
+			m.replicas.CatchUp(ctx, b)
 		}
 	}
 }
@@ -192,7 +207,7 @@ func (m *Mesh) watch(ctx context.Context, b transport) {
 // Close closes the connections and stops the broker of a hub. Run must have returned.
 func (m *Mesh) Close() error {
 	var errs []error
-	errs = append(errs, m.state.Close(!m.sender.healing.Load()), m.receiver.saveHeard(), m.closeLessons())
+	errs = append(errs, m.state.Close(!m.origin.Healing()), m.replicas.Save(), m.closeLessons())
 	for _, b := range m.buses {
 		errs = append(errs, b.Close())
 	}

@@ -14,18 +14,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
-
-func identity(t testing.TB) (string, *member.Identity) {
-	t.Helper()
-	dir := t.TempDir()
-	id, err := member.OpenIdentity(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir, id
-}
 
 // start opens and runs a mesh, and returns it with a function that ends it.
 func start(t testing.TB, o member.Options) (*Mesh, func()) {
@@ -67,8 +58,8 @@ func freePort(t testing.TB) string {
 func TestTwoNodes(t *testing.T) {
 	ctx := t.Context()
 	address := freePort(t)
-	hubDir, hubID := identity(t)
-	joinDir, joinID := identity(t)
+	hubDir, hubID := meshtest.Folder(t)
+	joinDir, joinID := meshtest.Folder(t)
 	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
 	hub, _ := start(t, member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address,
 		Name: "hub"})
@@ -96,8 +87,8 @@ func TestTwoNodes(t *testing.T) {
 // the test allows for a busy one.
 func TestTuned(t *testing.T) {
 	address := freePort(t)
-	hubDir, hubID := identity(t)
-	joinDir, joinID := identity(t)
+	hubDir, hubID := meshtest.Folder(t)
+	joinDir, joinID := meshtest.Folder(t)
 	a, b := enginetest.Small(t, nil), enginetest.Small(t, nil)
 	tuned := func(o member.Options) member.Options { o.Interval = 100 * time.Millisecond; return o }
 	hub, _ := start(t, tuned(member.Options{Dir: hubDir, Identity: hubID, Engine: a, Mode: member.Hub, Listen: address,

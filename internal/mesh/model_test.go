@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 var (
@@ -110,7 +111,7 @@ type editor struct{ memNet }
 
 func (e editor) faults(loss, repeat, delay float64) {
 	e.memNet.faults(loss, repeat, delay)
-	e.edits(loss)
+	e.Edits(loss)
 }
 
 // Steps without which a model would not be worth much.
@@ -161,7 +162,7 @@ func runModelOf(t *testing.T, seed uint64, done *tallyOfSteps, v variant) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	w := newWorld(t, rng, done)
 	w.days = v.days
-	broker := newMemBroker(rand.New(rand.NewPCG(seed, 8)))
+	broker := meshtest.NewBroker(rand.New(rand.NewPCG(seed, 8)))
 	w.net, w.pause = memNet{broker}, time.Second
 	if v.edits {
 		w.net = editor{w.net.(memNet)}
@@ -175,7 +176,7 @@ func runModelOf(t *testing.T, seed uint64, done *tallyOfSteps, v variant) {
 		}
 	}
 	w.calm()
-	for range broker.changed {
+	for range broker.Changed {
 		done.add("message changed")
 	}
 	if v.days {

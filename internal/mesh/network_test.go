@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A lockedBuffer holds the log of two goroutines.
@@ -40,8 +41,8 @@ func (l *lockedBuffer) has(text string) bool { return strings.Contains(l.text(),
 // reported at both, in the log and in the state of peers.
 func TestWrongSecret(t *testing.T) {
 	address := freePort(t)
-	hubDir, hubID := identity(t)
-	joinDir, joinID := identity(t)
+	hubDir, hubID := meshtest.Folder(t)
+	joinDir, joinID := meshtest.Folder(t)
 	other := filter.Secret{9, 9, 9}
 	var meshes []*Mesh
 	var logs [2]lockedBuffer

@@ -12,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // orgOf returns the organisation of a key.
@@ -49,7 +50,7 @@ func TestNobodyTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := newMemBroker(rand.New(rand.NewPCG(1, 1)))
+				k := meshtest.NewBroker(rand.New(rand.NewPCG(1, 1)))
 				s := newSite(t, k, nil)
 				defer s.stop()
 				direct, unweighed := newForger(t, k, s, 0.5), newForger(t, k, s, 0)
@@ -88,7 +89,7 @@ func TestNobodyTwice(t *testing.T) {
 // the list of a new incarnation is accepted.
 func TestOldClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newMemBroker(rand.New(rand.NewPCG(1, 1)))
+		k := meshtest.NewBroker(rand.New(rand.NewPCG(1, 1)))
 		s := newSite(t, k, nil)
 		defer s.stop()
 		it := newForger(t, k, s, 1)
@@ -113,7 +114,7 @@ func TestOldClaims(t *testing.T) {
 // TestChoose checks that members are the named peers of full weight, with all their organisations.
 func TestChoose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newMemBroker(rand.New(rand.NewPCG(1, 1)))
+		k := meshtest.NewBroker(rand.New(rand.NewPCG(1, 1)))
 		s := newSite(t, k, nil)
 		defer s.stop()
 		a, half, sum := newForger(t, k, s, 1), newForger(t, k, s, 0.5), newForger(t, k, s, 1)

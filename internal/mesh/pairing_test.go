@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A host is a hub that invites.
@@ -34,7 +35,7 @@ func newHost(t *testing.T) *host {
 	t.Helper()
 	h := &host{address: freePort(t)}
 	h.clock.Store(time.Now().UnixNano())
-	dir, id := identity(t)
+	dir, id := meshtest.Folder(t)
 	o := quick(member.Options{Dir: dir, Identity: id, KeyID: enginetest.Secret.ID(), Secret: enginetest.Secret,
 		Mode: member.Hub, Listen: h.address,
 		Name: "alice"})
@@ -80,7 +81,7 @@ func (h *host) join(t *testing.T, v *member.Invitation, id *member.Identity) (me
 // secret again if it asks again. All others get the reason of the refusal, and so does the inviter.
 func TestJoinBy(t *testing.T) {
 	h := newHost(t)
-	_, bob := identity(t)
+	_, bob := meshtest.Folder(t)
 	v := h.invite(t, member.NewInvitation{Name: "bob", Weight: 0.25})
 	if v.NetworkName() != bus.NewNames(enginetest.Secret.ID()).Net || v.Name != "alice" {
 		t.Errorf("%+v", v)
@@ -109,7 +110,7 @@ func TestJoinBy(t *testing.T) {
 	if p := h.Status().Peers; len(p) != 1 || p[0].ID != bob.ID() || p[0].Name != "bob" || p[0].Weight != 0.25 {
 		t.Errorf("%+v", p)
 	}
-	_, eve := identity(t)
+	_, eve := meshtest.Folder(t)
 	refused := func(what string, v *member.Invitation, id *member.Identity, want string) {
 		t.Helper()
 		j, err := h.join(t, v, id)
@@ -127,7 +128,7 @@ func TestJoinBy(t *testing.T) {
 
 	auto := h.invite(t, member.NewInvitation{Weight: 1, Accept: true, Uses: 2, Lifetime: time.Hour})
 	for range 2 {
-		_, id := identity(t)
+		_, id := meshtest.Folder(t)
 		if j, err := h.join(t, auto, id); err != nil || j.Secret != enginetest.Secret {
 			t.Fatalf("%+v, %v", j, err)
 		}
@@ -203,7 +204,7 @@ func connectAs(t *testing.T, address string, id *member.Identity, token string) 
 func TestInvitedHearNothing(t *testing.T) {
 	h := newHost(t)
 	v := h.invite(t, member.NewInvitation{})
-	_, eve := identity(t)
+	_, eve := meshtest.Folder(t)
 	conn := connectAs(t, h.address, eve, bus.TokenInvitation+v.ID())
 	for _, subject := range []string{bus.HeadsOfAll, "bh.pair.>", bus.Inbox(h.opts.Identity.Hint()) + ".>"} {
 		sub, err := conn.SubscribeSync(subject)

@@ -13,32 +13,33 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestRolledBack checks that a rollback records its range of generations and drops them, and that
 // only the newest ranges are kept.
 func TestRolledBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		for _, role := range []member.Role{member.Both, member.Publish} {
 			r := newRig(t, k, func(o *member.Options) { o.Role = role })
 			now := uint64(time.Now().Unix())
-			r.e.held = []engine.ArrayState{{Start: now - 5}, {Start: now + 60}}
-			refused := func() []member.Stretch { return r.Members[r.peer.Hint()].Refused }
-			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now)+1, 0)); !errors.Is(err,
-				bulkhead.ErrMalformed) || refused() != nil || r.e.forgotten != nil {
+			r.Engine.Held = []engine.ArrayState{{Start: now - 5}, {Start: now + 60}}
+			refused := func() []member.Stretch { return r.Members[r.Peer.Hint()].Refused }
+			if err := r.RollbackPeer(t.Context(), r.Peer.ID(), time.Unix(int64(now)+1, 0)); !errors.Is(err,
+				bulkhead.ErrMalformed) || refused() != nil || r.Engine.Forgotten != nil {
 				t.Errorf("to the future: %v", err)
 			}
-			if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(now), 0)); err != nil ||
+			if err := r.RollbackPeer(t.Context(), r.Peer.ID(), time.Unix(int64(now), 0)); err != nil ||
 				!slices.Equal(refused(), []member.Stretch{{From: now, To: now + 60}}) {
 				t.Errorf("to now: %v, %v", err, refused())
 			}
-			if got := len(r.e.forgotten); got != map[member.Role]int{member.Both: 1,
-				member.Publish: 0}[role] || got == 1 && r.e.forgotten[0] != now {
-				t.Errorf("%s: forgotten since %v", role, r.e.forgotten)
+			if got := len(r.Engine.Forgotten); got != map[member.Role]int{member.Both: 1,
+				member.Publish: 0}[role] || got == 1 && r.Engine.Forgotten[0] != now {
+				t.Errorf("%s: forgotten since %v", role, r.Engine.Forgotten)
 			}
-			r.e.held = nil
+			r.Engine.Held = nil
 			for n := range 64 {
-				if err := r.RollbackPeer(t.Context(), r.peer.ID(), time.Unix(int64(n)-1, 0)); err != nil {
+				if err := r.RollbackPeer(t.Context(), r.Peer.ID(), time.Unix(int64(n)-1, 0)); err != nil {
 					t.Fatal(err)
 				}
 				if want := min(n+2, 64); len(refused()) != want || refused()[want-1] != (member.Stretch{From: uint64(max(n-1, 0)),
@@ -63,7 +64,7 @@ func TestRolledBack(t *testing.T) {
 // TestPeersFile checks that a list with a repeated peer, or with a missing or impossible key, is
 // refused.
 func TestPeersFile(t *testing.T) {
-	one, two := mustIdentity(t).ID(), mustIdentity(t).ID()
+	one, two := meshtest.Identity(t).ID(), meshtest.Identity(t).ID()
 	for text, ok := range map[string]bool{
 		`[]`: true, `null`: true, `[{"key":"` + one + `","weight":1}]`: true,
 		`[{"key":"` + one + `","weight":1},{"key":"` + two + `","weight":0}]`: true,
@@ -116,10 +117,10 @@ func TestPeersFile(t *testing.T) {
 // TestNeverHeard checks that a peer that is not counted and was never heard is not silent: it may only
 // be the hub of a sum, or ask for a sum.
 func TestNeverHeard(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
-		hub, counted := mustIdentity(t), mustIdentity(t)
+		hub, counted := meshtest.Identity(t), meshtest.Identity(t)
 		for id, weight := range map[*member.Identity]float64{hub: 0, counted: 1} {
 			if err := home.AddPeer(t.Context(), id.ID(), "", weight); err != nil {
 				t.Fatal(err)
@@ -137,7 +138,7 @@ func TestNeverHeard(t *testing.T) {
 // TestClocks checks that only counted peers that were heard lately confirm the clock, and that a clock
 // that is days ahead of theirs is not confirmed.
 func TestClocks(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home, a, b, uncounted := newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil)
 		for _, s := range []*site{home, b, uncounted} {
 			defer s.stop()

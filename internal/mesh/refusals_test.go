@@ -8,12 +8,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestRefusals checks that each fault of a message is counted against its sender, once, under its
 // name.
 func TestRefusals(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		defer home.stop()
 		f := newForger(t, k, home, 1)

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A changing is a mesh that does not run, and records the secret that it was switched to.
@@ -537,7 +538,7 @@ func TestHasten(t *testing.T) {
 	mustTake(t, bob, hub)
 	to := hub.Pending().To()
 	head := func(by *changing, secret filter.Secret) wire.Arrival {
-		g := cellsOf // of the former secret, which is the present one here
+		g := meshtest.Cells // of the former secret, which is the present one here
 		m := &wire.Message{Kind: wire.KindHead, KeyID: secret.ID(),
 			Heads: []wire.ArrayHead{{Ref: wire.Ref{Array: "counts", Start: 7}, Version: 3, Geometry: g,
 				Lineage: wire.Lineage{{Boot: 5, Base: 0}}}}}
@@ -546,7 +547,7 @@ func TestHasten(t *testing.T) {
 			Network: member.NetworkOf(secret),
 			Data:    wire.AppendMessage(nil, m, by.opts.Identity)}
 	}
-	bob.receiver.foreign(t.Context(), head(hub, to))
+	bob.replicas.Deliver(t.Context(), nil, head(hub, to), false)
 	if r := bob.Pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("ALERT") {
 		t.Errorf("a peer uses the secret: %+v", r)
 	}
@@ -555,18 +556,18 @@ func TestHasten(t *testing.T) {
 	default:
 		t.Error("nobody is told to hurry")
 	}
-	bob.receiver.foreign(t.Context(), head(hub, filter.Secret{66}))
+	bob.replicas.Deliver(t.Context(), nil, head(hub, filter.Secret{66}), false)
 	if !bob.log.has("another network secret") {
 		t.Error("a head of another network is not told of")
 	}
 	hub.again(t, to, enginetest.Secret)
 	late := head(bob, enginetest.Secret)
-	hub.receiver.foreign(t.Context(), late)
+	hub.replicas.Deliver(t.Context(), nil, late, false)
 	if hub.log.has("ALERT") {
 		t.Error("a peer that is about to change is told of")
 	}
 	hub.Secrets.Began = time.Now().Add(-time.Hour)
-	hub.receiver.foreign(t.Context(), late)
+	hub.replicas.Deliver(t.Context(), nil, late, false)
 	if !hub.log.has("has missed that the network has another secret") {
 		t.Error("a peer that does not change is not told of")
 	}
@@ -574,9 +575,9 @@ func TestHasten(t *testing.T) {
 
 // TestKeep checks that a node drops arrays made with a secret that it never had.
 func TestKeep(t *testing.T) {
-	other := cellsOf
+	other := meshtest.Cells
 	other.KeyID++
-	known := func(id uint64) bool { return id == cellsOf.KeyID }
+	known := func(id uint64) bool { return id == meshtest.Cells.KeyID }
 	for i, tt := range []struct {
 		m      wire.Message
 		heads  int
@@ -584,14 +585,15 @@ func TestKeep(t *testing.T) {
 		keep   bool
 	}{
 		{wire.Message{Kind: wire.KindHead}, 0, 0, true},
-		{wire.Message{Kind: wire.KindHead, Heads: []wire.ArrayHead{{Geometry: cellsOf}, {Geometry: other}}}, 1, 0, true},
+		{wire.Message{Kind: wire.KindHead, Heads: []wire.ArrayHead{{Geometry: meshtest.Cells}, {Geometry: other}}}, 1, 0,
+			true},
 		{wire.Message{Kind: wire.KindHead, Heads: []wire.ArrayHead{{Geometry: other}}}, 0, 0, true},
 		{wire.Message{Kind: wire.KindAsk}, 0, 0, true},
 		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: other}, {}}}, 0, 1, true},
 		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: other}}}, 0, 0, false},
-		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: cellsOf}}}, 0, 1, true},
+		{wire.Message{Kind: wire.KindDelta, Rounds: []wire.Round{{Announce: true, Geometry: meshtest.Cells}}}, 0, 1, true},
 		{wire.Message{Kind: wire.KindImage, Image: wire.Image{Geometry: other}}, 0, 0, false},
-		{wire.Message{Kind: wire.KindImage, Image: wire.Image{Geometry: cellsOf}}, 0, 0, true},
+		{wire.Message{Kind: wire.KindImage, Image: wire.Image{Geometry: meshtest.Cells}}, 0, 0, true},
 	} {
 		if got := tt.m.KeepKnown(known); got != tt.keep || len(tt.m.Heads) != tt.heads || len(tt.m.Rounds) != tt.rounds {
 			t.Errorf("%d: %v, %d heads, %d rounds", i, got, len(tt.m.Heads), len(tt.m.Rounds))
@@ -623,8 +625,8 @@ func TestRotationFile(t *testing.T) {
 // FuzzAnswerSecret checks that only a node that has signed the question, and has the former secret,
 // gets an answer.
 func FuzzAnswerSecret(f *testing.F) {
-	_, id := identity(f)
-	_, joiner := identity(f)
+	_, id := meshtest.Folder(f)
+	_, joiner := meshtest.Folder(f)
 	hub := &member.Secrets{Opts: &member.Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(),
 		Now: time.Now}}
 	to := filter.Secret{9}
@@ -662,8 +664,8 @@ func FuzzAnswerSecret(f *testing.F) {
 
 // FuzzOpenSecret checks that only a secret that the hub has sealed for this question opens.
 func FuzzOpenSecret(f *testing.F) {
-	_, id := identity(f)
-	_, joiner := identity(f)
+	_, id := meshtest.Folder(f)
+	_, joiner := meshtest.Folder(f)
 	hub := &member.Secrets{Opts: &member.Options{Identity: id, Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(),
 		Now: time.Now}}
 	to := filter.Secret{9}

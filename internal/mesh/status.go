@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 )
 
 // Status is the state of a node's part in the network.
@@ -113,11 +114,12 @@ type Replica struct {
 
 // Status returns the state of the node's part in the network.
 func (m *Mesh) Status() Status {
+	sent := m.origin.Sent()
 	s := Status{
 		ID: m.opts.Identity.ID(), Name: m.opts.Name, Mode: m.opts.Mode, Role: m.opts.Role,
 		Memory:    m.opts.Engine.RemoteMemory(),
-		Published: m.sender.published.Load(), Rounds: m.sender.rounds.Load(), Bytes: m.sender.bytes.Load(),
-		Images: m.sender.pages.Load(), Dropped: m.sender.dropped.Load(), Healing: m.sender.healing.Load(),
+		Published: sent.Messages, Rounds: sent.Rounds, Bytes: sent.Bytes, Images: sent.Pages, Dropped: sent.Dropped,
+		Healing: m.origin.Healing(),
 	}
 	for _, b := range m.buses {
 		s.Brokers = append(s.Brokers, b.Status())
@@ -156,7 +158,7 @@ func (m *Mesh) Status() Status {
 		if !x.Behind.IsZero() {
 			out.Behind = time.Since(x.Behind)
 		}
-		if x.Network != "" && m.opts.Now().Sub(x.NetworkAt) < networkRest {
+		if x.Network != "" && m.opts.Now().Sub(x.NetworkAt) < replica.NetworkRest {
 			out.Network = x.Network
 		}
 		out.Former = former[p.ID]

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -87,7 +88,7 @@ func TestTroubles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, id := identity(t)
+			dir, id := meshtest.Folder(t)
 			var log lockedBuffer
 			o, credentials := tt.server(id), ""
 			if len(o.Nkeys) == 0 {
@@ -123,7 +124,7 @@ func TestTroubles(t *testing.T) {
 // TestTroubleEnds checks that a slow server is logged, and its recovery as well.
 func TestTroubleEnds(t *testing.T) {
 	w := nodetest.NewWire(t, strings.TrimPrefix(serveNATS(t, server.Options{JetStream: true}), "nats://"))
-	dir, id := identity(t)
+	dir, id := meshtest.Folder(t)
 	var log lockedBuffer
 	m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.External,
 		Credentials: bus.NoCredentials,
@@ -173,8 +174,8 @@ func TestTroubleOf(t *testing.T) {
 
 // TestGrants checks that the printed configuration is valid, and names each node.
 func TestGrants(t *testing.T) {
-	_, a := identity(t)
-	_, b := identity(t)
+	_, a := meshtest.Folder(t)
+	_, b := meshtest.Folder(t)
 	network := member.NetworkOf(enginetest.Secret)
 	text, err := bus.Grants(network, "", a.ID(), b.ID())
 	if err != nil || strings.Count(text, "nkey: ") != 2 || strings.Count(text, "STREAM.CREATE") != 2 ||

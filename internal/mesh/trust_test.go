@@ -18,12 +18,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // TestSpoiledPeer checks that a peer below the promotion weight lists nothing alone. A peer that
 // lists or counts too much is quarantined, and counts again once weighed.
 func TestSpoiledPeer(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, func(o *member.Options) { o.MaxListings, o.MaxAdds = 2, 50 })
 		spoiled := newSite(t, k, nil)
 		defer home.stop()
@@ -75,7 +76,7 @@ func TestSpoiledPeer(t *testing.T) {
 // Neither has an effect at a little weight, both end with the peer's eviction, and the lists and
 // counts of others stay.
 func TestNewsletter(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home, liar, honest := newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil)
 		defer home.stop()
 		defer liar.stop()
@@ -128,7 +129,7 @@ func (e *fullEngine) ApplyRemote(ctx context.Context, origin string, parts []eng
 // TestRefusedIsNotCharged checks that adds that a peer repeats because this node could not store
 // them are not charged to the peer.
 func TestRefusedIsNotCharged(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		var full *fullEngine
 		home := newSite(t, k, func(o *member.Options) {
 			full = &fullEngine{Engine: o.Engine.(*engine.Engine)}
@@ -153,7 +154,7 @@ func TestRefusedIsNotCharged(t *testing.T) {
 // TestClockAhead checks that a peer's counts in a future generation are refused, and that the list
 // of peers reports it.
 func TestClockAhead(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		ahead := func() time.Time { return time.Now().Add(1000 * time.Hour) }
 		peer := newSiteOf(t, k, engine.Options{Now: ahead}, func(o *member.Options) { o.Now = ahead })
@@ -171,7 +172,7 @@ func TestClockAhead(t *testing.T) {
 // TestStrangers checks that messages of unknown senders, forged and repeated messages, and messages
 // of a later program change nothing, are counted, and are logged once.
 func TestStrangers(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home, peer, stranger := newSite(t, k, nil), newSite(t, k, nil), newSite(t, k, nil)
 		defer home.stop()
 		defer peer.stop()
@@ -185,19 +186,19 @@ func TestStrangers(t *testing.T) {
 		if f := enginetest.Check(t, home.engine, 1); f.Sightings != 3 || f.Spam != 0 {
 			t.Errorf("counted of a stranger: %+v", f)
 		}
-		k.mu.Lock()
-		deltas := k.deltas
-		k.mu.Unlock()
+		k.Mu.Lock()
+		deltas := k.Deltas
+		k.Mu.Unlock()
 		before := home.peer(t, peer)
 		for _, d := range deltas {
 			bring := func(msg []byte) {
-				home.receiver.deliver(t.Context(), home.bus, wire.Arrival{Topic: d.topic, Data: msg}, true)
+				home.replicas.Deliver(t.Context(), home.bus, wire.Arrival{Topic: d.Topic, Data: msg}, true)
 			}
-			bring(d.msg) // again
-			forged := bytes.Clone(d.msg)
+			bring(d.Data) // again
+			forged := bytes.Clone(d.Data)
 			forged[len(forged)-70] ^= 1
 			bring(forged)
-			newer := bytes.Clone(d.msg)
+			newer := bytes.Clone(d.Data)
 			newer[0] = 9
 			bring(newer)
 			bring(newer[:5])
@@ -225,7 +226,7 @@ func TestStrangers(t *testing.T) {
 
 // TestNewKey checks that a node that changes its key stays the same peer.
 func TestNewKey(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		dir := t.TempDir()
 		peer := newSite(t, k, func(o *member.Options) { o.Dir = dir })
@@ -256,7 +257,7 @@ func TestNewKey(t *testing.T) {
 // TestKeyChangedTwice checks that a key that no peer knows yet is not replaced by one that no peer
 // could accept.
 func TestKeyChangedTwice(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		home := newSite(t, k, nil)
 		dir := t.TempDir()
 		peer := newSite(t, k, func(o *member.Options) { o.Dir = dir })
@@ -288,7 +289,7 @@ func TestKeyChangedTwice(t *testing.T) {
 func TestTwoServersOneKey(t *testing.T) {
 	for _, copied := range []bool{false, true} {
 		for part := range time.Duration(6) {
-			inBubble(t, func(t *testing.T, k *memBroker) {
+			meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 				home, peer := newSite(t, k, nil), newSite(t, k, nil)
 				defer home.stop()
 				defer peer.stop()
@@ -325,7 +326,7 @@ func TestTwoServersOneKey(t *testing.T) {
 // TestRoles checks that a node that only subscribes publishes no counts, and one that only
 // publishes counts no peer.
 func TestRoles(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		both := newSite(t, k, nil)
 		reader := newSite(t, k, func(o *member.Options) { o.Role = member.Subscribe })
 		trap := newSite(t, k, func(o *member.Options) { o.Role = member.Publish })
@@ -353,7 +354,7 @@ func TestRoles(t *testing.T) {
 // TestPeerList checks that mistaken changes of the list change nothing, and that the list survives
 // a restart.
 func TestPeerList(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		dir := t.TempDir()
 		home, peer := newSite(t, k, func(o *member.Options) { o.Dir = dir }), newSite(t, k, nil)
 		defer peer.stop()
@@ -411,7 +412,7 @@ func (e *hurriedEngine) SetOrigins(ctx context.Context, origins []engine.Origin)
 // TestImpatientAdministrator checks that a change of the peer list whose caller leaves early is
 // applied or not, and that the engine counts the peers on the list.
 func TestImpatientAdministrator(t *testing.T) {
-	inBubble(t, func(t *testing.T, k *memBroker) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		hurried := &hurriedEngine{leave: func() {}}
 		home := newSite(t, k, func(o *member.Options) {
 			hurried.Engine = o.Engine.(*engine.Engine)
@@ -440,7 +441,7 @@ func TestImpatientAdministrator(t *testing.T) {
 func TestAwayIsNoGrowth(t *testing.T) {
 	for name, restart := range map[string]bool{"connection": false, "restart": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, k *memBroker) {
+			meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 				slow := func(o *member.Options) { o.Interval, o.Heartbeat = 10*time.Second, 5*time.Minute }
 				dir, memory := t.TempDir(), enginetest.Small(t, nil)
 				open := func() *site {
@@ -455,7 +456,7 @@ func TestAwayIsNoGrowth(t *testing.T) {
 				if restart {
 					home.stop()
 				} else {
-					home.bus.set(false)
+					home.bus.Set(false)
 				}
 				for range 40 {
 					bubble.Advance(time.Hour)
@@ -464,7 +465,7 @@ func TestAwayIsNoGrowth(t *testing.T) {
 				if restart {
 					home = open()
 				} else {
-					home.bus.set(true)
+					home.bus.Set(true)
 				}
 				bubble.Advance(10 * time.Minute)
 				if p, got := home.peer(t, peer), enginetest.Check(t, memory, 1).Sightings; p.Quarantine != "" || got != 1_200_001 {

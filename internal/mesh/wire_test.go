@@ -13,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -56,8 +57,8 @@ func TestBytesOnTheWire(t *testing.T) {
 			address := serveBroker(t)
 			out, in := nodetest.NewWire(t, address), nodetest.NewWire(t, address)
 			a, b := enginetest.Big(t, 1_000_000, nil), enginetest.Big(t, 1_000_000, nil)
-			aDir, aID := identity(t)
-			bDir, bID := identity(t)
+			aDir, aID := meshtest.Folder(t)
+			bDir, bID := meshtest.Folder(t)
 			from, _ := start(t, member.Options{Dir: aDir, Identity: aID, Engine: a, Mode: member.External,
 				Credentials: bus.NoCredentials,
 				Servers:     []string{"nats://" + out.Address()}})

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -81,7 +82,7 @@ type node struct {
 	st     *store.Store
 	engine *engine.Engine
 	mesh   *Mesh
-	bus    *memBus        // of a network in memory
+	bus    *meshtest.Bus  // of a network in memory
 	wire   *nodetest.Wire // of a real network
 	cancel context.CancelFunc
 	done   chan error
@@ -297,19 +298,21 @@ func (w *world) stop() {
 }
 
 // memNet is a network in memory.
-type memNet struct{ *memBroker }
+type memNet struct{ *meshtest.Broker }
 
 func (k memNet) open(ctx context.Context, n *node, o member.Options) (*Mesh, error) {
 	m, err := prepare(ctx, o)
 	if err == nil {
-		n.bus = k.connect()
+		n.bus = k.Connect()
 		m.use(n.bus)
 	}
 	return m, err
 }
 
-func (k memNet) cut(n *node, off bool) { n.bus.set(!off) }
+func (k memNet) wipe() { k.Wipe() }
+
+func (k memNet) cut(n *node, off bool) { n.bus.Set(!off) }
 
 func (k memNet) faults(loss, repeat, delay float64) {
-	k.memBroker.faults(loss, repeat, time.Duration(delay*float64(3*time.Second)))
+	k.Broker.Faults(loss, repeat, time.Duration(delay*float64(3*time.Second)))
 }

@@ -8,6 +8,13 @@ import (
 )
 
 const (
+	// HeadRest is the least time between two heads of one process.
+	HeadRest = time.Second
+	// TwinRest is how many heartbeats another server that uses the node's key is remembered.
+	TwinRest = 3
+)
+
+const (
 	// maxProcesses is the number of processes of one key whose last heads are remembered.
 	maxProcesses = 16
 	// twinSigns is the number of signs that show two running servers with one key. If their clocks

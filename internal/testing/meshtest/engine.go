@@ -1,0 +1,200 @@
+package meshtest
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+)
+
+// An Engine returns what a test sets, and records its calls. Unset fields behave as in an engine
+// without reports.
+type Engine struct {
+	*engine.Engine
+	Mine      []engine.ArrayState // of [Engine.Own]
+	Held      []engine.ArrayState // of [Engine.Replica]
+	Taken     []engine.Part       // of [Engine.TakeRounds], once
+	Pages     []engine.Part       // of [Engine.Images]
+	ImagesErr error
+	ApplyErr  error
+	RenameErr error
+	// With Full, RoomNow and RoomLater are what [Engine.Room] returns.
+	Full, RoomNow, RoomLater bool
+	Life                     uint64  // of [Engine.Incarnation]
+	ShownShare               float64 // of [Engine.Shown]
+	Expired                  uint64  // starts up to this are not kept
+	Oldest                   uint64  // of [Engine.Floor]
+	Former                   []engine.FormerIncarnation
+	Calls
+}
+
+// Calls are the arguments of the calls that change an engine.
+type Calls struct {
+	Applied    [][]engine.Parsed
+	Forgotten  []uint64
+	Renewed    []uint64
+	Renamed    [][2]string
+	Needs      []engine.Need
+	Superseded []engine.ArrayKey
+}
+
+// Own implements [member.Engine].
+func (e *Engine) Own() []engine.ArrayState {
+	if e.Mine == nil {
+		return e.Engine.Own()
+	}
+	return e.Mine
+}
+
+// TakeRounds implements [member.Engine].
+func (e *Engine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error) {
+	parts := e.Taken
+	e.Taken = nil
+	return parts, e.Own(), nil
+}
+
+// Images implements [member.Engine].
+func (e *Engine) Images(context.Context, engine.Array, uint64) (uint64, []engine.Part, error) {
+	return 77, e.Pages, e.ImagesErr
+}
+
+// Replica implements [member.Engine].
+func (e *Engine) Replica(string) []engine.ArrayState { return e.Held }
+
+// Incarnation implements [member.Engine].
+func (e *Engine) Incarnation(string) uint64 { return e.Life }
+
+// Shown implements [member.Engine].
+func (e *Engine) Shown(string, engine.Array, uint64) float64 {
+	return e.ShownShare
+}
+
+// ApplyRemote implements [member.Engine].
+func (e *Engine) ApplyRemote(_ context.Context, _ string, parts []engine.Parsed) error {
+	if e.ApplyErr == nil {
+		e.Applied = append(e.Applied, slices.Clone(parts))
+	}
+	return e.ApplyErr
+}
+
+// Room implements [member.Engine].
+func (e *Engine) Room(_ string, n engine.Need) (now, later bool) {
+	e.Needs = append(e.Needs, n)
+	if !e.Full {
+		return true, false
+	}
+	return e.RoomNow, e.RoomLater
+}
+
+// ForgetGenerations implements [member.Engine].
+func (e *Engine) ForgetGenerations(_ context.Context, _ string, since uint64) error {
+	e.Forgotten = append(e.Forgotten, since)
+	return nil
+}
+
+// FormerIncarnations implements [member.Engine].
+func (e *Engine) FormerIncarnations(string) []engine.FormerIncarnation { return e.Former }
+
+// Supersede implements [member.Engine].
+func (e *Engine) Supersede(_ context.Context, _ string, keys []engine.ArrayKey) error {
+	e.Superseded = append(e.Superseded, keys...)
+	return nil
+}
+
+// Renew implements [member.Engine].
+func (e *Engine) Renew(_ context.Context, _ string, life uint64) error {
+	e.Renewed = append(e.Renewed, life)
+	return nil
+}
+
+// RenameOrigin implements [member.Engine].
+func (e *Engine) RenameOrigin(_ context.Context, from, to string) error {
+	e.Renamed = append(e.Renamed, [2]string{from, to})
+	return e.RenameErr
+}
+
+// Keeps implements [member.Engine].
+func (e *Engine) Keeps(_ engine.Array, start uint64) bool { return start > e.Expired }
+
+// Horizon implements [member.Engine].
+func (e *Engine) Horizon(engine.Array) uint64 { return e.Expired }
+
+// Floor implements [member.Engine].
+func (e *Engine) Floor(engine.Array) uint64 { return e.Oldest }
+
+// A SentBus records published messages, or refuses them.
+type SentBus struct {
+	*Bus
+	Err  error
+	Sent []Stored
+	Max  int // bytes of a message; 0: no limit
+}
+
+// Publish implements [wire.Transport].
+func (b *SentBus) Publish(t wire.Topic, msg []byte) error {
+	if b.Max > 0 && len(msg) > b.Max {
+		return wire.ErrTooLarge
+	}
+	if b.Err == nil {
+		b.Sent = append(b.Sent, Stored{Topic: t, Data: msg})
+	}
+	return b.Err
+}
+
+// Messages parses the messages published since the last call.
+func (b *SentBus) Messages(t *testing.T) (out []*wire.Message) {
+	t.Helper()
+	for _, q := range b.Sent {
+		m, err := Parse(q.Data, enginetest.Secret.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, m)
+	}
+	b.Sent = nil
+	return out
+}
+
+// The shapes of the arrays of [Round]: counts, and lists.
+var (
+	Cells = filter.Geometry{Kind: filter.Cells, Lines: filter.PageLines, K: 4, KeyID: enginetest.Secret.ID()}
+	Bits  = filter.Geometry{Kind: filter.Bitmap, Lines: filter.PageLines, K: 8, KeyID: enginetest.Secret.ID()}
+)
+
+// Round returns a round of keys keys that begins at a version.
+func Round(t *testing.T, x wire.Ref, from uint64, keys int) wire.Round {
+	t.Helper()
+	var body []byte
+	if x.Array == engine.ArrayCounts {
+		c, err := arrays.NewCounting(Cells)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetGeneration(x.Start)
+		r := c.NewRound()
+		r.From = from
+		for i := range keys {
+			r.Record([]filter.Key{{Hi: uint64(i) << 40, Lo: from}}, []uint32{1}, []uint32{0})
+		}
+		r.Close()
+		body = r.AppendBody(nil)
+		return wire.Round{Ref: x, From: from, To: r.To, Geometry: Cells, Announce: true, Data: body, Boot: 5}
+	}
+	b, err := arrays.NewBits(Bits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.SetGeneration(x.Start)
+	r := b.NewRound()
+	r.From = from
+	for i := range keys {
+		r.RecordBits([]filter.Key{{Hi: uint64(i) << 40, Lo: from}}, []bool{false})
+	}
+	r.Close()
+	return wire.Round{Ref: x, From: from, To: r.To, Geometry: Bits, Announce: true, Data: r.AppendBody(nil), Boot: 5}
+}

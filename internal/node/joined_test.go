@@ -1,14 +1,18 @@
 package node
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/recent"
 )
 
 // TestVoteIsJoinedWithItsDelivery checks that a report of the mail alone, as Dovecot's script sends
@@ -122,4 +126,27 @@ func TestMessageIDIsNoShield(t *testing.T) {
 	vote("bob@example.com", text(59))
 	deliver(t, c, text(60), "203.0.113.7", "carl@example.com")
 	vote("", text(60))
+}
+
+// TestUnjoinedVotesAreLoggedTogether checks that the log has one line for many votes whose deliveries the
+// node did not see, and a line for each at level DEBUG.
+func TestUnjoinedVotesAreLoggedTogether(t *testing.T) {
+	var log bytes.Buffer
+	n := &core{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	n.front.deliveries = recent.NewDeliveries(1<<20, time.Hour, nil)
+	unjoined := n.unjoined()
+	unjoined(&bulkhead.Report{})
+	if log.Len() > 0 {
+		t.Errorf("a node that sees no deliveries logs %s", &log)
+	}
+	n.front.deliveries.Note(&recent.Delivery{Signatures: []bulkhead.Signature{
+		bulkhead.MustSignature(bulkhead.Exact, make([]byte, 32))}})
+	for range 100 {
+		unjoined(&bulkhead.Report{Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "ann"}})
+	}
+	for level, want := range map[string]int{"level=INFO": 1, "level=DEBUG": 100} {
+		if got := strings.Count(log.String(), level); got != want {
+			t.Errorf("%d lines with %s, want %d", got, level, want)
+		}
+	}
 }

@@ -283,22 +283,27 @@ func (d *decision) suspected(i int) bool {
 	return is && !d.common(i)
 }
 
-// twoContexts, twoVotes and unanswered are rules for changed copies of a listed text.
+// twoContexts, twoVotes and unanswered are rules for changed copies of a listed text that readers often
+// report.
 func (d *decision) twoContexts() bool {
 	t := &d.text
-	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.contexts >= 2 && !(d.ownMail() && d.seen())
+	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.contexts >= 2 && t.often() &&
+		!(d.ownMail() && d.seen())
 }
 
 func (d *decision) twoVotes() bool {
 	t := &d.text
-	seldom := t.recent() <= votesWorth*t.reported
-	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.good == 0 && seldom && !d.ownMail()
+	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.good == 0 && t.often() && !d.ownMail()
 }
 
 func (d *decision) unanswered() bool {
 	t := &d.text
-	return d.listed && d.nobodyAnswers() && t.good == 0 && pairRate*t.recent() <= t.reported
+	return d.listed && d.nobodyAnswers() && t.good == 0 && t.often()
 }
+
+// often reports whether the text was reported often for the number of its copies. A template that
+// unrelated senders use, such as a password reset, is delivered often and reported by mistake.
+func (t *text) often() bool { return t.recent() <= copiesOfVote*t.reported }
 
 // part reports whether the message contains less than half of the text.
 func (t *text) part() bool { return t.scheme == bulkhead.Part && t.bands < PartWhole }

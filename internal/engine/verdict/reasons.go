@@ -154,8 +154,6 @@ func (d *decision) partReason() string {
 		text += d.few()
 	case d.Signatures[d.finding].Scheme() == bulkhead.Network:
 		text += "; other senders share the network, so it is suspected only"
-	case d.isListed(d.finding) && d.Signatures[d.finding].Scheme() == bulkhead.Link && e.Common():
-		text += fmt.Sprintf("; %d unrelated senders link there, so it is suspected only", e.Addresses)
 	case d.isListed(d.finding) && d.blameless():
 		text += "; its sender is verified and was never reported, so it is suspected only"
 	default:

@@ -105,14 +105,15 @@ var mailRules = []rule{
 	{byQuoted, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.quoted },
 		"It quotes or forwards a listed text."},
 	{byContexts, bulkhead.ClassSpam, (*decision).twoContexts,
-		"It is a changed copy of a text that two votes list, with two different senders or links."},
+		"It is a changed copy of an often reported text that two votes list, with two different senders or links."},
 	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
-		"It is a changed copy of a text that two votes list, that no known sender sends, and that was seldom delivered."},
+		"It is a changed copy of an often reported text that two votes list, and that no known sender sends."},
 	{byUnanswered, bulkhead.ClassSpam, (*decision).unanswered,
-		"It is a changed copy of a text that one vote lists, no sender was verified, and the node is mature."},
+		"It is a changed copy of an often reported text that one vote lists, no sender was verified, and the node is " +
+			"mature."},
 	{byUnseen, bulkhead.ClassSpam, (*decision).unseen,
-		"It is a changed copy of a text that one vote lists, no mail of its verified sender was delivered before, the " +
-			"node is mature, and `wanted_lost` is 5 or more."},
+		"It is a changed copy of an often reported text that one vote lists, no mail of its verified sender was " +
+			"delivered before, the node is mature, and `wanted_lost` is 5 or more."},
 	{byHoldsPart, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.part() },
 		"It contains a part of a listed text."},
 	{byOneVoice, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed },

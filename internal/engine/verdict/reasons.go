@@ -55,7 +55,7 @@ func (d *decision) because(confidence int) string {
 		return d.partReason() + ", " + sure
 	}
 	switch d.rule() {
-	case byExactText, byDigest, byTextOfGood, byPairedText, byTwoVoices, byContexts:
+	case byExactText, byDigest, byTextOfGood, byPairedText, byTwoVoices:
 		return d.textReason() + d.aside() + d.few() + ", " + sure
 	case byQuoted, byHoldsPart:
 		return d.textReason() + "; suspected only, " + sure
@@ -110,8 +110,10 @@ func (d *decision) aside() string {
 	switch d.by {
 	case byPairedText, byTextOfGood:
 		return ", from this sender or with one of its links"
-	case byContexts:
-		return ", with several senders or links"
+	case byTwoVoices:
+		if d.text.unlike() {
+			return ", with several senders or links"
+		}
 	}
 	return ""
 }

@@ -112,6 +112,28 @@ func TestCommonLinks(t *testing.T) {
 	}
 }
 
+// TestCommonFiles: unrelated verified senders attach the same icon, and six users report one spam each
+// that has it. Further mail with the icon is neither spam nor suspected if five senders or more were seen.
+// A file of fewer senders condemns.
+func TestCommonFiles(t *testing.T) {
+	for senders, want := range map[int]bool{4: true, 5: false, 12: false} {
+		w := newTown(t)
+		mail := func(who string) []bulkhead.Signature {
+			return w.text(sig(bulkhead.Attachment, 1), bulkhead.NamedSignature(bulkhead.Sender, who))
+		}
+		for i := range senders {
+			w.deliver(i, mail(fmt.Sprint("firm", i, ".example")))
+			w.Advance(24 * time.Hour)
+		}
+		for i := range 6 {
+			w.complain(i, mail(fmt.Sprint("evil", i, ".example")))
+		}
+		if v := verdictOf(t, w.Engine, mail("other.example")...); v.Class >= bulkhead.ClassSuspected != want {
+			t.Errorf("a file of %d senders: %v by %s: %q", senders, v.Class, v.Rule, v.Reasons)
+		}
+	}
+}
+
 // TestGateway: five deliveries of a gateway's network and six reports make nothing spam.
 func TestGateway(t *testing.T) {
 	w := newTown(t)

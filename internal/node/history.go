@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -149,21 +150,37 @@ func (n *core) remembering(house bulkhead.Counter) bulkhead.Counter {
 	f.deliveries = recent.NewDeliveries(m.Bytes/deliveriesShare, time.Duration(m.Keep), clock.Now)
 	f.joining, f.archive = recent.New(house, f.recent, n.showsTo), &archive{key: n.bookKey, log: n.log}
 	f.joining.Join(f.deliveries, f.archive)
-	f.joining.Unjoined = n.unjoined
+	f.joining.Unjoined = n.unjoined()
 	return f.joining
 }
 
 // deliveriesShare is the part of the memory of messages that remembers the sources of deliveries.
 const deliveriesShare = 4
 
-// unjoined logs a vote whose delivery was not found. A node that sees no deliveries logs none.
-func (n *core) unjoined(r *bulkhead.Report) {
-	if deliveries, _ := n.front.deliveries.Size(); deliveries == 0 {
-		return
+// unjoinedEvery is the least time between two lines of the log about votes that were not joined.
+const unjoinedEvery = time.Hour
+
+// unjoined returns a function that logs votes whose delivery was not found: each at level DEBUG, and their
+// number once an hour. A node that sees no deliveries logs none.
+func (n *core) unjoined() func(*bulkhead.Report) {
+	var mu sync.Mutex
+	var votes int // since the last line
+	var logged time.Time
+	return func(r *bulkhead.Report) {
+		if deliveries, _ := n.front.deliveries.Size(); deliveries == 0 {
+			return
+		}
+		n.log.Debug("vote was not joined with its delivery", "vote", r.Vote, "account", r.Reporter.Account,
+			"user", r.Reporter.User)
+		mu.Lock()
+		defer mu.Unlock()
+		votes++
+		if now := clock.Now(); logged.IsZero() || now.Sub(logged) >= unjoinedEvery {
+			n.log.Info("votes were not joined with their deliveries, which the node did not see", "votes", votes,
+				"consequence", "they count for the messages, not for senders or networks")
+			votes, logged = 0, now
+		}
 	}
-	n.log.Info("vote was not joined with its delivery, which the node did not see",
-		"vote", r.Vote, "account", r.Reporter.Account, "user", r.Reporter.User,
-		"consequence", "it counts for the message, not for its sender or network")
 }
 
 // joins returns the number of votes by how they were joined, nil if the node joins none.

@@ -1,14 +1,18 @@
 package node
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/recent"
 )
 
 // TestVoteIsJoinedWithItsDelivery checks that a report of the mail alone, as Dovecot's script sends
@@ -159,5 +163,28 @@ func TestMessageIDOfWantedMail(t *testing.T) {
 	}
 	if spam, bulk := class(remembered), class(own); spam != "spam" || bulk != "bulk" {
 		t.Errorf("after votes by Message-ID the spam is %s, the wanted mail %s", spam, bulk)
+	}
+}
+
+// TestUnjoinedVotesAreLoggedTogether checks that the log has one line for many votes whose deliveries the
+// node did not see, and a line for each at level DEBUG.
+func TestUnjoinedVotesAreLoggedTogether(t *testing.T) {
+	var log bytes.Buffer
+	n := &core{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	n.front.deliveries = recent.NewDeliveries(1<<20, time.Hour, nil)
+	unjoined := n.unjoined()
+	unjoined(&bulkhead.Report{})
+	if log.Len() > 0 {
+		t.Errorf("a node that sees no deliveries logs %s", &log)
+	}
+	n.front.deliveries.Note(&recent.Delivery{Signatures: []bulkhead.Signature{
+		bulkhead.MustSignature(bulkhead.Exact, make([]byte, 32))}})
+	for range 100 {
+		unjoined(&bulkhead.Report{Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "ann"}})
+	}
+	for level, want := range map[string]int{"level=INFO": 1, "level=DEBUG": 100} {
+		if got := strings.Count(log.String(), level); got != want {
+			t.Errorf("%d lines with %s, want %d", got, level, want)
+		}
 	}
 }

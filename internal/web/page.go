@@ -10,7 +10,8 @@ import (
 // navigation lists the pages of the navigation.
 var navigation = []struct{ path, name string }{
 	{"/", "Now"}, {"/history", "Messages"}, {"/waves", "Campaigns"}, {"/people", "People"}, {"/rules", "Lists"},
-	{"/peers", "Network"}, {"/config", "Settings"}, {"/lookup", "Look up"}, {"/storage", "Storage"},
+	{"/judgement", "Rules"}, {"/peers", "Network"}, {"/config", "Settings"}, {"/lookup", "Look up"},
+	{"/storage", "Storage"},
 }
 
 // page returns a whole page. Every text and attribute is escaped, except the style and the script,

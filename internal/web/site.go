@@ -68,6 +68,7 @@ func New(source Source, api http.Handler) *Site {
 	s.mux.HandleFunc("POST /peers", s.show("Network", s.changePeers))
 	s.mux.HandleFunc("GET /rules", s.show("Lists", s.rules))
 	s.mux.HandleFunc("POST /rules", s.show("Lists", s.changeRules))
+	s.mux.HandleFunc("GET /judgement", s.show("Rules", s.judgement))
 	s.mux.HandleFunc("GET /config", s.show("Settings", s.config))
 	s.mux.HandleFunc("POST /config", s.show("Settings", s.changeConfig))
 	s.mux.HandleFunc("GET /storage", s.show("Storage", s.storage))

@@ -26,10 +26,6 @@ type Options struct {
 	Dir      string        // for the files of the processes
 	After    time.Duration // deliveries before this time of the plan are not counted
 	Config   string        // appended to the configuration of each node, and not of an edge
-	// Sources gives the votes of [Quick] the client and the verified sender of their delivery.
-	// Without
-	// it they carry what shipped reports do: the mail alone, unless the node remembers it.
-	Sources bool
 	// Progress is called with how many of how many deliveries were played. It may be nil.
 	Progress func(done, total int)
 }

@@ -2,64 +2,83 @@ package real
 
 import (
 	"context"
-	"net/netip"
+	"errors"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/abuse"
 	"github.com/bulkhead-mail/bulkhead/lab/stream"
 )
 
-// Quick plays a plan to one engine in this process, as "bulkhead-lab stream" does. No protocol
-// lies between, so a vote by any way falls on the whole mail, and the engine is one for all sites.
-// The answers are those that the sites' doors show.
+// Quick plays a plan to one node in this process, without protocols, as "bulkhead-lab stream" does. All
+// sites ask this node. Mail with too little text is refused as doors refuse it, a site's refusals are
+// not counted as delivered, and votes carry what the readers' ways carry: the node joins them with their
+// deliveries. The answers are those that the sites' doors show.
 func Quick(ctx context.Context, plan *Plan, o Options) (*Tally, error) {
 	live, err := stream.NewLive(ctx, len(plan.Sites), len(plan.Deliveries))
 	if err != nil {
 		return nil, err
 	}
-	return play(ctx, plan, &quick{plan, live, o.Sources}, o)
+	return play(ctx, plan, &quick{plan, live}, o)
 }
 
 // quick is the judge of [Quick].
 type quick struct {
 	plan *Plan
 	live *stream.Live
-
-	sources bool
 }
 
 func (q *quick) turn(ctx context.Context, at time.Duration) error { return q.live.Turn(ctx, at) }
 
-func (q *quick) read(ctx context.Context, m *Mail) (*stream.Letter, error) {
-	return stream.ReadCopy(ctx, m.Raw, m.Client, m.DKIM, m.SPF)
+// delivered returns a mail as the door read it.
+func delivered(ctx context.Context, m *Mail) (*stream.Letter, error) {
+	return stream.ReadCopy(ctx, &stream.Copy{Raw: m.Raw, Client: m.Client, Envelope: m.Sender, DKIM: m.DKIM, SPF: m.SPF})
 }
 
 func (q *quick) deliver(ctx context.Context, d *Delivery, m *Mail) (Answer, error) {
-	l, err := q.read(ctx, m)
+	l, err := delivered(ctx, m)
 	if err != nil {
 		return Answer{}, err
 	}
-	class, err := q.live.Deliver(ctx, l, d.Site, d.User, q.plan.Sites[d.Site].Rejects)
-	return shown(q.plan.Sites[d.Site].Door, class), err
+	s := &q.plan.Sites[d.Site]
+	refuses := s.Rejects && s.Door != Dccifd || s.Door == SpamAssassin // whose plugin counts no spam
+	class, err := q.live.Deliver(ctx, l, d.Site, d.To, refuses)
+	return shown(s.Door, class), err
 }
 
 func (q *quick) vote(ctx context.Context, d *Delivery, m *Mail, a Answer, vote bulkhead.Vote) error {
 	s := &q.plan.Sites[d.Site]
-	way := s.Users[d.User].Way
-	voted := *m
-	if !q.sources && way != Page && way != PyzorReport { // those name a message that the node remembers
-		voted.Raw = stored(m, a, s.Door)
-		voted.Client, voted.DKIM, voted.SPF = netip.Addr{}, nil, ""
-	}
-	l, err := q.read(ctx, &voted)
+	l, err := voted(ctx, s.Users[d.User].Way, m, stored(m, a, s.Door), vote)
 	if err != nil {
 		return err
 	}
-	taken, err := q.live.Vote(ctx, l, d.Site, d.User, vote)
+	taken, err := q.live.Vote(ctx, l, d.Site, d.To, vote)
 	if err == nil && !taken {
 		return refusal{errTooShort}
 	}
 	return err
+}
+
+// voted returns a mail as a vote by a way carries it.
+func voted(ctx context.Context, way Way, m *Mail, original []byte, vote bulkhead.Vote) (*stream.Letter, error) {
+	switch way {
+	case Page: // the node's own entry
+		return delivered(ctx, m)
+	case Gmail, Outlook, AppleMail:
+		messages, _, err := abuse.Messages(forward(way, m, original, abuseAddressFor(vote)))
+		if err == nil && len(messages) != 1 {
+			err = errors.New("real: no single message in a forward")
+		}
+		if err != nil {
+			return nil, err
+		}
+		original = messages[0]
+	}
+	l, err := stream.ReadCopy(ctx, &stream.Copy{Raw: original})
+	if err == nil && way == PyzorReport {
+		l = l.Digest(bulkhead.PyzorDigest)
+	}
+	return l, err
 }
 
 func (q *quick) close() error { return q.live.Close(context.Background()) }

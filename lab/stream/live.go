@@ -33,13 +33,13 @@ func (v *Live) Turn(ctx context.Context, at time.Duration) error {
 	return v.node.turn(ctx, begin.Add(at))
 }
 
-// Deliver judges a copy for a user of a site, both numbered from 0, and counts it. A site that
+// Deliver judges a copy for a user's address at a site, numbered from 0, and counts it. A site that
 // refuses spam receives none of it, so it is not counted.
-func (v *Live) Deliver(ctx context.Context, l *Letter, site, user int, refuses bool) (bulkhead.Class, error) {
+func (v *Live) Deliver(ctx context.Context, l *Letter, site int, to string, refuses bool) (bulkhead.Class, error) {
 	if len(l.sigs) == 0 {
 		return bulkhead.ClassUnknown, nil
 	}
-	d := &delivery{letter: l, site: site, user: user}
+	d := &delivery{letter: l, site: site, to: to}
 	a, err := v.node.check(ctx, d)
 	if err != nil || refuses && a.class == bulkhead.ClassSpam {
 		return a.class, err
@@ -47,13 +47,13 @@ func (v *Live) Deliver(ctx context.Context, l *Letter, site, user int, refuses b
 	return a.class, v.node.count(ctx, d)
 }
 
-// Vote takes what the user says of a copy, and reports whether it could be taken: a copy with
-// too little text has no signature.
-func (v *Live) Vote(ctx context.Context, l *Letter, site, user int, vote bulkhead.Vote) (bool, error) {
+// Vote takes what the user with an address says of a copy, and reports whether it could be taken: a
+// copy with too little text has no signature.
+func (v *Live) Vote(ctx context.Context, l *Letter, site int, user string, vote bulkhead.Vote) (bool, error) {
 	if len(l.sigs) == 0 {
 		return false, nil
 	}
-	return true, v.node.vote(ctx, &delivery{letter: l, site: site, user: user}, vote)
+	return true, v.node.vote(ctx, &delivery{letter: l, site: site, to: user}, vote)
 }
 
 // Close closes the node.

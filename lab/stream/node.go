@@ -2,23 +2,29 @@ package stream
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// A node is the judge that is shipped: the engine of one node, or of one for each site.
+// A node is the judge that is shipped: the engine of one node, or of one for each site. Its memory of
+// recent messages joins votes with their deliveries.
 type node struct {
 	*plan
 	opts    *Options
 	now     atomic.Pointer[time.Time] // engines read it when they like
 	engines []*engine.Engine
-	slices  [2]int64 // of time, of both books, that the engines have seen
+	houses  []*recent.House // in front of the engines
+	slices  [2]int64        // of time, of both books, that the engines have seen
 }
 
 func newNode(ctx context.Context, p *plan, opts *Options) (*node, error) {
@@ -34,6 +40,7 @@ func newNode(ctx context.Context, p *plan, opts *Options) (*node, error) {
 			return nil, errors.Join(err, s.close(ctx))
 		}
 		s.engines = append(s.engines, e)
+		s.houses = append(s.houses, s.remembering(e))
 		for site := range opts.Sites {
 			if err := e.PutAccount(ctx, siteAccount(site)); err != nil {
 				return nil, errors.Join(err, s.close(ctx))
@@ -42,6 +49,45 @@ func newNode(ctx context.Context, p *plan, opts *Options) (*node, error) {
 	}
 	return s, nil
 }
+
+// The memory of a node by default: for recent messages, for the sources of their deliveries, and for
+// words and style.
+const (
+	messageBytes, deliveryBytes = 48 << 20, 16 << 20
+	messageAge                  = 7 * 24 * time.Hour
+	learnBytes                  = 64 << 20
+)
+
+// remembering returns an engine with a memory of recent messages, as a node has it.
+func (s *node) remembering(e *engine.Engine) *recent.House {
+	now := func() time.Time { return *s.now.Load() }
+	house := recent.New(e, recent.NewTable(messageBytes, messageAge, now),
+		func(bulkhead.Reporter) (recent.Space, bool) { return "", true })
+	house.Join(recent.NewDeliveries(deliveryBytes, messageAge, now), noArchive{})
+	return house
+}
+
+// noArchive is the history of a node that keeps none.
+type noArchive struct{}
+
+func (noArchive) MessageID(text string) (id [16]byte) {
+	if text != "" {
+		sum := sha256.Sum256([]byte(text))
+		copy(id[:], sum[:])
+	}
+	return id
+}
+
+func (noArchive) Mailbox(address string) recent.Mailbox {
+	hash := func(text string) uint64 {
+		sum := sha256.Sum256([]byte(text))
+		return binary.BigEndian.Uint64(sum[:])
+	}
+	local, _, _ := strings.Cut(address, "@")
+	return recent.Mailbox{Address: hash(address), Local: hash(local)}
+}
+
+func (noArchive) Find(context.Context, bulkhead.Signature, [16]byte) []recent.Delivery { return nil }
 
 func siteAccount(site int) trust.Account {
 	return trust.Account{Name: siteName(site), Role: trust.Trusted, Weight: 1}
@@ -64,18 +110,23 @@ func (s *node) shape(server int) engine.Options {
 	}
 	tally.Capacity = max(s.capacity, uint64(max(1000, 2*busiest)))
 	block.Capacity = tally.Capacity
+	learn := uint64(learnBytes)
+	if s.opts.Lone {
+		learn /= uint64(s.opts.Sites)
+	}
 	return engine.Options{
 		Secret: filter.Secret(networkKey), Tally: tally, Block: block, Exact: s.opts.Exact,
-		Now: func() time.Time { return *s.now.Load() },
+		LearnBytes: learn,
+		Now:        func() time.Time { return *s.now.Load() },
 	}
 }
 
-// server returns the engine of a site.
-func (s *node) server(site int) *engine.Engine {
+// server returns the node of a site.
+func (s *node) server(site int) *recent.House {
 	if s.opts.Lone {
-		return s.engines[site]
+		return s.houses[site]
 	}
-	return s.engines[0]
+	return s.houses[0]
 }
 
 // deliver checks a copy and counts it.
@@ -96,19 +147,17 @@ func (s *node) check(ctx context.Context, d *delivery) (answer, error) {
 
 // count reports that a copy was delivered.
 func (s *node) count(ctx context.Context, d *delivery) error {
-	_, err := s.server(d.site).Report(ctx, bulkhead.Report{
-		Signatures: d.letter.sigs, Vote: bulkhead.Sighting, Reporter: bulkhead.Reporter{Account: d.account()},
-		Source: d.letter.source, Recipients: []string{d.address()},
-	})
-	return err
+	return s.report(ctx, d, bulkhead.Report{Vote: bulkhead.Sighting, Recipients: []string{d.address()}})
 }
 
-// vote reports on behalf of the site.
+// vote reports on behalf of the recipient.
 func (s *node) vote(ctx context.Context, d *delivery, vote bulkhead.Vote) error {
-	_, err := s.server(d.site).Report(ctx, bulkhead.Report{
-		Signatures: d.letter.sigs, Vote: vote, Source: d.letter.source, Reporter: bulkhead.Reporter{Account: d.account(),
-			User: d.name()},
-	})
+	return s.report(ctx, d, bulkhead.Report{Vote: vote, Reporter: bulkhead.Reporter{User: d.address()}})
+}
+
+func (s *node) report(ctx context.Context, d *delivery, r bulkhead.Report) error {
+	r.Signatures, r.Source, r.Reporter.Account = d.letter.sigs, d.letter.source, d.account()
+	_, err := s.server(d.site).Report(ctx, r)
 	return err
 }
 

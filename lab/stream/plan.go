@@ -17,6 +17,7 @@ type delivery struct {
 	letter     *Letter
 	campaign   int
 	site, user int
+	to         string  // the user's address; "" for one made of the two
 	early      bool    // of a message first sent before Options.After
 	luck       float64 // in [0, 1): complains if it is below the rate, objects likewise
 	delay      time.Duration
@@ -26,7 +27,12 @@ type delivery struct {
 // where the copy went.
 func (d *delivery) account() string { return siteName(d.site) }
 func (d *delivery) name() string    { return fmt.Sprintf("user%d", d.user+1) }
-func (d *delivery) address() string { return d.name() + "@" + d.account() + ".example" }
+func (d *delivery) address() string {
+	if d.to != "" {
+		return d.to
+	}
+	return d.name() + "@" + d.account() + ".example"
+}
 
 func siteName(site int) string { return fmt.Sprintf("site-%04d", site+1) }
 

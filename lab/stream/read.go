@@ -8,10 +8,12 @@ import (
 	"iter"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/lab/letters"
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -87,7 +89,18 @@ func (l *Letter) read(ctx context.Context, m *Mail, unverified float64) {
 		return
 	}
 	l.source = letters.Source(message, header, m.Spam || unlucky(header, unverified))
-	l.sigs, l.err = letters.Signed(ctx, message, signature.Senders(l.source), signature.Options{Key: networkKey})
+	l.err = l.sign(ctx, message)
+}
+
+// sign computes what a door computes of a message whose source is known: its signatures, none if it has too
+// little text to be identified, and its words and style.
+func (l *Letter) sign(ctx context.Context, m *mail.Message) (err error) {
+	opts := signature.Options{Key: networkKey, AboveFloor: true}
+	if l.sigs, err = letters.Signed(ctx, m, signature.Senders(l.source), opts); err != nil {
+		return err
+	}
+	l.source.Features, err = learn.Features(ctx, m)
+	return err
 }
 
 // unlucky reports whether a message is one of a share, by its header alone.
@@ -132,15 +145,28 @@ func kindOf(m *Mail, header []byte) Kind {
 	return Personal
 }
 
-// ReadCopy returns the letter of a message, whose source has the client and what a mail server
-// verified: the domains of DKIM signatures, and the envelope's domain by SPF, "" for none.
-func ReadCopy(ctx context.Context, raw []byte, client netip.Addr, dkim []string, spf string) (*Letter, error) {
-	message, err := mail.Read(ctx, raw)
+// A Copy is a message as it reached a mail server, with what the server verified.
+type Copy struct {
+	Raw      []byte
+	Client   netip.Addr // that handed the message over; the zero value if unknown
+	Envelope string     // sender of the envelope
+	DKIM     []string   // domains of valid signatures
+	SPF      string     // the envelope's domain if it lets the client send, else ""
+}
+
+// ReadCopy returns the letter of a copy.
+func ReadCopy(ctx context.Context, c *Copy) (*Letter, error) {
+	message, err := mail.Read(ctx, c.Raw)
 	if err != nil {
 		return nil, err
 	}
-	l := &Letter{source: message.SourceVerified(nil, "", dkim, spf)}
-	l.source.Client = client
-	l.sigs, err = letters.Signed(ctx, message, signature.Senders(l.source), signature.Options{Key: networkKey})
-	return l, err
+	l := &Letter{source: message.SourceVerified(nil, c.Envelope, c.DKIM, c.SPF)}
+	l.source.Client = c.Client
+	return l, l.sign(ctx, message)
+}
+
+// Digest returns the letter as a client knows it that sends nothing but signatures of one scheme.
+func (l *Letter) Digest(scheme bulkhead.Scheme) *Letter {
+	other := func(s bulkhead.Signature) bool { return s.Scheme() != scheme }
+	return &Letter{sigs: slices.DeleteFunc(slices.Clone(l.sigs), other)}
 }

@@ -22,8 +22,9 @@ func words(n int) string {
 	all := strings.Fields("apple bridge candle desert engine forest garden hammer island jacket kettle ladder mirror " +
 		"needle orange pepper quarry ribbon saddle temple")
 	var b strings.Builder
-	for i := range 40 {
-		fmt.Fprintf(&b, "%s%c ", all[(n*(i+3)+i*i*(n%7+1))%len(all)], 'a'+rune(n%26))
+	random := rand.New(rand.NewPCG(uint64(n), 0))
+	for range 40 {
+		fmt.Fprintf(&b, "%s%c ", all[random.IntN(len(all))], 'a'+rune(n%26))
 	}
 	return b.String()
 }

@@ -244,7 +244,8 @@ func wantsOf(sig *bulkhead.Signature) evidence.Wants {
 		return 0
 	case scheme == bulkhead.Link, scheme == bulkhead.Network:
 		wants |= evidence.Names | evidence.Standing
-	case scheme == bulkhead.Sender, scheme == bulkhead.Contact, scheme == bulkhead.Claim:
+	case scheme == bulkhead.Sender, scheme == bulkhead.Contact, scheme == bulkhead.Claim,
+		scheme == bulkhead.Attachment:
 		wants |= evidence.Names
 	case scheme != bulkhead.Near && scheme.Facet() == bulkhead.TextFacet:
 		wants |= evidence.Standing

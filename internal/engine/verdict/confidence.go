@@ -58,10 +58,13 @@ func (d *decision) confidence() int {
 // most returns the maximum confidence that the rule allows.
 func (d *decision) most() int {
 	switch d.by {
-	case byTwoVoices, byUnanswered, byUnseen, byFreshLink, byLikeReported, byWordsAlone:
+	case byTwoVoices:
+		if d.text.unlike() {
+			return contextsMost
+		}
 		return twoVoicesMost
-	case byContexts:
-		return contextsMost
+	case byUnanswered, byUnseen, byFreshLink, byLikeReported, byWordsAlone:
+		return twoVoicesMost
 	}
 	return 100
 }

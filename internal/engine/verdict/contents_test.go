@@ -27,7 +27,7 @@ func TestContents(t *testing.T) {
 	const unknown, suspected, spam = bulkhead.ClassUnknown, bulkhead.ClassSuspected, bulkhead.ClassSpam
 	no, one, two := Evidence{}, voted(1, 0), voted(2, 0)
 	several := func(e Evidence) Evidence { e.Contexts = 2; return e }
-	many := several(two.delivered(41))
+	many := several(two.delivered(60))
 	exact := body(bulkhead.Exact, no)
 	sender := from("new.example", no)
 	day := time.Unix(20_000*86400, 0).UTC()
@@ -48,9 +48,9 @@ func TestContents(t *testing.T) {
 		{"11 samples by two", contents{within(two, 11, false)}, []part{exact}, nil, suspected, 47, "11 samples"},
 		{"12 samples by two", contents{within(two, 12, false)}, []part{exact}, nil, spam, 70, "12 samples"},
 		{"12 samples by one", contents{within(one, 12, false)}, []part{exact}, nil, suspected, 45, "12 samples"},
-		{"12 samples by two, delivered as often as two votes outweigh", contents{within(two.delivered(40), 12, false)},
+		{"12 samples by two, delivered as often as two votes outweigh", contents{within(two.delivered(60), 12, false)},
 			[]part{exact}, nil, spam, 70, "12 samples"},
-		{"and once more", contents{within(two.delivered(41), 12, false)}, []part{exact}, nil, suspected, 47, "12 samples"},
+		{"and once more", contents{within(two.delivered(61), 12, false)}, []part{exact}, nil, suspected, 47, "12 samples"},
 		{"11 samples by two, in two contexts", contents{within(many, 11, false)}, []part{exact}, nil, suspected, 47, ""},
 		{"12 samples by two, in two contexts", contents{within(many, 12, false)}, []part{exact}, nil, spam, 89, ""},
 		{"12 samples by two from a blameless sender", contents{within(two, 12, false)}, []part{exact, sender}, nil, suspected,

@@ -226,12 +226,13 @@ func (d *decision) clean(i int) bool {
 func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
 
 // common reports whether unrelated senders use a link, as this node has seen or as the shipped list
-// says, or a claimed name. Votes on what all use say nothing of one sender, so it decides nothing by
-// itself. The place of one customer on a platform has a link of its own.
+// says, a claimed name or a file, such as the icon of a social network. Votes on what all use say
+// nothing of one sender, so it decides nothing by itself. The place of one customer on a platform has a
+// link of its own.
 func (d *decision) common(i int) bool {
 	e := &d.Evidence[i]
 	switch s := d.Signatures[i].Scheme(); {
-	case s != bulkhead.Link && s != bulkhead.Claim:
+	case s != bulkhead.Link && s != bulkhead.Claim && s != bulkhead.Attachment:
 		return false
 	case s == bulkhead.Link && wellknown.Domain(d.Signatures[i].Sum()):
 		return true
@@ -242,16 +243,14 @@ func (d *decision) common(i int) bool {
 	return e.Common()
 }
 
-// condemns reports whether a part is listed and makes the message spam. A common link does not. Any
+// condemns reports whether a part is listed and makes the message spam. A common part does not. Any
 // other link needs more strength in the mail of a verified sender without reports, because all
 // kinds of mail link to sites that some spam also links to.
 func (d *decision) condemns(i int) bool {
 	switch {
-	case !d.isListed(i) || d.Signatures[i].Scheme() != bulkhead.Link:
-		return d.isListed(i)
-	case d.common(i):
+	case !d.isListed(i) || d.common(i):
 		return false
-	case !d.blameless():
+	case d.Signatures[i].Scheme() != bulkhead.Link || !d.blameless():
 		return true
 	}
 	e := &d.Evidence[i]
@@ -283,22 +282,29 @@ func (d *decision) suspected(i int) bool {
 	return is && !d.common(i)
 }
 
-// twoContexts, twoVotes and unanswered are rules for changed copies of a listed text.
-func (d *decision) twoContexts() bool {
-	t := &d.text
-	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.contexts >= 2 && !(d.ownMail() && d.seen())
-}
-
+// twoVotes and unanswered are rules for changed copies of a listed text that readers often report.
 func (d *decision) twoVotes() bool {
 	t := &d.text
-	seldom := t.recent() <= votesWorth*t.reported
-	return d.listed && !t.part() && t.strength >= twoVotes-slack && t.good == 0 && seldom && !d.ownMail()
+	if !d.listed || t.part() || t.strength < twoVotes-slack || !t.often() {
+		return false
+	}
+	if t.unlike() {
+		return !d.ownMail() || !d.seen()
+	}
+	return t.good == 0 && !d.ownMail()
 }
 
 func (d *decision) unanswered() bool {
 	t := &d.text
-	return d.listed && d.nobodyAnswers() && t.good == 0 && pairRate*t.recent() <= t.reported
+	return d.listed && d.nobodyAnswers() && t.good == 0 && t.often()
 }
+
+// often reports whether the text was reported often for the number of its copies. A template that
+// unrelated senders use, such as a password reset, is delivered often and reported by mistake.
+func (t *text) often() bool { return t.recent() <= copiesOfVote*t.reported }
+
+// unlike reports whether the text was reported with two different senders or links.
+func (t *text) unlike() bool { return t.contexts >= 2 }
 
 // part reports whether the message contains less than half of the text.
 func (t *text) part() bool { return t.scheme == bulkhead.Part && t.bands < PartWhole }

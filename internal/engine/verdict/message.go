@@ -12,8 +12,8 @@ type Pairs interface {
 	// Pairs looks up the votes on pairs, and sets out[i] for pairs[i]. It is called only if a message's
 	// text is listed, or is bulk from a sender of good standing.
 	Pairs(pairs []Pair, out []Evidence)
-	// Senders returns a lower bound of the number of distinct senders of a link or claimed name, given
-	// by the index of its signature, at the node and its peers. It is called only for one that is
+	// Senders returns a lower bound of the number of distinct senders of a link, claimed name or file,
+	// given by the index of its signature, at the node and its peers. It is called only for one that is
 	// reported.
 	Senders(i int) uint32
 }
@@ -26,7 +26,7 @@ type Decider struct {
 	contexts []int
 	pairs    []Pair
 	paired   []Evidence
-	counted  []int // links and names whose senders at peers were looked up
+	counted  []int // links, names and files whose senders at peers were looked up
 	tops     tops
 }
 

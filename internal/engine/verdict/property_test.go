@@ -194,14 +194,16 @@ func TestNetworkAloneNeverCondemns(t *testing.T) {
 	condemnsNever(t, func(t *rapid.T) part { return network(drawEvidence(t, bulkhead.NetworkFacet)) })
 }
 
-// TestCommonLinkNeverCondemns: whatever else is known of a link that five or more unrelated
+// TestCommonPartNeverCondemns: whatever else is known of a link or a file that five or more unrelated
 // senders use, it makes no message spam.
-func TestCommonLinkNeverCondemns(t *testing.T) {
-	condemnsNever(t, func(t *rapid.T) part {
-		e := drawEvidence(t, bulkhead.LinkFacet)
-		e.Addresses = rapid.Uint32Range(5, 5000).Draw(t, "senders")
-		return link("docs.example", e)
-	})
+func TestCommonPartNeverCondemns(t *testing.T) {
+	for _, scheme := range []bulkhead.Scheme{bulkhead.Link, bulkhead.Attachment} {
+		condemnsNever(t, func(t *rapid.T) part {
+			e := drawEvidence(t, scheme.Facet())
+			e.Addresses = rapid.Uint32Range(5, 5000).Draw(t, "senders")
+			return part{scheme: scheme, name: "docs.example", Evidence: e}
+		})
+	}
 }
 
 // TestCommonAtPeers: a link that is common only together with the senders that peers know is judged as

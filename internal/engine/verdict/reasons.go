@@ -54,7 +54,7 @@ func (d *decision) because(confidence int) string {
 		return d.partReason() + ", " + sure
 	}
 	switch d.rule() {
-	case byExactText, byDigest, byTextOfGood, byPairedText, byTwoVoices, byContexts:
+	case byExactText, byDigest, byTextOfGood, byPairedText, byTwoVoices:
 		return d.textReason() + d.aside() + d.few() + ", " + sure
 	case byQuoted, byHoldsPart:
 		return d.textReason() + "; suspected only, " + sure
@@ -109,8 +109,10 @@ func (d *decision) aside() string {
 	switch d.by {
 	case byPairedText, byTextOfGood:
 		return ", from this sender or with one of its links"
-	case byContexts:
-		return ", with several senders or links"
+	case byTwoVoices:
+		if d.text.unlike() {
+			return ", with several senders or links"
+		}
 	}
 	return ""
 }
@@ -153,8 +155,6 @@ func (d *decision) partReason() string {
 		text += d.few()
 	case d.Signatures[d.finding].Scheme() == bulkhead.Network:
 		text += "; other senders share the network, so it is suspected only"
-	case d.isListed(d.finding) && d.Signatures[d.finding].Scheme() == bulkhead.Link && e.Common():
-		text += fmt.Sprintf("; %d unrelated senders link there, so it is suspected only", e.Addresses)
 	case d.isListed(d.finding) && d.blameless():
 		text += "; its sender is verified and was never reported, so it is suspected only"
 	default:

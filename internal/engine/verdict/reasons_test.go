@@ -113,7 +113,7 @@ func TestAllReasons(t *testing.T) {
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree, with several " +
 				"senders or links, confidence 90 of 100",
 			"called spam by 9 voters", held}},
-		{"by two, often delivered", nearly(two.delivered(41)), nil, []string{
+		{"by two, often delivered", nearly(two.delivered(61)), nil, []string{
 			"nearly the same as a message reported as spam: 2 bands of bulkhead/near agree; it was often " +
 				"delivered without complaint, so it is suspected only, confidence 47 of 100",
 			vote2, held}},

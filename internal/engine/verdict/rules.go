@@ -36,7 +36,6 @@ const (
 	byPairedText  Rule = "text-with-part"
 	byGoodLinks   Rule = "good-links"
 	byQuoted      Rule = "quoted"
-	byContexts    Rule = "two-contexts"
 	byTwoVoices   Rule = "two-votes"
 	byUnanswered  Rule = "unanswered"
 	byUnseen      Rule = "unseen-sender"
@@ -65,8 +64,8 @@ var firstRules = []rule{
 var senderRules = []rule{
 	{byTextOfGood, bulkhead.ClassSpam, func(d *decision) bool { return d.listed && d.pair.sender },
 		"The text was reported from this very sender."},
-	{byFileOfGood, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.isListed) },
-		"An attachment is listed."},
+	{byFileOfGood, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
+		"An attachment is listed, and is not common."},
 	{byWanted, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed && d.pair.wanted },
 		"A vote marked the text from this sender as wanted."},
 	{byKnownSender, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed },
@@ -91,7 +90,7 @@ var mailRules = []rule{
 	{bySender, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
 		"The verified sender is listed."},
 	{byAttachment, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
-		"An attachment is listed."},
+		"An attachment is listed, and is not common."},
 	{byPicture, bulkhead.ClassSpam, func(d *decision) bool { return !d.parts.Near && d.part(d.parts.Images, d.condemns) },
 		"A picture is listed, and there is no text. A picture beside a text is often borrowed, such as a logo."},
 	{byContact, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Contacts, d.condemns) },
@@ -104,15 +103,15 @@ var mailRules = []rule{
 		"All links are of good standing, with more deliveries than the text has reports."},
 	{byQuoted, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.quoted },
 		"It quotes or forwards a listed text."},
-	{byContexts, bulkhead.ClassSpam, (*decision).twoContexts,
-		"It is a changed copy of a text that two votes list, with two different senders or links."},
 	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
-		"It is a changed copy of a text that two votes list, that no known sender sends, and that was seldom delivered."},
+		"It is a changed copy of an often reported text that two votes list. No known sender sends the text, or it was " +
+			"reported with two different senders or links."},
 	{byUnanswered, bulkhead.ClassSpam, (*decision).unanswered,
-		"It is a changed copy of a text that one vote lists, no sender was verified, and the node is mature."},
+		"It is a changed copy of an often reported text that one vote lists, no sender was verified, and the node is " +
+			"mature."},
 	{byUnseen, bulkhead.ClassSpam, (*decision).unseen,
-		"It is a changed copy of a text that one vote lists, no mail of its verified sender was delivered before, the " +
-			"node is mature, and `wanted_lost` is 5 or more."},
+		"It is a changed copy of an often reported text that one vote lists, no mail of its verified sender was " +
+			"delivered before, the node is mature, and `wanted_lost` is 5 or more."},
 	{byHoldsPart, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.part() },
 		"It contains a part of a listed text."},
 	{byOneVoice, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed },
@@ -122,7 +121,7 @@ var mailRules = []rule{
 	{byOddSender, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Senders, d.suspected) },
 		"The verified sender is under suspicion."},
 	{byOddFile, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Attachments, d.suspected) },
-		"An attachment is under suspicion."},
+		"An attachment that is not common is under suspicion."},
 	{byOddPicture, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Images, d.suspected) },
 		"A picture is under suspicion, or is listed beside a text."},
 	{byOddContact, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Contacts, d.suspected) },

@@ -73,5 +73,5 @@ func (d *decision) enough(r *rule) bool {
 func (d *decision) unseen() bool {
 	t := &d.text
 	return steps[d.Policy.Step-LeastStep].unseen && d.listed && d.Policy.Mature && !t.part() && t.good == 0 &&
-		d.sender >= 0 && d.Evidence[d.sender].deliveries() == 0 && !d.lonely() && pairRate*t.recent() <= t.reported
+		d.sender >= 0 && d.Evidence[d.sender].deliveries() == 0 && !d.lonely() && t.often()
 }

@@ -289,6 +289,18 @@ func Balance(x float64, label string) g.Node {
 		g.El("rect", h.Class("middle"), attr("x", 49.75), h.Width("0.5"), h.Height("8")))
 }
 
+// Interval draws a share with its confidence interval. low, share and high are 0 to 1, and stand
+// at the places of their square roots: small shares get more room. label describes them.
+func Interval(low, share, high float64, label string) g.Node {
+	at := func(x float64) float64 { return 100 * math.Sqrt(max(0, min(1, x))) }
+	return h.SVG(h.Class("balance"), g.Attr("viewBox", "0 0 100 8"), g.Attr("preserveAspectRatio", "none"), h.Role("img"),
+		h.Aria("label", label), g.El("title", g.Text(label)),
+		g.El("rect", h.Class("track"), h.Width("100"), h.Height("8")),
+		g.El("rect", h.Class("class-suspected"), attr("x", at(low)), h.Width(number(max(0.5, at(high)-at(low)))),
+			h.Height("8")),
+		g.El("rect", h.Class("middle"), attr("x", min(99, at(share))), h.Width("1"), h.Height("8")))
+}
+
 func attr(name string, x float64) g.Node { return g.Attr(name, number(x)) }
 
 func number(x float64) string { return strconv.FormatFloat(math.Round(10*x)/10, 'f', -1, 64) }

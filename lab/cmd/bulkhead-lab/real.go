@@ -65,7 +65,8 @@ func newRealCommand() *cobra.Command {
 	f.StringVar(&c.heldOut, "held-out", "",
 		"`FILE` with the seed that was made at release: every tenth world is drawn from it")
 	f.StringVar(&c.program, "program", "", "`FILE` of a program built with the tag simclock; otherwise it is built")
-	f.BoolVar(&c.compare, "compare", false, "also play each world to an engine in this process, and print the differences")
+	f.BoolVar(&c.compare, "compare", false,
+		"also play each world to a node in this process, as \"stream\" does, and print the differences")
 	f.BoolVar(&c.bounds, "bounds", false,
 		"play the kinds of mail that have bounds, or those named, and compare with the bounds")
 	f.Float64Var(&c.wantedLost, "wanted-lost", 2, "wanted_lost in the configuration of the nodes")
@@ -87,14 +88,11 @@ type realPlan struct {
 	Topology real.Topology `json:"topology"`
 	Seconds  float64       `json:"seconds"`
 	Lines    []real.Line   `json:"lines"`
-	// Quick is what one engine in this process answered. In Sources its votes carry the sources
-	// of their deliveries.
-	Quick   []real.Line `json:"quick,omitempty"`
-	Sources []real.Line `json:"sources,omitempty"`
+	Quick    []real.Line   `json:"quick,omitempty"` // what one node in this process answered
 
-	bound                 *real.Bound
-	plan                  *real.Plan
-	tally, quick, sources *real.Tally
+	bound        *real.Bound
+	plan         *real.Plan
+	tally, quick *real.Tally
 }
 
 func (c *realCommand) run(cmd *cobra.Command, args []string) error {
@@ -239,10 +237,7 @@ func (c *realCommand) playOne(cmd *cobra.Command, dir string, p *realPlan, step 
 		if p.quick, err = real.Quick(cmd.Context(), p.plan, real.Options{After: c.after}); err != nil {
 			return err
 		}
-		if p.sources, err = real.Quick(cmd.Context(), p.plan, real.Options{After: c.after, Sources: true}); err != nil {
-			return err
-		}
-		p.Quick, p.Sources = p.quick.Lines(), p.sources.Lines()
+		p.Quick = p.quick.Lines()
 	}
 	return nil
 }
@@ -262,7 +257,7 @@ type realResult struct {
 // print prints the sum of all plans, and writes it as JSON.
 func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) error {
 	sum, held := real.NewTally(), real.NewTally()
-	quick, sources := real.NewTally(), real.NewTally()
+	quick := real.NewTally()
 	anyHeld := false
 	for _, p := range plans {
 		sum.Merge(p.tally)
@@ -272,7 +267,6 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 		}
 		if p.quick != nil {
 			quick.Merge(p.quick)
-			sources.Merge(p.sources)
 		}
 		fmt.Fprintln(w, p.summary())
 	}
@@ -289,7 +283,7 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 		}
 	}
 	if c.compare {
-		if err := printAgreement(w, sum.Lines(), quick.Lines(), sources.Lines()); err != nil {
+		if err := printAgreement(w, sum.Lines(), quick.Lines()); err != nil {
 			return err
 		}
 	}
@@ -357,27 +351,21 @@ func (p *realPlan) summary() string {
 	return text
 }
 
-// printAgreement prints the kinds of three results side by side.
-func printAgreement(w io.Writer, processes, quick, sources []real.Line) error {
+// printAgreement prints the kinds of two results side by side.
+func printAgreement(w io.Writer, processes, quick []real.Line) error {
 	type id struct {
 		spam bool
 		name string
 	}
-	byKind := func(lines []real.Line) map[id]real.Line {
-		all := map[id]real.Line{}
-		for _, l := range lines {
-			if l.Dimension == "kind" {
-				all[id{l.IsSpam, l.Name}] = l
-			}
+	one := map[id]real.Line{}
+	for _, l := range quick {
+		if l.Dimension == "kind" {
+			one[id{l.IsSpam, l.Name}] = l
 		}
-		return all
 	}
-	engine, informed := byKind(quick), byKind(sources)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "\n\tcalled spam %%\tone engine\tdifference\twith sources"+
-		"\tsuspected %%\tone engine\tdifference\twith sources\t\n")
+	fmt.Fprintf(t, "\n\tcases\tcalled spam %%\tin one process\tdifference\tsuspected %%\tin one process\tdifference\t\n")
 	for _, l := range processes {
-		k := id{l.IsSpam, l.Name}
 		if l.Dimension != "kind" {
 			continue
 		}
@@ -386,10 +374,10 @@ func printAgreement(w io.Writer, processes, quick, sources []real.Line) error {
 			name = map[bool]string{true: "all spam", false: "all genuine"}[l.IsSpam]
 		}
 		spam, suspected := l.CalledSpam.Percent, l.Suspect.Percent
-		e, i := engine[k], informed[k]
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%+.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%.1f\t\n", name,
-			spam, e.CalledSpam.Percent, spam-e.CalledSpam.Percent, i.CalledSpam.Percent,
-			suspected, e.Suspect.Percent, suspected-e.Suspect.Percent, i.Suspect.Percent)
+		e := one[id{l.IsSpam, l.Name}]
+		fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t%+.1f\t%.1f\t%.1f\t%+.1f\t\n", name, l.Cases,
+			spam, e.CalledSpam.Percent, spam-e.CalledSpam.Percent,
+			suspected, e.Suspect.Percent, suspected-e.Suspect.Percent)
 	}
 	return t.Flush()
 }

@@ -88,7 +88,7 @@ func TestRequestBytes(t *testing.T) {
 	var back Request
 	for name, tail := range map[string]string{"nothing": "", "IPv4": "34 c0000201",
 		"IPv6": "36" + strings.Repeat("00", 16), "domain": "64 02 6161",
-		"empty domain": "64 00", "others": "80 00 ff 01 00"} {
+		"empty domain": "64 00", "others": "81 00 ff 01 00"} {
 		if err := ParseRequest(append(bytes.Clone(want), unhex(t, tail)...), &back); err != nil || back != r {
 			t.Errorf("%s behind it: %+v, %v", name, back, err)
 		}

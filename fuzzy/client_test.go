@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -134,6 +135,70 @@ func TestClientReads(t *testing.T) {
 	}
 }
 
+// TestClientTCP: the client's requests over a connection, plain and encrypted; it connects again when the server has
+// closed the connection, and fails when nothing listens.
+func TestClientTCP(t *testing.T) {
+	pair, err := NewKeyPair(nil)
+	must(t, err)
+	address := prototest.ServeStream(t, "127.0.0.1:0", &Server{Clearinghouse: new(prototest.House),
+		Keys: []*Key{{KeyPair: pair, Update: true}}}).String()
+	for _, key := range []*[32]byte{nil, &pair.Public} {
+		c, err := Dial(t.Context(), address, &Options{TCP: true, ServerKey: key})
+		must(t, err)
+		defer c.Close()
+		for range 3 {
+			must(t, c.Write(t.Context(), digestOf(1), nil, 2, 7))
+			if r, err := c.Check(t.Context(), digestOf(1), nil); err != nil || !r.OK() || r.Flag != 2 {
+				t.Errorf("a check answers %+v, %v", r, err)
+			}
+			if _, err := c.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			c.conn.Close() // as a server does with a connection that is idle
+		}
+		if n, err := c.Stored(t.Context()); err != nil || n == 0 {
+			t.Errorf("%d digests are stored, %v", n, err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, l.Close())
+	absent, err := Dial(t.Context(), l.Addr().String(), &Options{TCP: true, Timeout: time.Second})
+	must(t, err)
+	defer absent.Close()
+	if _, err := absent.Ping(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "fuzzy: ") {
+		t.Errorf("nothing listens: %v", err)
+	}
+}
+
+// TestClientService: the client finds the storage of a service by its SRV record.
+func TestClientService(t *testing.T) {
+	address := prototest.ServeStream(t, "127.0.0.1:0", &Server{Clearinghouse: new(prototest.House)})
+	_, port, err := net.SplitHostPort(address.String())
+	must(t, err)
+	dns := nodetest.ServeDNS(t, map[string][]string{
+		"SRV _fuzzy._tcp.storage.example": {"one.storage.example:" + port}, "A one.storage.example": {"127.0.0.1"}})
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", dns.Address)
+	}}
+	for _, service := range []string{"service=fuzzy+storage.example", "service=fuzzy+storage.example:10"} {
+		c, err := Dial(t.Context(), service, &Options{Resolver: resolver, TCP: true})
+		must(t, err)
+		if _, err := c.Ping(t.Context()); err != nil {
+			t.Errorf("%s: %v", service, err)
+		}
+		must(t, c.Close())
+	}
+	for _, bad := range []string{"service=fuzzy", "service=+storage.example", "service=fuzzy+", "service=fuzzy+:10"} {
+		if _, err := Dial(t.Context(), bad, &Options{Resolver: resolver}); !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	if _, err := Dial(t.Context(), "service=fuzzy+other.example", &Options{Resolver: resolver}); err == nil {
+		t.Error("a service without a record is found")
+	}
+}
+
 // TestFrames: on a connection each request follows its length. A broken frame, or a request that
 // must not be answered, ends the connection.
 func TestFrames(t *testing.T) {
@@ -142,7 +207,7 @@ func TestFrames(t *testing.T) {
 		return append(binary.LittleEndian.AppendUint16(nil, uint16(n)), data...)
 	}
 	good := frame(len(ping), ping)
-	padded := append(bytes.Clone(ping), bytes.Repeat([]byte{0x80, 0}, (8192-len(ping))/2)...)
+	padded := append(bytes.Clone(ping), bytes.Repeat([]byte{0x90, 0}, (8192-len(ping))/2)...)
 	few := door.Rate{PerSecond: 1e-6, Burst: 2}
 	for _, tt := range []struct {
 		name string

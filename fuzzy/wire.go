@@ -111,6 +111,8 @@ const (
 	extIPv4    = '4'
 	extIPv6    = '6'
 	extUnknown = 0x80 // this and all above have a length byte
+	extFacts   = 0x80 // about the sender, factsSize bytes: a further version would have another type
+	factsSize  = 4
 )
 
 // skipExtensions checks the form of a command's extensions. Their contents are personal
@@ -129,7 +131,9 @@ func skipExtensions(rest []byte) error {
 			if len(rest) < 2 {
 				return fmt.Errorf("%w: extension %#x without its length", errShort, t)
 			}
-			n = 2 + int(rest[1])
+			if n = 2 + int(rest[1]); t == extFacts && n != 2+factsSize {
+				return fmt.Errorf("fuzzy: %w: sender facts of %d bytes, want %d", bulkhead.ErrMalformed, n-2, factsSize)
+			}
 		default:
 			return fmt.Errorf("fuzzy: %w: extension of unknown type %#x", bulkhead.ErrMalformed, t)
 		}

@@ -25,6 +25,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/picturetest"
 )
 
+// hidingSheet has a page read from a tree.
+const hidingSheet = "<style>.x{display:none}</style><p class=x>x"
+
 // hostile makes mails of about size bytes that are meant to be dear.
 func hostile(size int) map[string]func() []byte {
 	fill := func(head, unit, tail string) []byte {
@@ -166,6 +169,27 @@ func hostile(size int) map[string]func() []byte {
 		},
 		"sheet, every element": func() []byte {
 			return fill(page+"<style>"+strings.Repeat("*{color:#fff}", 1024)+"</style>", "<p>x", "")
+		},
+		"sheet, depth": func() []byte {
+			return fill(page+hidingSheet+strings.Repeat("<div>", min(390, size/50)), "<i>x</i>", "")
+		},
+		"sheet, depth and end tags": func() []byte {
+			return fill(page+hidingSheet+strings.Repeat("<div>", min(390, size/50)), "</q>", "")
+		},
+		"sheet, formats opened again": func() []byte {
+			return fill(page+hidingSheet+strings.Repeat("<b><i><u><s>", min(25, size/200)), "<p>x</p>", "")
+		},
+		"sheet, formats with attributes": func() []byte {
+			return fill(page+hidingSheet, "<p><b a b c d e f g h i j k l m n o p q r s t u v w x y z>x", "")
+		},
+		"sheet, many rules": func() []byte {
+			return fill(page+"<style>"+strings.Repeat("a{color:red}", size/24)+".x{display:none}</style>", "<a>x</a>", "")
+		},
+		"sheet, bodies": func() []byte { return fill(page+hidingSheet, "<body a=b c=d>x", "") },
+		"sheet, page in pieces": func() []byte {
+			const least = 450 << 10
+			return append(fill(page+hidingSheet+"<table><tr><td>", "<div class=x style=top:0><p>x", ""),
+				strings.Repeat("<div class=x><b>x</b></div>", max(0, least-size)/27*min(1, size>>12))...)
 		},
 		"sheet, deep selectors": func() []byte {
 			rules := strings.Repeat(strings.Repeat("div ", 14)+"p b{display:none}", size/140)

@@ -3,6 +3,7 @@
 package fuzzydcc
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -80,17 +81,19 @@ func TestRspamdDocuments(t *testing.T) {
 	if out := run("configtest", "-c", "/etc/rspamd/rspamd.conf"); !strings.Contains(string(out), "syntax OK") {
 		t.Errorf("configtest: %s", out)
 	}
-	var groups map[string]struct {
-		Symbols map[string]struct{ Weight float64 }
-	}
-	out := run("configdump", "-j", "-c", "/etc/rspamd/rspamd.conf", "group")
-	if err := json.Unmarshal(out, &groups); err != nil {
-		t.Fatalf("%v in %.2000s", err, out)
-	}
 	weights := make(map[string]float64)
-	for _, g := range groups {
-		for name, s := range g.Symbols {
-			weights[name] = s.Weight
+	out := run("configdump", "-j", "-c", "/etc/rspamd/rspamd.conf", "group")
+	for all := json.NewDecoder(bytes.NewReader(out)); all.More(); { // since 4.1 there are several documents
+		var groups map[string]struct {
+			Symbols map[string]struct{ Weight float64 }
+		}
+		if err := all.Decode(&groups); err != nil {
+			t.Fatalf("%v in %.2000s", err, out)
+		}
+		for _, g := range groups {
+			for name, s := range g.Symbols {
+				weights[name] = s.Weight
+			}
 		}
 	}
 	for _, symbol := range []string{"FUZZY_DENIED", "FUZZY_PROB", "PYZOR", "RAZOR", "BH_IP", "BH_URL", "BH_EMAIL"} {

@@ -21,11 +21,18 @@ import (
 type rspamd struct {
 	t                  *testing.T
 	worker, controller int
+	config             string // its file
 }
 
 // startRspamd runs rspamd with the given module configuration. It sends no requests to the network:
 // its resolver is a port where nothing listens.
 func startRspamd(t *testing.T, filters, modules string) *rspamd {
+	t.Helper()
+	return startRspamdWith(t, "127.0.0.1:1", filters, modules)
+}
+
+// startRspamdWith runs rspamd with a name server.
+func startRspamdWith(t *testing.T, nameServer, filters, modules string) *rspamd {
 	t.Helper()
 	path := nodetest.Program(t, "rspamd")
 	dir := t.TempDir()
@@ -40,19 +47,20 @@ options {
   pidfile = "%[1]s/pid"; filters = "%[2]s"; tempdir = "%[1]s"; history_file = "%[1]s/history"; rrd = "%[1]s/rrd";
   stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld";
     local_addrs = [];
-  dns { nameserver = ["127.0.0.1:1"]; timeout = 0.1s; retransmits = 1; }
+  dns { nameserver = ["%[6]s"]; timeout = 0.1s; retransmits = 1; }
 }
 logging { type = "console"; level = "info"; }
 worker "normal" { bind_socket = "127.0.0.1:%[3]d"; count = 1; }
 worker "controller" { bind_socket = "127.0.0.1:%[4]d"; count = 1; secure_ip = "127.0.0.1"; }
-metric { name = "default"; actions { reject = 15; } unknown_weight = 1;
-  symbol { name = "FUZZY_DENIED"; weight = 12.0; } }
+actions { reject = 15; unknown_weight = 1; }
+group "fuzzy" { symbols { "FUZZY_DENIED" { weight = 12.0; } } }
 %[5]s
-`, dir, filters, r.worker, r.controller, modules)
+`, dir, filters, r.worker, r.controller, modules, nameServer)
 	file := filepath.Join(dir, "rspamd.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	r.config = file
 	nodetest.Run(t, dir, path, "-i", "-f", "-c", file)
 	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.worker))
 	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.controller))
@@ -251,7 +259,32 @@ func TestRspamdFuzzyEncrypted(t *testing.T) {
 		t.Errorf("symbols after an encrypted learning: %v", symbols)
 	}
 	plain := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
-	if symbols := plain.scan(spam); symbols["FUZZY_DENIED"].Score != 0 || symbols["FUZZY_BLOCKED"].Options == nil {
+	if symbols := plain.scan(spam); symbols["FUZZY_DENIED"].Score != 0 ||
+		symbols["FUZZY_BLOCKED"].Options == nil && symbols["FUZZY_ENCRYPTION_REQUIRED"].Options == nil {
 		t.Errorf("symbols of a plain check: %v", symbols)
+	}
+}
+
+// TestRspamdFirstReport: the first mail that rspamc gives to a new rspamd for learning is found, each time.
+func TestRspamdFirstReport(t *testing.T) {
+	port := nodetest.FreePort(t)
+	startNode(t, fmt.Sprintf("[listen]\nfuzzy = \"127.0.0.1:%d\"\n", port))
+	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", port))
+	for i := range 3 {
+		r := startRspamd(t, "fuzzy_check", fuzzyModule(port, ""))
+		spam := mail("seed", fmt.Sprint(i), strings.ReplaceAll(gardenText, "e", fmt.Sprintf("e%d", i)))
+		rspamc := func(port int, args ...string) string {
+			t.Helper()
+			code, out := nodetest.Command(t, spam, "env", append([]string{"HOME=" + t.TempDir(), "rspamc", "-h",
+				fmt.Sprintf("127.0.0.1:%d", port)}, args...)...)
+			if code != 0 {
+				t.Errorf("rspamc %q: exit %d\n%s", args, code, out)
+			}
+			return out
+		}
+		rspamc(r.controller, "-f", "1", "-w", "10", "fuzzy_add")
+		if out := rspamc(r.worker, "symbols"); !strings.Contains(out, "FUZZY_DENIED") {
+			t.Errorf("mail that was learnt is not found:\n%s", out)
+		}
 	}
 }

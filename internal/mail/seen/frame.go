@@ -29,9 +29,8 @@ type frame struct {
 	open   counts // the containers around it
 }
 
-// maxFrames bounds the elements that are remembered. If more are nested, all that follows
-// counts as visible.
-const maxFrames = maxTreeDepth
+// maxFrames bounds the elements that are remembered. If more are nested, the page is read from a tree.
+const maxFrames = 128
 
 // A container is a kind of element whose end tag also ends the open elements inside of it.
 type container uint8
@@ -97,6 +96,7 @@ func (v *visible) enter(name *knownName, inner look, as flow) {
 	}
 	if len(v.frames) == maxFrames {
 		v.frames, v.look = v.frames[:0], firstLook
+		v.shape.irregular, v.shape.hides = true, true
 		return
 	}
 	v.frames = append(v.frames, frame{tag: tag, before: v.look, flow: as, open: around})

@@ -173,18 +173,24 @@ const (
 	namedLooks = namedStyle | namedBgcolor | namedColour | namedSize | namedLinked | namedHidden | namedBackground
 )
 
-// attributes reads the present start tag.
-func (v *visible) attributes(to *tagged, tag atom.Atom, t *markup.Tokens) {
-	if v.tag != "" {
-		eachAttribute(v.tag, v.pace, func(key, value string) { v.attribute(to, tag, key, value) })
-	} else if n, ok := t.Written(); ok {
-		for i := range n {
-			key, value := t.Attribute(i)
-			v.attribute(to, tag, key, value)
+// attributes reads the present start tag, and returns how many attributes it has.
+func (v *visible) attributes(to *tagged, tag atom.Atom, t *markup.Tokens) (n int) {
+	source := v.tag
+	if source == "" {
+		if written, ok := t.Written(); ok {
+			for i := range written {
+				key, value := t.Attribute(i)
+				v.attribute(to, tag, key, value)
+			}
+			return written
 		}
-	} else {
-		eachAttribute(t.Raw(), v.pace, func(key, value string) { v.attribute(to, tag, key, value) })
+		source = t.Raw()
 	}
+	eachAttribute(source, v.pace, func(key, value string) {
+		n++
+		v.attribute(to, tag, key, value)
+	})
+	return n
 }
 
 // attribute takes an attribute of an element.

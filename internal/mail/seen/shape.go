@@ -13,20 +13,24 @@ type shape struct {
 	open      []atom.Atom // elements, outermost first
 	hides     bool        // an element hides what is in it
 	irregular bool
-	costly    bool // a tree could take much more time or memory than the page
-	begun     bool // the body, with a text or with an element that no head has
-	ended     bool // the body
-	styled    int  // formatting elements that are open, also by the rules of the standard
+	costly    bool              // a tree of what follows could take much more time or memory than the page
+	work      int               // what the library may take for a tree, less what the bytes that were read allow
+	begun     bool              // the body, with a text or with an element that no head has
+	foreign   bool              // there are elements of SVG or MathML
+	ended     bool              // the body
+	styled    int               // formatting elements that are open, also by the rules of the standard
+	attached  int               // attributes of html and body, of which the library has one list each
+	alike     [len(formats)]int // open formatting elements of one name
 	count     [len(soloists)]int
 }
 
-// Limits of the pages that trees are built of. The library copies open formatting elements, and
-// compares the attributes of these with each other.
+// Limits of the pages that trees are built of. The library searches the open elements at each tag, opens
+// formatting elements again, and compares the attributes of these with each other. A step is one comparison.
 const (
-	maxTreeSource     = 256 << 10 // bytes
-	maxTreeDepth      = 128       // open elements
-	maxTreeFormatting = 12        // open formatting elements
-	maxTreeAttributes = 24        // attributes of a tag
+	maxTreeDepth  = 400       // open elements; the library has 512
+	leastTreeWork = 128 << 10 // steps that any page may take
+	treeWork      = 32        // steps for each byte of the page
+	treeCopy      = 48        // steps that a copy of an element takes
 )
 
 // soloists are elements that the standard does not nest.
@@ -60,9 +64,18 @@ var rebuilt = atomSet(atom.Svg, atom.Math, atom.Frameset, atom.Frame, atom.Plain
 // tableParents are the elements of tables that have other elements of tables in them, and nothing else.
 var tableParents = atomSet(atom.Table, atom.Tbody, atom.Thead, atom.Tfoot, atom.Tr, atom.Colgroup)
 
-// formatting are the elements that the standard opens again.
-var formatting = atomSet(atom.A, atom.B, atom.Big, atom.Code, atom.Em, atom.Font, atom.I, atom.Nobr, atom.S, atom.Small,
-	atom.Strike, atom.Strong, atom.Tt, atom.U)
+// formats are the elements that the standard opens again, and formatting their places in it.
+var (
+	formats = [...]atom.Atom{atom.A, atom.B, atom.Big, atom.Code, atom.Em, atom.Font, atom.I, atom.Nobr, atom.S,
+		atom.Small, atom.Strike, atom.Strong, atom.Tt, atom.U}
+	formatting = func() map[atom.Atom]int {
+		places := make(map[atom.Atom]int, len(formats))
+		for i, a := range formats {
+			places[a] = i
+		}
+		return places
+	}()
+)
 
 func atomSet(atoms ...atom.Atom) map[atom.Atom]bool {
 	set := make(map[atom.Atom]bool, len(atoms))
@@ -82,11 +95,45 @@ func (s *shape) parent() atom.Atom {
 	return s.open[len(s.open)-1]
 }
 
+// read takes bytes of the page, which allow for work.
+func (s *shape) read(n int) { s.work -= treeWork * n }
+
+// spend takes steps.
+func (s *shape) spend(n int) {
+	s.work += n
+	s.costly = s.costly || s.work > leastTreeWork
+}
+
+// divides reports whether what follows may be read by a tree of its own: not in a head, nor between the cells of a
+// table, where the tree is not as the tags are, nor within a select.
+func (s *shape) divides() bool {
+	if !s.begun || s.count[placeSelect] > 0 {
+		return false
+	}
+	for _, tag := range slices.Backward(s.open) {
+		switch {
+		case tag == atom.Td || tag == atom.Th || tag == atom.Caption:
+			return true
+		case tableParents[tag]:
+			return false
+		}
+	}
+	return true
+}
+
 // text takes text that is not blank.
 func (s *shape) text() {
 	s.begun = true
+	s.reopen()
 	if s.ended || tableParents[s.parent()] {
 		s.irregular = true
+	}
+}
+
+// reopen spends what it takes to open formatting elements again that ended with the element around them.
+func (s *shape) reopen() {
+	if s.irregular {
+		s.spend(treeCopy * s.styled)
 	}
 }
 
@@ -107,15 +154,23 @@ func (s *shape) start(name *knownName, selfClosing bool, attributes int) {
 		s.hides = s.hides || name.is&unseen != 0 || rebuilt[tag]
 	}
 	switch tag {
+	case atom.Svg, atom.Math:
+		s.foreign, s.begun = true, true
 	case atom.Html, atom.Head, atom.Title, atom.Meta, atom.Link, atom.Base, atom.Style, atom.Script, atom.Template,
 		atom.Noscript:
 	default:
 		s.begun = true
 	}
-	s.costly = s.costly || attributes > maxTreeAttributes
-	if formatting[tag] {
+	s.spend(len(s.open))
+	s.reopen()
+	if tag == atom.Html || tag == atom.Body {
+		s.attached += attributes
+		s.spend(treeCopy * s.attached)
+	}
+	if place, ok := formatting[tag]; ok {
+		s.spend(s.alike[place] * attributes * attributes / 4)
 		s.styled++
-		s.costly = s.costly || s.styled > maxTreeFormatting
+		s.alike[place]++
 	}
 	if name.is&(void|unseen) != 0 && tag != atom.Head {
 		return
@@ -165,6 +220,7 @@ func isHeading(tag atom.Atom) bool {
 // its kind.
 func (s *shape) end(name *knownName) {
 	tag := name.tag
+	s.spend(len(s.open))
 	if tag == atom.Body || tag == atom.Html {
 		s.ended = true
 		return
@@ -183,8 +239,9 @@ func (s *shape) end(name *knownName) {
 			s.count[solo]--
 		}
 	}
-	if formatting[tag] {
+	if place, ok := formatting[tag]; ok {
 		s.styled--
+		s.alike[place]--
 	}
 	s.open = s.open[:at]
 }

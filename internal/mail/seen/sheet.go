@@ -14,7 +14,7 @@ import (
 const pageWidth = 1024
 
 // maxRules is the maximum number of rules that are kept, of those that may hide text or show it.
-const maxRules = 1024
+const maxRules = 8192
 
 // A sheet is the rules of the style sheets of a page that may hide text or show it.
 type sheet struct {
@@ -22,6 +22,7 @@ type sheet struct {
 	effects bool // a rule does anything that matters here
 	rules   []rule
 	by      map[string][]int // rules by the keys of their selectors
+	spent   bool             // there are too many rules, or elements to compare with them: what follows is not shown
 	match   css.Match
 }
 
@@ -88,7 +89,11 @@ func (v *visible) sheetOf(n *html.Node) {
 	}
 	css.Rules(source.String(), pageWidth, func(prelude, body string) {
 		all := declarations(body)
-		if len(all) == 0 || len(s.rules) >= maxRules {
+		if len(all) == 0 {
+			return
+		}
+		if len(s.rules) >= maxRules {
+			s.spent = true
 			return
 		}
 		selectors, _ := css.Selectors(prelude)
@@ -106,7 +111,10 @@ func (v *visible) sheetOf(n *html.Node) {
 
 // of returns what the rules declare for an element, by rising weight.
 func (s *sheet) of(n *html.Node) (all [][]declaration) {
-	if len(s.rules) == 0 || s.match.Steps < 0 {
+	if len(s.rules) == 0 {
+		return nil
+	}
+	if s.spent = s.spent || s.match.Steps < 0; s.spent {
 		return nil
 	}
 	var found []int
@@ -135,6 +143,7 @@ func (s *sheet) of(n *html.Node) (all [][]declaration) {
 			try("." + class)
 		}
 	}
+	s.match.Steps -= 2 * len(found) // for their order, and for what they declare
 	slices.SortFunc(found, func(a, b int) int {
 		return cmp.Or(cmp.Compare(s.rules[a].selector.Weight, s.rules[b].selector.Weight), cmp.Compare(a, b))
 	})

@@ -16,21 +16,6 @@ const (
 	stepsPerByte = 3
 )
 
-// tree reads a page from the tree that the HTML standard builds of it, and reports whether there is one.
-func (v *visible) tree(source string) bool {
-	if v.pace.Over(len(source)) {
-		return false
-	}
-	root, err := html.ParseWithOptions(strings.NewReader(source), html.ParseOptionEnableScripting(false))
-	if err != nil {
-		return false // too deep
-	}
-	v.restart(len(source))
-	v.collect(root)
-	v.node(root)
-	return true
-}
-
 // restart takes back what was read.
 func (v *visible) restart(size int) {
 	v.dst, v.quotes, v.skip, v.anchor = v.dst[:v.start], 0, 0, anchor{}
@@ -50,7 +35,7 @@ func (v *visible) node(n *html.Node) {
 	switch n.Type {
 	case html.TextNode:
 		blank := v.veil == faint && strings.Trim(n.Data, " \t\r\n\f") == ""
-		if (v.veil == 0 || blank) && !closed(n.Parent) && !v.full() && !v.pace.Over(len(n.Data)) {
+		if (v.veil == 0 || blank) && !closed(n.Parent) && !v.full() && !v.sheet.spent && !v.pace.Over(len(n.Data)) {
 			v.text([]byte(n.Data))
 		}
 		return

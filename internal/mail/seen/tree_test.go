@@ -51,10 +51,15 @@ func readWords(source string) (words string, costly bool) {
 	v := new(visible)
 	v.pace = pace.New(context.Background())
 	v.read(source)
+	return wordsOf(v), v.shape.costly
+}
+
+// wordsOf returns the words that are shown, without blanks.
+func wordsOf(v *visible) (words string) {
 	for line := range strings.Lines(string(v.dst)) {
 		words += strings.TrimLeft(line, "> ") + " "
 	}
-	return strings.Join(strings.Fields(words), ""), v.shape.costly
+	return strings.Join(strings.Fields(words), "")
 }
 
 // hostilePieces are pieces of pages, of which generated ones consist: start and end tags of elements
@@ -75,6 +80,19 @@ var hostilePieces = func() (all []string) {
 	return append(all, "<!-- c -->", "<![CDATA[x]]>", "&amp;", "<?x?>", "<!doctype html>")
 }()
 
+// hostilePage returns a page of n pieces, in which each word is another.
+func hostilePage(r *rand.Rand, n int) string {
+	var source strings.Builder
+	for i := range n {
+		piece := hostilePieces[r.IntN(len(hostilePieces))]
+		if strings.TrimSpace(piece) == "word" {
+			piece = " w" + string(rune('a'+i)) + " "
+		}
+		source.WriteString(piece)
+	}
+	return source.String()
+}
+
 // TestTree compares what is shown of generated pages with the plain walk over the tree.
 func TestTree(t *testing.T) {
 	pages := 60_000
@@ -84,21 +102,14 @@ func TestTree(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
 	trees := 0
 	for range pages {
-		var source strings.Builder
-		for n := range 3 + r.IntN(14) {
-			piece := hostilePieces[r.IntN(len(hostilePieces))]
-			if strings.TrimSpace(piece) == "word" {
-				piece = " w" + string(rune('a'+n)) + " "
-			}
-			source.WriteString(piece)
-		}
-		got, costly := readWords(source.String())
+		source := hostilePage(r, 3+r.IntN(14))
+		got, costly := readWords(source)
 		if costly {
 			continue
 		}
 		trees++
-		if want := shownWords(t, source.String()); got != want {
-			t.Fatalf("%s\nshows %q, want %q", source.String(), got, want)
+		if want := shownWords(t, source); got != want {
+			t.Fatalf("%s\nshows %q, want %q", source, got, want)
 		}
 	}
 	if trees < pages*9/10 {

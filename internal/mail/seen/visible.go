@@ -1,6 +1,7 @@
 package seen
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -32,17 +33,27 @@ func (v *visible) read(source string) {
 	v.shape.renew()
 	v.styling = styling{look: firstLook, frames: v.frames[:0], styles: v.styles, links: linkBlue, letters: black,
 		quirks: quirky(source)}
-	for rest := source; len(rest) > 0 && !v.done(); {
-		rest = rest[v.tokens(rest):]
-		rest = rest[v.long(rest):]
-	}
+	v.course = course{size: cmp.Or(v.course.size, pieceSize)}
+	v.stream(source)
 	s := &v.shape
-	wanted := s.irregular && (s.hides || v.tones.meet()) || v.matters()
-	if wanted && !s.costly && len(source) <= maxTreeSource && v.pace.Err() == nil {
-		v.tree(source)
+	if wanted := s.irregular && (s.hides || v.tones.meet()) || v.matters(); wanted && v.pace.Err() == nil {
+		v.trees(source)
 	}
 	if v.page != nil {
 		v.endAnchor()
+	}
+}
+
+// stream reads source tag by tag, up to its end.
+func (v *visible) stream(source string) {
+	for rest := source; len(rest) > 0 && !v.done(); {
+		n := v.tokens(rest)
+		rest = rest[n:]
+		skip := v.skip
+		if n = v.long(rest); n > 0 {
+			v.passLong(rest[:n], skip)
+		}
+		rest = rest[n:]
 	}
 }
 
@@ -64,9 +75,13 @@ func (v *visible) tokens(source string) (taken int) {
 			return len(source)
 		}
 		n := len(t.Raw())
+		if t.Kind() == markup.Other && t.TooLong() {
+			return taken // there is more of the comment
+		}
 		if taken += n; v.pace.Over(n) {
 			break
 		}
+		v.pass(n, t.Kind() == markup.Start && v.skip == 0)
 		switch t.Kind() {
 		case markup.Text:
 			if v.skip == 0 && !(v.shape.irregular && v.shape.begun) && strings.Trim(t.Raw(), " \t\r\n\f") != "" {
@@ -108,7 +123,7 @@ func (v *visible) long(source string) int {
 		}
 		return n
 	case strings.HasPrefix(source, "<!--"):
-		return behind(source, "-->")
+		return min(behind(source, "-->"), behind(source, "--!>"))
 	case source[0] == '<' && (scan.IsLetter(source[1]) || source[1] == '/'):
 		return v.longTag(source)
 	case source[0] == '<' && (source[1] == '!' || source[1] == '?'):
@@ -195,7 +210,8 @@ type visible struct {
 	unseenElement
 	styling
 	shape  shape // of the tags
-	quotes int   // open blockquotes
+	course course
+	quotes int // open blockquotes
 
 	page   *Page            // to note links and mark-up in; nil to leave them
 	noted  Page             // its memory
@@ -228,6 +244,9 @@ func (v *visible) written(text string) {
 
 // upTo shows b up to the first byte of a class, and returns how many bytes that is.
 func (v *visible) upTo(b []byte, end uint8) int {
+	if v.course.mute {
+		return len(b)
+	}
 	for at := 0; at < len(b); {
 		n := len(v.dst)
 		atStart := n == v.start || v.dst[n-1] == '\n'
@@ -295,18 +314,15 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 		return
 	}
 	var attributes tagged
-	v.attributes(&attributes, name.tag, t)
+	written := v.attributes(&attributes, name.tag, t)
 	inner, as := v.inside(name, &attributes, nil)
 	v.element(name, &attributes, inner.veil)
 	is := name.is
 	if name.tag == atom.Noscript {
 		t.NotRaw() // mail programs run no scripts
 	}
-	n, ok := t.Written()
-	if !ok {
-		n = maxTreeAttributes + 1
-	}
-	v.shape.start(name, selfClosing, n)
+	v.bodyAt(name.tag, written)
+	v.shape.start(name, selfClosing, written)
 	v.shape.hides = v.shape.hides || inner.veil != 0
 	if name.tag == atom.Details && attributes.named&namedOpen == 0 {
 		v.shape.hides, v.shape.irregular = true, true // what is hidden is up to the tree
@@ -316,6 +332,9 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	}
 	if is&unseen != 0 {
 		v.skip, v.nested = name.tag, 0
+		if name.tag == atom.Style {
+			v.sheetAt(true)
+		}
 		return
 	}
 	v.opens(name, as)
@@ -351,6 +370,7 @@ func (v *visible) end(t *markup.Tokens) {
 		if tag == v.skip {
 			if v.nested--; v.nested < 0 {
 				v.skip = 0
+				v.sheetAt(false)
 			}
 		}
 		return

@@ -3,6 +3,7 @@ package nodetest
 import (
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,8 +24,8 @@ type DNS struct {
 }
 
 // ServeDNS answers from records until the test ends. Their keys are of the forms
-// "TXT example.com", "A example.com" (IPv4 and IPv6) and "MX example.com". Other names do not
-// exist.
+// "TXT example.com", "A example.com" (IPv4 and IPv6), "MX example.com" and "SRV _s._tcp.example.com", whose values
+// are "host:port". Other names do not exist.
 func ServeDNS(t testing.TB, records map[string][]string) *DNS {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -64,7 +65,7 @@ func (s *DNS) reply(query []byte) []byte {
 	reply := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true},
 		Questions: m.Questions}
 	known := false
-	for _, kind := range []string{"TXT ", "A ", "MX "} {
+	for _, kind := range []string{"TXT ", "A ", "MX ", "SRV "} {
 		_, ok := s.records[kind+name]
 		known = known || ok
 	}
@@ -96,6 +97,15 @@ func (s *DNS) reply(query []byte) []byte {
 	case dnsmessage.TypeMX:
 		for _, host := range s.records["MX "+name] {
 			add(&dnsmessage.MXResource{Pref: 10, MX: dnsmessage.MustNewName(host + ".")})
+		}
+	case dnsmessage.TypeSRV:
+		for _, target := range s.records["SRV "+name] {
+			host, port, _ := strings.Cut(target, ":")
+			n, err := strconv.ParseUint(port, 10, 16)
+			if err != nil {
+				return nil
+			}
+			add(&dnsmessage.SRVResource{Priority: 1, Weight: 1, Port: uint16(n), Target: dnsmessage.MustNewName(host + ".")})
 		}
 	}
 	packed, err := reply.Pack()

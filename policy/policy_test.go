@@ -83,7 +83,17 @@ func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte("request=smtpd_access_policy\nprotocol_state=RCPT\nsender=ann@example.com\nsize=12\n"))
 	f.Add([]byte("request=smtpd_access_policy\nx\n"))
 	f.Add([]byte("="))
+	f.Add([]byte("request=other\n"))
+	f.Add([]byte("request=smtpd_access_policy\nsender=a\x00\n"))
+	f.Add([]byte("request=smtpd_access_policy\nsender=" + strings.Repeat("a", 40) + "\n\nrest"))
+	f.Add([]byte("request=smtpd_access_policy\n" + strings.Repeat("a=b\n", MaxAttributes)))
+	f.Add([]byte("request=smtpd_access_policy\nsender=" + strings.Repeat("a", MaxRequest) + "\n"))
+	f.Add([]byte("request=smtpd_access_policy\nsender=ann@example.com"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if in, err := readRequest(bufio.NewReaderSize(bytes.NewReader(data), 16), nil); len(in) > len(data) ||
+			err == nil && !bytes.HasPrefix(data, in) {
+			t.Errorf("%q is read as %q, %v", data, in, err)
+		}
 		var r Request
 		if err := r.ParseRequest(data); err != nil {
 			return

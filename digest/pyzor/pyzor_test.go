@@ -230,6 +230,20 @@ func FuzzSignatures(f *testing.F) {
 	f.Add([]byte("Content-Type: text/html\n\n<p>a &amp; b<![endif]--><script>x</script><a b='c'd=e/>"))
 	f.Add([]byte("Content-Type: text/plain; charset=iso-2022-jp\nContent-Transfer-Encoding: x-uuencode\n\n" +
 		"begin 644 a\n#86)C\n`\nend\n"))
+	for _, body := range []string{
+		"quoted-printable\n\na=3Db=\nc =\td= e=G1=3d=C3=A4\n=\n", "base64\n\nYWJj ZGVm!Z2hp=amts\nbW5v==\nYQ\n",
+		"base64\n\n=YWJj\nYWJjZ\n", "uuencode\n\nbegin 644 a\n#86)C\n*86)C\n&~~~~\n`\nend\nrest\n",
+		"7bit\n\n<!DOCTYPE html><html><head><title>a</title><style>b</style></head><body><p class=c d='e' f=\"g\">h</p " +
+			"i><br/><!-- j --><!k><?l?><![CDATA[m]]></body></html></x y='z'></1><&#65;&#x42;&amp;&unknown;&lt<a<b</c",
+		"8bit\n\n<p>a\xe4b<script>if(a<b){}</script ></p><textarea>&amp;</textarea></style><a href=\"c<d>",
+	} {
+		for _, kind := range []string{"text/html", "text/plain; charset=iso-8859-1"} {
+			f.Add([]byte("Content-Type: " + kind + "\nContent-Transfer-Encoding: " + body))
+		}
+	}
+	f.Add([]byte("Content-Type: multipart/mixed; boundary=\"b\"\n\npreamble\n--b\nContent-Type: multipart/alternative;\n" +
+		" boundary*0=c; boundary*1=d\n\n--cd\n\na\n--cd--\n--b\nContent-Type: text/html\n\n<p>e\n--b--\nepilogue\n"))
+	f.Add([]byte("Content-Type: multipart/mixed; boundary*=utf-8'en'a%20b\n\n--a b\n\nc\n--a b\n\nno end\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := bytes.Clone(raw)
 		lines, ok, _ := Lines(t.Context(), raw)
@@ -254,6 +268,19 @@ func FuzzSignatures(f *testing.F) {
 func FuzzDecode(f *testing.F) {
 	for _, c := range []string{"utf-7", "utf-16", "euc-kr", "euc-jp", "iso-2022-kr", "hz", "gb18030", "cp037"} {
 		f.Add([]byte("+AGE-\x1b$B0!\xa4\xd4\x8f\xa1\xa1~{VP~}"), c)
+	}
+	switches := "a\x1b(Bb\x1b)Bc\x1b(Jd\x1b)Je\x1b(I1\x1b$@0!\x1b$(B0!\x1b$)@0!\x0e0!\x0f\x1b$D0!\x1b$(D0!\x1b$C0!" +
+		"\x1b$(C0!\x1b$)C\x0e0!\x0f\x1b.A\x1bNa\x1b$(Q\x1b[x\n"
+	for _, c := range []string{"iso-2022-jp", "iso-2022-jp-1", "iso-2022-jp-2", "iso-2022-jp-3", "iso-2022-jp-ext",
+		"iso-2022-kr", "utf-8", "utf-16le", "utf-16be", "utf-32", "utf-32le", "utf-7", "big5", "big5-hkscs", "gbk",
+		"gb2312", "gb18030",
+		"euc-kr", "cp949", "johab", "shift_jis", "shift_jisx0213", "euc-jp", "euc-jis-2004", "cp932", "cp950", "hz",
+		"windows-1252", "koi8-r", "ascii", "raw-unicode-escape", "unicode-escape", "no-such"} {
+		f.Add([]byte(switches), c)
+		f.Add([]byte("+AGEAYgBj-+-+2D3cAA-+\xff~{VP~~~\n~x\x80\x81\x40\xa1\xa1\xff\xfe\xf0\x9f"+
+			"\x98\x80\xd8\x3d\xde\x00\xe3\x81"), c)
+		f.Add([]byte("\x81\x30\x81\x30\x84\x31\xa4\x37\xfe\xa1\xf9\xd6\x8f\xa2\xaf\x8e\xb1\xc9\xa1\xd8"+
+			"\x31\x88\x62\x00\x00\xfe\xff"), c)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, charset string) {
 		text, bad, known := decodeNamed(b, charset, ignoreErrors)

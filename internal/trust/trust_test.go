@@ -269,6 +269,20 @@ func TestSealer(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`[]`))
 	f.Add([]byte(`[{"name":"a","role":"admin","weight":1,"created":"2026-01-01T00:00:00Z","from":"::1"}]`))
+	for _, account := range []string{
+		`{"name":"a","role":"owner"}`, `{"name":"a","role":"trusted","weight":-1}`,
+		`{"name":"a","role":"reporter","weight":2}`,
+		`{"name":"","role":"admin"}`, `{"name":"a\u200b","role":"admin"}`, `{"name":"a","role":"admin","parent":"a"}`,
+		`{"name":"a","role":"admin","person":"x y"}`, `{"name":"a","role":"admin","person":".."}`,
+		`{"name":"a","role":"reporter","parent":"b"}`, `{"name":"a","role":"admin","unknown":1}`,
+		`{"name":"a","role":"anonymous"},{"name":"a","role":"admin"}`,
+		`{"name":"a","role":"admin","token_hash":"` + strings.Repeat("A", 44) + `"}`,
+		`{"name":"a","role":"admin","token_hash":"AAAA","sealed":{"razor2":"AA=="}}`,
+		`{"name":"a","role":"reporter","networks":[` + strings.Repeat("0,", 200) + `1]}`,
+	} {
+		f.Add([]byte("[" + account + "]"))
+	}
+	f.Add([]byte(`[]]`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := NewBook(DefaultPolicy())
 		if b.Decode(data) != nil {

@@ -183,6 +183,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("{\"vote\":\"ham\",\"message_id\":\"<a@b>\"}\n"))
 	f.Add([]byte("{\"vote\":\"spam\",\"dkim\":[\"a\"]}\n\x00"))
 	f.Add([]byte("\n\n"))
+	f.Add([]byte("{\"vote\":\"spam\"}"))
+	f.Add([]byte("{\"vote\":\"spam\"}\n"))
+	f.Add([]byte("[]\nSubject: a\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		v, err := parse(text)
 		if err != nil {

@@ -51,7 +51,10 @@ func TestLists(t *testing.T) {
 }
 
 func FuzzDomain(f *testing.F) {
-	f.Add([]byte("docs.google.com"))
+	for _, link := range []string{"docs.google.com", "unknown.example", "forms.example/abc", "win.onmicrosoft.com",
+		"win.github.io"} {
+		f.Add([]byte(link))
+	}
 	f.Fuzz(func(t *testing.T, link []byte) {
 		if Domain(link) && !Domain(append([]byte("x."), link...)) {
 			t.Errorf("%q is well known, and a host below it is not", link)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,7 +23,15 @@ func TestParsers(t *testing.T) {
 		}
 		listed[folder] = true
 		for file := range strings.FieldsSeq(files) {
-			if _, err := os.Stat(filepath.Join(root, folder, file)); err != nil && file != "*" {
+			file, function, _ := strings.Cut(file, ":")
+			if file == "*" || file == "-" {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(root, folder, file))
+			if err == nil && !bytes.Contains(text, []byte(function+"(")) {
+				err = fmt.Errorf("no function %s in %s/%s", function, folder, file)
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		}

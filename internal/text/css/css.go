@@ -307,7 +307,9 @@ func plain(s string) string {
 	return out.String()
 }
 
-// escaped returns the character that a backslash at a position stands for, and the position behind it.
+// escaped returns the character that a backslash at a position stands for, and the position behind it. A
+// backslash before a line end stands for itself. An escaped space separates no words, and no name that is
+// known has one: it is returned as U+FFFD.
 func escaped(s string, at int) (string, int) {
 	at++
 	value, n := rune(0), 0
@@ -324,12 +326,16 @@ func escaped(s string, at int) (string, int) {
 		if at < len(s) && isBlank(s[at]) {
 			at++
 		}
-		if value == 0 || value > 0x10FFFF {
+		if value == 0 || value > 0x10FFFF || value < 0x80 && isBlank(byte(value)) {
 			value = 0xFFFD
 		}
 		return string(value), at
 	case at == len(s):
-		return "", at
+		return "\uFFFD", at
+	case s[at] == '\n' || s[at] == '\r' || s[at] == '\f':
+		return `\`, at
+	case isBlank(s[at]):
+		return "\uFFFD", at + 1
 	}
 	return s[at : at+1], at + 1
 }

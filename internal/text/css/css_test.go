@@ -161,7 +161,13 @@ func TestMatchBudget(t *testing.T) {
 func FuzzSheet(f *testing.F) {
 	for _, s := range []string{"a{b:c}", "@media screen{a>b~c+d e{f:g!important}}", "a[b='c\\'d']:not(.e,#f){g:url(h)}",
 		"/*", "<!--", "a\\", "@", "{", "}", "a{", "p:nth-child(-2n + 1){\\", "@media(", "a{b:\"", "url(",
-		"\\110000 x{}"} {
+		"\\110000 x{}", "\\41 b{c:d}", "a{b:\\20 c;d:\\ e;f:\\\n}",
+		"a:first-child,p:last-child,a:only-child,:root,a:link,a:any-link{b:c}",
+		"p:nth-child(odd),p:nth-child(even),p:nth-child(3),p:nth-child(+n),p:nth-child(-n+2),p:nth-child(2n - 1){a:b}",
+		"a:before,a::after,a:hover{b:c}", ":is(p,div) :where(a){b:c}", "div>p+p,p~p,div p,#a.b.c,*.c{d:e}",
+		"[lang],[class~=b],[lang|=x],[href^=y],[href$=y],[href*=y],[lang=x i]{a:b}", "a[href=\"y\"]{b:c}",
+		"a{b:'c\\\n'}", "a{b:c;;d:(e;f)[g]{h}}", "@import 'a';@media not screen and (min-width:600px){a{b:c}}",
+		"@media only all,(max-width:40em){a{b:c}}@font-face{d:e}", "a{/* b */c:d/*"} {
 		f.Add(s)
 	}
 	root, err := html.Parse(strings.NewReader("<div id=a class='b c'><p lang=x>1<a href=y>2</a></p><p>3</p></div>"))

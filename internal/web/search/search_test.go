@@ -86,7 +86,9 @@ func TestWith(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, line := range []string{
 		"", "verdict:spam from:a.test", "since:9999999999h", "since:65536d", ":", "a:b:c", "\x00 @",
-		"<>@", "id:<1@example.com> by:x"} {
+		"<>@", "id:<1@example.com> by:x", "is:caught kind:check link:b.test domain:@c.test door:HTTP until:2026-01-02",
+		"verdict:caught is:reported", "is:unheard-of", "bulkhead/exact:00 signature:x since:2026-01-02T15:04Z",
+		"@d.test e.test since:7d until:90m", "since:soon", "unknown:x"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

@@ -70,6 +70,11 @@ func TestScripts(t *testing.T) {
 			env.Setenv("ADDR", address)
 			env.Setenv("URL", "http://"+address)
 			env.Setenv("NO_COLOR", "1")
+			plugins, err := filepath.Abs("../../internal/plugins")
+			if err != nil {
+				return err
+			}
+			env.Setenv("PLUGINS", plugins)
 			env.Setenv(testRoot, filepath.Join(env.WorkDir, "root"))
 			return errors.Join(writeFilters(env.WorkDir), writeCertificate(env.WorkDir, "one"),
 				writeCertificate(env.WorkDir, "two"))

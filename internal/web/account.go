@@ -122,6 +122,8 @@ func accountPage(v *view, name string) (g.Node, error) {
 					has = "set"
 				}
 				return accountForm(u, "secret "+p.name, "Set", g.Group{
+					// For password managers.
+					h.Input(h.Type("text"), h.AutoComplete("username"), h.Value(u.Name), g.Attr("readonly"), g.Attr("hidden")),
 					h.Div(h.Label(h.For("secret-"+p.name), g.Text(fmt.Sprintf("%s: %s (%s)", p.name, p.clients, has))),
 						h.Input(h.Type("password"), h.ID("secret-"+p.name), h.Name("secret"), h.AutoComplete("new-password"),
 							g.Attr("minlength", fmt.Sprint(minPassword)), g.Attr("maxlength", "1024"))),

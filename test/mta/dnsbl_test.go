@@ -7,8 +7,10 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +21,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// dnsblNode runs a node with a list in each form, under bl.example.com.
+// dnsblNode runs a node with a list in each form, a zone of two lists and two live zones, under
+// bl.example.com. One user has reported a message with the link and the attachment of suspicious.
 func dnsblNode(t testing.TB) *node {
 	t.Helper()
 	n := newNode(t, "")
@@ -40,21 +43,55 @@ func dnsblNode(t testing.TB) *node {
 	for i, hash := range []string{"md5", "sha1", "sha256"} {
 		add(hash, "hash", fmt.Sprintf("127.0.0.%d", 4+i), []string{"--hash", hash}, "mallory@example.org")
 	}
+	homes := n.list(t, "homes.list", nil, "198.51.100.8/29 :127.0.0.10:a home, $")
+	text += fmt.Sprintf(`[[lists.list]]
+name = "homes"
+path = %q
+[[dnsbl.zone]]
+name = "all.bl.example.com"
+form = "ip"
+lists = ["ip :127.0.0.3:a relay", "homes"]
+[[dnsbl.zone]]
+name = "uri.live.bl.example.com"
+form = "domain"
+live = true
+[[dnsbl.zone]]
+name = "file.live.bl.example.com"
+form = "hash"
+live = true
+`, homes)
 	writeFile(t, n.config, "%s", text)
 	n.start(t)
+	n.bulkhead(t, "From: carl@lamps.example\nTo: eve@example.com\nSubject: lamps\nMessage-ID: <0@lamps.example>\n"+
+		parts("Lamps and lanterns for each garden, at http://lamps-today.com/new since the first of the month."),
+		"report", "--server", "http://"+n.http, "-")
 	return n
 }
 
-const suspicious = `Received: from client.example.org (client.example.org [198.51.100.9]) by mx.example.com (Postfix) with ESMTP id ABCDEF for <bob@example.com>; Tue, 3 Mar 2026 10:00:00 +0000
+// parts returns the rest of a message with a text and an attachment, which is always the same.
+func parts(text string) string {
+	attached := make([]byte, 3000)
+	rand.NewChaCha8([32]byte{1}).Read(attached)
+	encoded := base64.StdEncoding.EncodeToString(attached)
+	var lines strings.Builder
+	for len(encoded) > 76 {
+		lines.WriteString(encoded[:76] + "\n")
+		encoded = encoded[76:]
+	}
+	return "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"b\"\n\n--b\nContent-Type: text/plain\n\n" + text +
+		"\n--b\nContent-Type: application/octet-stream\nContent-Disposition: attachment; filename=\"order.bin\"\n" +
+		"Content-Transfer-Encoding: base64\n\n" + lines.String() + encoded + "\n--b--\n"
+}
+
+var suspicious = `Received: from client.example.org (client.example.org [198.51.100.9]) by mx.example.com (Postfix) with ESMTP id ABCDEF for <bob@example.com>; Tue, 3 Mar 2026 10:00:00 +0000
 From: Ann <ann@shop.example>
 Reply-To: mallory@example.org
 To: bob@example.com
 Subject: hello
 Message-ID: <1@shop.example>
 Date: Tue, 3 Mar 2026 10:00:00 +0000
-
-Please visit http://www.spam-shop.com/offer today, or write to mallory@example.org.
-`
+` + parts("Please visit http://www.spam-shop.com/offer today, see http://lamps-today.com/order, or write to "+
+	"mallory@example.org.")
 
 const innocent = `Received: from client.example.org (client.example.org [203.0.113.9]) by mx.example.com (Postfix) with ESMTP id ABCDEF for <bob@example.com>; Tue, 3 Mar 2026 10:00:00 +0000
 From: Ann <ann@shop.example>
@@ -67,8 +104,24 @@ Date: Tue, 3 Mar 2026 10:00:00 +0000
 Please visit http://www.good-shop.com/offer today, or write to carol@example.org.
 `
 
+// documented returns the block of lines of docs/protocols/dnsbl.md that begins with a text, for the
+// zone of this test.
+func documented(t *testing.T, begin string) string {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/protocols/dnsbl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(doc), "\n"+begin)
+	block, _, ends := strings.Cut(block, "\n\n")
+	if !found || !ends {
+		t.Fatalf("docs/protocols/dnsbl.md has no lines %q", begin)
+	}
+	return strings.ReplaceAll(begin+block+"\n", "uri.live.example.com", "uri.live.bl.example.com")
+}
+
 // TestSpamAssassinAsks has SpamAssassin's own rules ask the lists: address and
-// URL lists, and hashes as HashBL makes them.
+// URL lists, and hashes as HashBL makes them; the live zone by the lines of docs/protocols/dnsbl.md.
 func TestSpamAssassinAsks(t *testing.T) {
 	sa := nodetest.Program(t, "spamassassin")
 	n := dnsblNode(t)
@@ -97,9 +150,15 @@ header HASH_MD5 eval:check_hashbl_emails('md5.bl.example.com', 'md5', 'ALLFROM/R
 header HASH_SHA1 eval:check_hashbl_emails('sha1.bl.example.com', 'sha1', 'ALLFROM/Reply-To/body', '^127\.0\.0\.5$')
 header HASH_SHA256 eval:check_hashbl_emails('sha256.bl.example.com', 'sha256', 'ALLFROM/Reply-To/body', '^127\.0\.0\.6$')
 tflags HASH_MD5 net
+header RELAY eval:check_rbl('all-lastexternal', 'all.bl.example.com.', '^127\.0\.0\.3$')
+header HOME eval:check_rbl_sub('all-lastexternal', '^127\.0\.0\.10$')
+tflags RELAY net
+tflags HOME net
 tflags HASH_SHA1 net
 tflags HASH_SHA256 net
-`, host, port)
+body LIVE_FILE eval:check_hashbl_attachments('file.live.bl.example.com', 'sha256', '^127\.0\.0\.2$')
+tflags LIVE_FILE net
+%s`, host, port, documented(t, "    urirhssub BH_LIVE"))
 	for _, tt := range []struct {
 		name, message string
 		hits          bool
@@ -111,7 +170,8 @@ tflags HASH_SHA256 net
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		for _, rule := range []string{"IP_LIST", "URI_LIST", "HASH_MD5", "HASH_SHA1", "HASH_SHA256"} {
+		for _, rule := range []string{"IP_LIST", "URI_LIST", "HASH_MD5", "HASH_SHA1", "HASH_SHA256", "RELAY", "HOME",
+			"LIVE_FILE", "BH_LIVE"} {
 			if got := strings.Contains(string(out), rule); got != tt.hits {
 				t.Errorf("%s: %s hits: %v, want %v\n%s", tt.name, rule, got, tt.hits, tail(string(out), 2500))
 			}
@@ -157,10 +217,12 @@ rbl {
       returncodes { BH_SHA1 = "127.0.0.5"; } }
     bh_sha256 { rbl = "sha256.bl.example.com"; symbol = "BH_SHA256"; checks = ["emails", "replyto"];
       hash = "sha256"; hash_format = "base32"; returncodes { BH_SHA256 = "127.0.0.6"; } }
-  }
+    bh_all { rbl = "all.bl.example.com"; symbol = "BH_ALL"; ipv4 = true; from = true; checks = ["from"];
+      returncodes { BH_RELAY = "127.0.0.3"; BH_HOME = "127.0.0.10"; } }
+%[4]s  }
 }
 modules { path = "${PLUGINSDIR}/rbl.lua"; }
-`, dir, n.dns, port)
+`, dir, n.dns, port, documented(t, "    bh_live"))
 	// The whole list of public suffixes takes a minute to compile.
 	writeFile(t, dir+"/tld.dat", "com\nnet\norg\nexample\n")
 	address := fmt.Sprintf("127.0.0.1:%d", port)
@@ -172,7 +234,8 @@ modules { path = "${PLUGINSDIR}/rbl.lua"; }
 		file := filepath.Join(dir, tt.name+".eml")
 		writeFile(t, file, "%s", tt.message)
 		out := run(t, dir, "rspamc", "-h", address, "--ip", tt.ip, "symbols", file)
-		for _, symbol := range []string{"BH_IP", "BH_URL", "BH_MD5", "BH_SHA1", "BH_SHA256"} {
+		for _, symbol := range []string{"BH_IP", "BH_URL", "BH_MD5", "BH_SHA1", "BH_SHA256", "BH_RELAY", "BH_HOME",
+			"BH_LIVE"} {
 			if got := strings.Contains(out, symbol+" "); got != tt.hits {
 				t.Errorf("%s: %s hits: %v, want %v\n%s", tt.name, symbol, got, tt.hits, out)
 			}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,29 +90,68 @@ X
 // A filter is what judges the mail of the machine, beside Postfix and Dovecot.
 type filter struct {
 	name    string
+	setUp   string // what setup reports
 	service string
 	install string   // a script: its configuration before the package is there; DNS is the name server
-	run     []string // the program, as its service runs it
+	run     []string // the program, as its service runs it; none if only the milter judges
 	ports   []string
+	// junkBy returns what bulkhead alone makes of a mail that was filed as junk, and whether that
+	// suffices for Junk.
+	junkBy func(m *machine, mail string) (what string, enough bool)
+}
+
+var (
+	logged   = regexp.MustCompile(`(BULKHEAD_[A-Z]+)\((-?[0-9.]+)\)`)
+	reported = regexp.MustCompile(`(?m)^\*? *(-?[0-9]+\.[0-9]+) (BULKHEAD_[A-Z]+)`)
+)
+
+// scores adds up the scores of bulkhead's rules in a text, by the places of name and score in a pattern.
+func scores(text string, pattern *regexp.Regexp, name, score int) (what string, sum float64) {
+	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+		v, err := strconv.ParseFloat(m[score], 64)
+		if err == nil {
+			what, sum = what+m[name]+" "+m[score]+", ", sum+v
+		}
+	}
+	return fmt.Sprintf("%s%.2f in all", what, sum), sum
 }
 
 var filters = []filter{
 	{
-		name: "rspamd", service: "rspamd", ports: []string{"127.0.0.1:11332", "127.0.0.1:11333"},
+		name: "rspamd", setUp: "rspamd, postfix, dovecot", service: "rspamd",
+		ports: []string{"127.0.0.1:11332", "127.0.0.1:11333"},
 		install: `rm -rf /etc/spamassassin
 printf 'com\norg\nnet\nexample\n' >/etc/rspamd/tld
 printf 'url_tld = "/etc/rspamd/tld";\ndns { nameserver = ["DNS"]; }\n' >/etc/rspamd/local.d/options.inc
 postconf smtpd_milters=inet:127.0.0.1:11332 milter_default_action=accept`,
 		run: []string{"rspamd", "-f", "-u", "_rspamd", "-g", "_rspamd", "-c", "/etc/rspamd/rspamd.conf"},
+		junkBy: func(m *machine, _ string) (string, bool) {
+			line := m.must("grep 'lanterns.bob@gifts' /var/log/rspamd/rspamd.log | tail -n 1", "BULKHEAD")
+			what, sum := scores(line, logged, 1, 2)
+			return what, sum >= 6 // add_header of rspamd as it is installed
+		},
 	},
 	{
-		name: "spamassassin", service: "spamd", ports: []string{"127.0.0.1:783"},
+		name: "spamassassin", setUp: "spamassassin, postfix, dovecot", service: "spamd",
+		ports: []string{"127.0.0.1:783"},
 		install: `rm -rf /etc/rspamd
 printf 'dns_available yes\ndns_server DNS\nuse_bayes 0\n' >>/etc/spamassassin/local.cf
 postconf -M 'spamassassin/unix=spamassassin unix - n n - - pipe flags=Rq user=debian-spamd argv=/usr/bin/spamc -d 127.0.0.1 -f -e /usr/sbin/sendmail -oi -f ${sender} ${recipient}'
 postconf -P smtp/inet/content_filter=spamassassin`,
 		run: []string{"spamd", "-u", "debian-spamd", "--listen=127.0.0.1:783", "--helper-home-dir=/var/lib/spamassassin",
 			"--max-children=2"},
+		junkBy: func(_ *machine, mail string) (string, bool) {
+			what, sum := scores(strings.ReplaceAll(mail, "\r", ""), reported, 2, 1)
+			return what, sum >= 5 // required_score of SpamAssassin as it is installed
+		},
+	},
+	{
+		name: "milter", setUp: "postfix, dovecot", service: "bulkhead",
+		install: "rm -rf /etc/rspamd /etc/spamassassin",
+		junkBy: func(_ *machine, mail string) (string, bool) {
+			what := strings.Join(regexp.MustCompile(`(?m)^X-Bulkhead.*(\n[ \t].*)*`).FindAllString(mail, -1), "; ")
+			return what, strings.Contains(what, "X-Bulkhead: suspected")
+		},
 	},
 }
 
@@ -139,10 +179,10 @@ func letter(about, from, to, name, link, tail string) string {
 }
 
 // TestStopwatch goes, by the clock, from a mail server without the package to mail in Junk: the deb
-// is installed, setup makes rspamd or SpamAssassin, and Dovecot, ask the node; ann, who gets an
+// is installed, setup makes rspamd, SpamAssassin or Postfix, and Dovecot, ask the node; ann, who gets an
 // unknown mail, moves it to Junk in her mail program; and a changed copy of it, with another name,
-// words, link and sender, is in bob's Junk when it arrives, while other mail from the same stranger
-// is not.
+// words, link and sender, is in bob's Junk when it arrives, by the scores of bulkhead alone, while
+// other mail from the same stranger is not.
 func TestStopwatch(t *testing.T) {
 	nodetest.NeedUsers(t)
 	deb := dist(t, "bulkhead_*_"+runtime.GOARCH+".deb")
@@ -156,7 +196,10 @@ func TestStopwatch(t *testing.T) {
 			m.must("postfix check", "")
 			m.service("/usr/lib/postfix/sbin/master", "-d")
 			m.service("dovecot", "-F")
-			filter := m.service(f.run...)
+			var filter *nodetest.Process
+			if f.run != nil {
+				filter = m.service(f.run...)
+			}
 			awaitServers(t, append([]string{"127.0.0.1:25", "127.0.0.1:143"}, f.ports...))
 			t.Cleanup(func() {
 				if t.Failed() {
@@ -168,15 +211,21 @@ func TestStopwatch(t *testing.T) {
 
 			w := &stopwatch{t: t, name: f.name, begun: time.Now(), last: time.Now()}
 			m.must("dpkg -i /tmp/bulkhead.deb", "Setting up bulkhead")
-			m.node()
+			m.must("printf '\\n[milter]\\nresolver = \""+dns.Address+"\"\\n' >>/etc/bulkhead/bulkhead.toml", "")
+			node := m.node()
 			w.step("package installed, node ready")
-			output := m.must("bulkhead setup --yes", "set up: "+f.name+", postfix, dovecot")
+			output := m.must("bulkhead setup --yes", "set up: "+f.setUp)
 			_, after, _ := strings.Cut(output, "Then run:\n")
 			for command := range strings.Lines(after) {
 				switch command = strings.TrimSpace(command); {
 				case command == "", command == "bulkhead doctor": // at the end
 				case command == "systemctl reload dovecot":
 					m.must("doveadm reload", "")
+				case command == "systemctl reload postfix":
+					m.must("postfix reload", "")
+				case strings.HasPrefix(command, "systemctl restart bulkhead"):
+					node.Stop()
+					m.node()
 				case strings.HasPrefix(command, "systemctl restart "+f.service):
 					filter.Stop()
 					m.service(f.run...)
@@ -198,6 +247,11 @@ func TestStopwatch(t *testing.T) {
 			awaitMail(t, "bob", "lanterns", "Junk")
 			w.step("a changed copy to another user is in Junk")
 			w.end()
+			what, enough := f.junkBy(m, session(t, "bob", "EXAMINE Junk", "FETCH 1 BODY.PEEK[]"))
+			fmt.Printf("| %s | by bulkhead alone | %s |\n", f.name, strings.Join(strings.Fields(what), " "))
+			if !enough {
+				t.Errorf("by bulkhead alone the changed copy would not be in Junk: %s", what)
+			}
 
 			send(t, "bob", letter("bicycles", "Office <news@gifts.example>", "bob", "Robert", "http://bicycles.example/r/78",
 				"See you on Friday."))
@@ -237,19 +291,20 @@ func (m *machine) service(program ...string) *nodetest.Process {
 }
 
 // node starts the node as its unit does, and waits until it is ready.
-func (m *machine) node() {
+func (m *machine) node() *nodetest.Process {
 	m.t.Helper()
 	m.must("install -d -o bulkhead -g bulkhead -m 0700 /var/lib/bulkhead", "")
 	cmd := exec.Command("chroot", "--userspec=bulkhead:bulkhead", m.root, "/usr/bin/bulkhead", "serve", "--config",
 		"/etc/bulkhead/bulkhead.toml")
 	cmd.Dir, cmd.Env = "/", []string{"STATE_DIRECTORY=/var/lib/bulkhead", "PATH=/usr/bin:/bin"}
-	nodetest.Start(m.t, cmd)
+	p := nodetest.Start(m.t, cmd)
 	nodetest.Settle(m.t, fiveMinutes, "the node", func() string {
 		if out, err := m.run("bulkhead ready --config /etc/bulkhead/bulkhead.toml"); err != nil {
 			return out
 		}
 		return ""
 	})
+	return p
 }
 
 // awaitServers waits for servers that may be slow to start.

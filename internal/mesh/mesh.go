@@ -24,6 +24,7 @@ type Mesh struct {
 	receiver *receiver
 	buses    []transport
 	broker   *bus.Broker // of this process; nil if there is none
+	keeping  keeping
 }
 
 // Open starts nothing yet, except the broker of a hub. It reads the files in opts.Dir, sets the

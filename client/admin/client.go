@@ -38,6 +38,12 @@ func (c *Client) Promote(ctx context.Context) (*NodeState, error) {
 	return call[*NodeState](ctx, c, "POST", "/v1/standby/promote", nil, nil)
 }
 
+// BringBack opens the generations again that have aged out lately and would not expire by the node's
+// present clock.
+func (c *Client) BringBack(ctx context.Context) (*BroughtBack, error) {
+	return call[*BroughtBack](ctx, c, "POST", "/v1/ageing/restore", nil, nil)
+}
+
 // ConfirmClock confirms that a node's clock is right while its ageing is held. Overdue generations
 // then expire. It returns the node's state afterwards.
 func (c *Client) ConfirmClock(ctx context.Context) (*NodeState, error) {

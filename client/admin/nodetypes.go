@@ -15,6 +15,7 @@ type NodeState struct {
 	Healed     []Healed   `json:"healed,omitempty" doc:"Pages that were lost and are whole again since the start, by the peer whose replica they are of. Absent if there are none."`
 	Missing    []string   `json:"missing,omitempty" doc:"Files and folders of the data folder that the node had, that were gone when it started, and that began anew."`
 	Relayed    *string    `json:"relayed,omitempty" doc:"Host that the first request named which came from this machine over HTTP, for another host, without a sign that a proxy passed it on: clients of a proxy that adds nothing can pass for this machine. Absent if there was none since the start."`
+	SetAside   []SetAside `json:"set_aside,omitempty" doc:"Generations that have aged out, and can be brought back until the node has run for a day since."`
 	Ageing     *Ageing    `json:"ageing_held,omitempty" doc:"The clock is implausibly far ahead, so no generation expires until it is right or confirmed. Absent otherwise."`
 	Threshold  uint32     `json:"threshold" doc:"Count at which a message is bulk, if a check does not say otherwise."`
 	Mature     bool       `json:"mature" doc:"The node knows what mail usually comes to it: 200 messages of verified senders on 2 days before today. Links and contacts decide nothing before."`
@@ -50,6 +51,18 @@ type Witness struct {
 	Holder  string `json:"holder" enum:"this,other,none,unknown" doc:"Who holds the lease, as far as this node knows."`
 	Behind  bool   `json:"behind" doc:"The second node may lack what was acknowledged, so it takes over by command only."`
 	Problem string `json:"problem,omitempty" doc:"Why the last request to the witness failed; absent if it did not."`
+}
+
+// SetAside describes a generation that has aged out, and is kept in a file.
+type SetAside struct {
+	Book  string    `json:"book" enum:"tally,blocklist"`
+	Start time.Time `json:"start"`
+}
+
+// BroughtBack reports how many generations were brought back.
+type BroughtBack struct {
+	Generations int `json:"generations" doc:"Brought back."`
+	Expired     int `json:"expired" doc:"Still expired by the node's clock: set the clock right first."`
 }
 
 // Ageing describes a node whose clock is implausibly far ahead.

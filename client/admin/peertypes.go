@@ -104,6 +104,8 @@ type NewPeer struct {
 	Key    string  `json:"key" minLength:"56" maxLength:"56" doc:"Its public key, as \"bulkhead network show\" prints it there."`
 	Name   string  `json:"name,omitempty" maxLength:"64"`
 	Weight float64 `json:"weight" minimum:"0" maximum:"1"`
+	Group  string  `json:"group,omitempty" maxLength:"64" doc:"Group whose other members learn of it from this node, the keeper; absent for none."`
+	Keeper bool    `json:"keeper,omitempty" doc:"It is the keeper of the group: this node takes the other members from its list."`
 }
 
 // A PeerChange is what to change of a peer.

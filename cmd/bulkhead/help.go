@@ -29,6 +29,7 @@ var examples = map[string]string{
 	"check":            "check message.eml",
 	"clock":            "clock show",
 	"clock confirm":    "clock confirm",
+	"clock restore":    "clock restore",
 	"clock show":       "clock show",
 	"config":           "config check bulkhead.toml",
 	"config check":     "config check bulkhead.toml",

@@ -19,6 +19,9 @@ type Node interface {
 	// ConfirmClock accepts the present time of a clock that looked implausible, so that generations
 	// age again.
 	ConfirmClock(ctx context.Context) error
+	// BringBack opens the generations again that have aged out lately and have not expired by the present
+	// time. It returns how many it opened, and how many have expired.
+	BringBack(ctx context.Context) (opened, expired int, err error)
 	// Promote makes a node that follows another one decide in its place.
 	Promote(ctx context.Context) error
 	// Learn learns the words and the style of a message, of spam or of delivered mail, from a reporter
@@ -53,6 +56,18 @@ func (s *Server) rules(r *request) (any, error) {
 		return nil, err // unreachable: the parameters were validated
 	}
 	return s.opts.Node.Rules(days), nil
+}
+
+func (s *Server) bringBack(r *request) (any, error) {
+	if s.opts.Node == nil {
+		return nil, newProblem(http.StatusNotFound, "this server describes no node")
+	}
+	n, expired, err := s.opts.Node.BringBack(r.Context())
+	r.did = []any{"generations", n, "expired", expired}
+	if err != nil {
+		return nil, err
+	}
+	return &admin.BroughtBack{Generations: n, Expired: expired}, nil
 }
 
 func (s *Server) confirmClock(r *request) (any, error) {

@@ -53,7 +53,10 @@ func sign(t testing.TB, text string) bulkhead.Signature {
 type fakeNode struct{}
 
 func (fakeNode) ConfirmClock(context.Context) error { return nil }
-func (fakeNode) Promote(context.Context) error      { return nil }
+func (fakeNode) BringBack(context.Context) (opened, expired int, err error) {
+	return 0, 0, nil
+}
+func (fakeNode) Promote(context.Context) error { return nil }
 
 func (fakeNode) Learn(context.Context, bulkhead.Reporter, []bulkhead.Signature, []string, bool) error {
 	return nil

@@ -59,8 +59,8 @@ func (n *heldNode) start() {
 	block := BookOptions{Generation: 7 * day, Keep: 8, Capacity: 10_000, Error: 1e-6}
 	n.Engine, err = Open(n.t.Context(), small(Options{
 		Store: n.store, Tally: tally, Block: block, Now: n.clock.Now,
-		Uptime:  func() time.Duration { return time.Duration(n.uptime.Load()) },
-		MaxStep: StepLimit(tally, block), Plausible: func(wall time.Time) string {
+		Uptime:   func() time.Duration { return time.Duration(n.uptime.Load()) },
+		SetAside: filepath.Join(n.dir, "aged"), MaxStep: StepLimit(tally, block), Plausible: func(wall time.Time) string {
 			if n.confirms == nil {
 				return ""
 			}
@@ -118,9 +118,15 @@ func (n *heldNode) exact(when string) {
 	}
 }
 
-// turn makes the writer read the clock.
+// turn makes the writer read the clock, set aside what has aged out, and drop it.
 func (n *heldNode) turn() {
 	n.t.Helper()
+	for range 2 {
+		if err := n.queue.inTurn(n.t.Context(), func() {}); err != nil {
+			n.t.Fatal(err)
+		}
+		n.writer.leaving.work.Wait()
+	}
 	if err := n.queue.inTurn(n.t.Context(), func() {}); err != nil {
 		n.t.Fatal(err)
 	}
@@ -223,6 +229,7 @@ func TestClockConfirmed(t *testing.T) {
 	if err := n.ConfirmClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	n.turn()
 	for i := range 400 { // all counts before the start are ten days old
 		n.counts[i] = 0
 	}
@@ -237,6 +244,7 @@ func TestClockConfirmed(t *testing.T) {
 	if err := n.ConfirmClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	n.turn()
 	if v := verdictOf(t, n.Engine, sig(bulkhead.Exact, 1000)); v.Judged == bulkhead.JudgedSpam {
 		t.Error("listed 70 days later")
 	}
@@ -334,6 +342,7 @@ func TestClockWrongForDays(t *testing.T) {
 					if err := n.ConfirmClock(t.Context()); err != nil {
 						t.Fatal(err)
 					}
+					n.turn()
 				}
 				n.counts, n.listed = made, nil
 				n.exact("right again")
@@ -351,4 +360,61 @@ func TestClockWrongForDays(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestBroughtBack: an administrator confirms a wrong clock, so everything ages out. When the clock is right again,
+// all of it comes back, once, and stays over a restart. Files are kept for a day of running time, whatever
+// the clock shows.
+func TestBroughtBack(t *testing.T) {
+	n := newHeldNode(t)
+	bring := func(when string, want, skipped int) {
+		t.Helper()
+		if got, left, err := n.BringBack(t.Context()); got != want || left != skipped || err != nil {
+			t.Fatalf("%s: %d brought back, %d skipped, %v; want %d and %d", when, got, left, err, want, skipped)
+		}
+	}
+	bring("nothing has aged out", 0, 0)
+	const ahead = 3650 * day
+	n.restart(ahead)
+	if err := n.ConfirmClock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.turn()
+	for i := range n.counts {
+		if got := verdictOf(t, n.Engine, sig(bulkhead.Exact, i)).Sightings; got != 0 {
+			t.Fatalf("signature %d has %d sightings ten years later", i, got)
+		}
+	}
+	if got := len(n.SetAside()); got != 2 {
+		t.Fatalf("%d generations are set aside, want one of each book", got)
+	}
+	bring("the clock is still wrong", 0, 2)
+	n.restart(-ahead)
+	n.count(1, 2)
+	n.count(9999, 1)
+	bring("the clock is right", 2, 0)
+	n.exact("brought back")
+	bring("again", 0, 0)
+	n.restart(time.Minute)
+	n.exact("after a restart")
+
+	n.restart(3650 * day)
+	if err := n.ConfirmClock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.turn()
+	tick := func(ran time.Duration, restart bool, want bool) {
+		t.Helper()
+		if n.uptime.Add(int64(ran)); restart {
+			n.restart(0)
+		}
+		n.writer.leaving.tick(n.opts.Log)
+		if got := len(n.SetAside()) > 0; got != want {
+			t.Errorf("%v later, kept %v, want %v", ran, got, want)
+		}
+	}
+	tick(13*time.Hour, true, true)
+	n.clock.Advance(30 * time.Minute)
+	tick(10*time.Hour, false, true)
+	tick(2*time.Hour, false, false)
 }

@@ -84,6 +84,7 @@ type writerState struct {
 	recorder      recorder
 	tally         *book.TallyKeeper
 	block         *book.BlockKeeper
+	leaving       leaving
 	buf           []byte // for journal entries
 	accountsIndex uint64 // last journal entry that is in the trust book
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/aside"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/check"
@@ -107,6 +108,9 @@ func newEngine(opts Options) *Engine {
 		tally:      book.NewTally(opts.Tally, opts.Reports, opts.Secret.ID(), opts.Exact, opts.Log),
 		block:      book.NewBlocklist(opts.Block, opts.Votes, opts.Names, opts.Secret.ID(), opts.Exact, opts.Log),
 	}
+	if opts.SetAside != "" && opts.Store != nil {
+		e.writer.leaving = leaving{folder: aside.Open(opts.SetAside, e.clock.since), saved: make(map[departure]bool)}
+	}
 	if opts.Recover {
 		e.writer.tally.BeginNow()
 		e.writer.block.BeginNow()
@@ -123,6 +127,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		<-e.queue.stopped
 		e.role.end()
 		e.keepers.Wait()
+		e.writer.leaving.tick(e.opts.Log)
 		if e.opts.Store != nil && e.journal.failure() == nil {
 			e.closed = e.checkpoint(ctx, func(f func()) { f() })
 		}
@@ -170,6 +175,7 @@ func (e *Engine) keep() {
 			}
 			continue
 		case <-checkpoint.C:
+			e.writer.leaving.tick(e.opts.Log)
 			e.replicas.Crowd() // arrays may have filled since the indexes were made
 		case <-e.journal.wake:
 			if e.journal.failure() == nil && time.Since(noSnapshot) < checkpointRest {

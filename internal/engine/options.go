@@ -89,6 +89,9 @@ type Options struct {
 	// or [Engine.ConfirmClock] confirms the clock. A smaller step, of an hour or more, is held as well if a generation
 	// would expire at once, or while the engine runs. See [StepLimit]; 0: any time is accepted.
 	MaxStep time.Duration
+	// SetAside is the folder for generations that have aged out, which are kept there for a day of running time. See
+	// [Engine.BringBack]; "": none is kept.
+	SetAside string
 	// Plausible returns what confirms that a time of the machine's clock is right, "" if nothing does. It is called at
 	// most once a second, while the ageing would be held. nil: nothing does.
 	Plausible func(wall time.Time) (by string)

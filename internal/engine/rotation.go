@@ -31,6 +31,9 @@ func (e *Engine) rotateWithout(given map[uint64]bool) error {
 	if err != nil {
 		return err
 	}
+	books = e.current.Books()
+	tally.Drop, block.Drop = e.departed(books, "tally", tally.Drop, tally.From), e.departed(books, "blocklist", block.Drop,
+		block.From)
 	gone := e.of(given)
 	tally.Drop = appendNew(tally.Drop, gone.Tally.Starts())
 	block.Drop = appendNew(block.Drop, gone.Block.Starts())

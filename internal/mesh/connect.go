@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
@@ -31,9 +32,42 @@ func (m *Mesh) connect(ctx context.Context) error {
 			return err
 		}
 		m.use(b)
-		return nil
+		return m.keepGroup()
 	}
 	return fmt.Errorf("mesh: mode %.20q is none of %q, %q, %q", o.Mode, member.Hub, member.Join, member.External)
+}
+
+// A keeping is whether a keeper answers its members at NATS servers of another operator.
+type keeping struct {
+	mu   sync.Mutex
+	done bool
+}
+
+// AddMember is [member.Book.AddMember], and makes a keeper answer its members.
+func (m *Mesh) AddMember(ctx context.Context, id, name, group string, keeper bool, weight float64) error {
+	if err := m.Book.AddMember(ctx, id, name, group, keeper, weight); err != nil {
+		return err
+	}
+	return m.keepGroup()
+}
+
+// keepGroup answers the members of this node's group at NATS servers of another operator. Only a keeper
+// subscribes to their questions: the servers may let no other node do so.
+func (m *Mesh) keepGroup() error {
+	m.keeping.mu.Lock()
+	defer m.keeping.mu.Unlock()
+	if m.opts.Mode != member.External || m.keeping.done || !m.Keeps() {
+		return nil
+	}
+	for _, b := range m.buses {
+		if c, ok := b.(*bus.Client); ok {
+			if err := c.Serve(wire.GroupPrefix, m.groups.ServeGroup); err != nil {
+				return err
+			}
+		}
+	}
+	m.keeping.done = true
+	return nil
 }
 
 // serve starts the broker of a hub, and answers the requests that arrive there.

@@ -2,11 +2,19 @@ package mesh
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
@@ -147,4 +155,75 @@ func FuzzOpenGroup(f *testing.F) {
 			t.Errorf("%+v", got)
 		}
 	})
+}
+
+// TestGroupAtServers checks that members of a group at NATS servers of another operator take each other from the
+// keeper's list, and drop a member that the keeper evicts. The servers have the printed permissions.
+func TestGroupAtServers(t *testing.T) {
+	const nodes = 4
+	var dirs, keys []string
+	var ids []*member.Identity
+	for range nodes {
+		dir, id := identity(t)
+		dirs, ids, keys = append(dirs, dir), append(ids, id), append(keys, id.ID())
+	}
+	text, err := Grants(member.NetworkOf(enginetest.Secret), "", keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	text = fmt.Sprintf("listen: \"127.0.0.1:-1\"\njetstream { store_dir: %q }\n", t.TempDir()) + text
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.NoSigs = true
+	ns, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(time.Minute) {
+		t.Fatal("the server does not start")
+	}
+	var all []*Mesh
+	for i := range nodes {
+		m, _ := start(t, quick(member.Options{Dir: dirs[i], Identity: ids[i], Engine: enginetest.Small(t, nil),
+			Mode: External, Servers: []string{"nats://" + ns.Addr().String()}}))
+		all = append(all, m)
+	}
+	keeper := all[0]
+	for i, m := range all[1:] {
+		if err := keeper.AddMember(t.Context(), keys[i+1], "", "mail", false, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.AddMember(t.Context(), keys[0], "", "mail", true, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enginetest.Eventually(t, time.Minute, "every member has all others", func() bool {
+		return !slices.ContainsFunc(all, func(m *Mesh) bool { return len(m.List()) != nodes-1 })
+	})
+	var engines []*engine.Engine
+	for i, m := range all {
+		engines = append(engines, m.opts.Engine.(*engine.Engine))
+		enginetest.Report(t, engines[i], 1, bulkhead.Sighting, []uint32{2, 20, 200, 2000}[i])
+	}
+	agree(t, engines, 1, 2222)
+	for _, b := range keeper.Status().Brokers {
+		if b.Trouble != "" || b.Error != "" {
+			t.Errorf("the keeper's server: %+v", b)
+		}
+	}
+	if err := keeper.EvictPeer(t.Context(), keys[3]); err != nil {
+		t.Fatal(err)
+	}
+	agree(t, engines[:3], 1, 222)
+	if err := keeper.AddMember(t.Context(), keys[3], "", "", true, 1); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("a keeper without a group: %v", err)
+	}
 }

@@ -39,6 +39,7 @@ type Mesh struct {
 	replicas *replica.Receiver
 	buses    []transport
 	broker   *bus.Broker // of this process; nil if there is none
+	keeping  keeping
 }
 
 // Open starts nothing yet, except the broker of a hub. It reads the files in opts.Dir, sets the

@@ -193,6 +193,7 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 		LearnCondemns:   cfg.Learn.Condemn,
 		Recover:         mesh.Recovering(filepath.Join(n.dir, meshFolder)),
 		MaxStep:         engine.StepLimit(tally, block),
+		SetAside:        filepath.Join(n.dir, setAsideFolder, agedFolder),
 		Plausible:       n.confirmsClock,
 		Uptime:          clock.Uptime,
 		Now:             clock.Now,

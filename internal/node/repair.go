@@ -30,10 +30,14 @@ type mending struct {
 	refill  *engine.Refill    // nil without a backup
 }
 
+// setAsideFolder is the folder of the data folder for what was taken out of use, and agedFolder its folder
+// for generations that have aged out.
+const setAsideFolder, agedFolder = "set-aside", "aged"
+
 // asideFolder returns the folder for the damaged files of a data folder, named after the present
 // time.
 func asideFolder(dir string) string {
-	return filepath.Join(dir, "set-aside", clock.Now().UTC().Format("2006-01-02T150405Z"))
+	return filepath.Join(dir, setAsideFolder, clock.Now().UTC().Format("2006-01-02T150405Z"))
 }
 
 // RepairOptions are the inputs of a repair.

@@ -43,16 +43,21 @@ func newPeerCommand() *cobra.Command {
 }
 
 func newPeerAdd(u *adminFlags) *cobra.Command {
-	var name, weight string
+	var name, weight, group string
+	var keeper bool
 	cmd := &cobra.Command{
 		Use: "add KEY", Short: "Add a peer: accept what another node publishes",
+		Long: "Add a peer: accept what another node publishes. With --group, the members of a group\n" +
+			"become peers of each other: add each member on one node, the keeper, and the keeper\n" +
+			"with --keeper on each member.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
 			w, err := command.ParseWeight(weight)
 			if err != nil {
 				return err
 			}
-			p, err := c.AddPeer(cmd.Context(), admin.NewPeer{Key: args[0], Name: name, Weight: w})
+			p, err := c.AddPeer(cmd.Context(), admin.NewPeer{Key: args[0], Name: name, Weight: w, Group: group,
+				Keeper: keeper})
 			if err != nil {
 				return err
 			}
@@ -62,6 +67,8 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 	cmd.Flags().StringVar(&name, "name", "", "name for people (default: what the peer calls itself)")
 	cmd.Flags().StringVar(&weight, "weight", "0.5",
 		"weight of what it says, 0 to 1; below trust.promotion it lists nothing alone")
+	cmd.Flags().StringVar(&group, "group", "", "group that it is a member of, and this node keeps")
+	cmd.Flags().BoolVar(&keeper, "keeper", false, "it keeps the group: take the other members from its list")
 	return cmd
 }
 

@@ -26,7 +26,8 @@ func (n names) Grants(h wire.Hint, api string) (publish, subscribe []string) {
 
 // Grants returns the configuration of a NATS server that admits the nodes with the given keys to
 // the network with the given fingerprint, each with least privilege. The first node also makes the
-// streams. The streams are in the JetStream domain of the given name, "" for the server's own. The
+// streams, and may keep a group. The streams are in the JetStream domain of the given name, "" for
+// the server's own. The
 // error for an invalid fingerprint or key wraps [bulkhead.ErrMalformed].
 func Grants(network, domain string, keys ...string) (string, error) {
 	if raw, err := hex.DecodeString(network); err != nil || len(raw) != 8 || network != strings.ToLower(network) {
@@ -49,12 +50,17 @@ func Grants(network, domain string, keys ...string) (string, error) {
 			return "", fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 		}
 		publish, subscribe := n.Grants(p.Hint(), api)
+		publish = append(publish, wire.GroupPrefix+p.Hint().String())
 		if i == 0 {
 			publish = append(publish, api+"STREAM.CREATE."+n.DeltaStream(), api+"STREAM.CREATE."+n.ImageStream())
+			subscribe = append(subscribe, wire.GroupPrefix+"*")
 		}
 		fmt.Fprintf(&b, "    { nkey: %s, permissions: {\n", key)
 		list("publish", publish)
 		list("subscribe", subscribe)
+		if i == 0 {
+			b.WriteString("        allow_responses: true\n")
+		}
 		b.WriteString("    } }\n")
 	}
 	b.WriteString("  ]\n}\n")

@@ -173,18 +173,32 @@ func unknownPeer(id string) error {
 
 // AddPeer accepts the key of another node, with a weight from 0 to 1.
 func (b *Book) AddPeer(ctx context.Context, id, name string, weight float64) error {
+	return b.AddMember(ctx, id, name, "", false, weight)
+}
+
+// AddMember is [Book.AddPeer] for a member of a group, or for its keeper: the peer that sends this node the list of
+// the group. An empty group stands for none.
+func (b *Book) AddMember(ctx context.Context, id, name, group string, keeper bool, weight float64) error {
 	key, err := wire.ParsePublic(id)
 	if err != nil {
 		return fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}
-	if err := CheckPeer(name, weight); err != nil {
+	if err := errors.Join(CheckPeer(name, weight), CheckPeer(group, 0)); err != nil {
 		return err
+	}
+	if keeper && group == "" {
+		return fmt.Errorf("%w: mesh: a keeper without a group", bulkhead.ErrMalformed)
 	}
 	if key == b.opts.Identity.Public() {
 		return fmt.Errorf("%w: mesh: %s is this node's own key", bulkhead.ErrMalformed, id)
 	}
 	return b.Put(ctx, &Peer{ID: id, Name: name, Weight: weight, Added: b.opts.Now().UTC().Truncate(time.Second),
-		Key: key})
+		Group: group, Keeper: keeper, Key: key})
+}
+
+// Keeps reports whether this node is the keeper of a group.
+func (b *Book) Keeps() bool {
+	return slices.ContainsFunc(b.List(), func(p *Peer) bool { return p.Group != "" && !p.Keeper })
 }
 
 // Put adds a peer to the list.

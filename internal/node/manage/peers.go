@@ -102,7 +102,7 @@ func (p *Peers) AddPeer(ctx context.Context, in admin.NewPeer) error {
 	if err != nil {
 		return err
 	}
-	return m.AddPeer(ctx, in.Key, in.Name, in.Weight)
+	return m.AddMember(ctx, in.Key, in.Name, in.Group, in.Keeper, in.Weight)
 }
 
 // WeighPeer implements [api.Peers].

@@ -90,7 +90,8 @@ func (s *State) describeEngine() admin.NodeState {
 		Learned: learnedState(cfg, &info.Learned, s.opts.Engine.Lessons()), Judgement: judgementState(cfg, info.Step),
 		Name: name, Version: s.opts.Version, Network: s.opts.Network(), Started: s.opts.Started, Now: clock.Now().UTC(),
 		Durability: cfg.Node.Durability, ReadOnly: info.Refusing, Threshold: info.Threshold,
-		Ageing: ageingState(s.opts.Engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: s.opts.Doors(),
+		SetAside: setAsideState(s.opts.Engine.SetAside()),
+		Ageing:   ageingState(s.opts.Engine.Ageing()), Mature: info.Mature, Accounts: info.Accounts, Doors: s.opts.Doors(),
 		Doubts: Doubts(info.Doubts), Healed: Healings(info.Healings), Missing: s.opts.Missing, Joined: s.opts.Joined(),
 		Counters: admin.Counters{
 			Checks: info.Checks, Reports: info.Reports, Refused: info.Refused, Entries: info.Entries,
@@ -150,6 +151,22 @@ func (s *State) Learn(ctx context.Context, who bulkhead.Reporter, sigs []bulkhea
 	err := s.opts.Engine.Learn(ctx, who, sigs, features, spam)
 	s.Renew()
 	return err
+}
+
+// BringBack implements [api.Node].
+func (s *State) BringBack(ctx context.Context) (opened, expired int, err error) {
+	opened, expired, err = s.opts.Engine.BringBack(ctx)
+	s.Renew()
+	return opened, expired, err
+}
+
+// setAsideState describes the generations that have aged out lately.
+func setAsideState(list []engine.AgedGeneration) (out []admin.SetAside) {
+	for i := range list {
+		start, name := list[i].Start()
+		out = append(out, admin.SetAside{Book: name, Start: time.Unix(int64(start), 0).UTC()})
+	}
+	return out
 }
 
 // ConfirmClock implements [api.Node].

@@ -52,8 +52,11 @@ func Capped(counts []float64, t int) float64 {
 
 // Combined returns what an origin and others know of a feature, or of all mail: its own counts in
 // full, and the others' capped. reported and delivered have a factor for each of the
-// others, see [Scales].
+// others, see [Scales]. With one other, see [Beside].
 func Combined(own Counts, others []Counts, reported, delivered []float64) Counts {
+	if len(others) == 1 {
+		return Beside(own, others[0])
+	}
 	t := Agreeing(len(others))
 	each := make([]float64, len(others))
 	for i, c := range others {
@@ -67,9 +70,26 @@ func Combined(own Counts, others []Counts, reported, delivered []float64) Counts
 	return own
 }
 
+// Beside returns what an origin and a single other one know. No third can agree, so the other one adds no
+// deliveries, and at most as many reports as the own ones. It confirms what own users have reported, and can
+// condemn nothing else.
+func Beside(own, other Counts) Counts {
+	own.Reported += min(max(0, other.Reported), own.Reported)
+	return own
+}
+
 // Others are what all other origins know together, capped: of all mail, and of each token that enough of
 // them have counted. They are never changed, only replaced.
 type Others struct {
 	Totals Counts
 	Of     map[Token]Counts
+	Single bool // they are one origin, whose counts are not capped yet
+}
+
+// Add returns own counts with what the others know of the same.
+func (o *Others) Add(own, known Counts) Counts {
+	if o.Single {
+		return Beside(own, known)
+	}
+	return Counts{own.Reported + known.Reported, own.Delivered + known.Delivered}
 }

@@ -93,3 +93,24 @@ func TestAgreeing(t *testing.T) {
 		}
 	}
 }
+
+// TestBeside checks the bound on a single other origin: at most as many reports as the own ones, and no
+// delivery, whatever it claims.
+func TestBeside(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		count := rapid.Map(rapid.IntRange(-5, 1000), func(n int) float64 { return float64(n) })
+		own := Counts{max(0, count.Draw(t, "reported")), max(0, count.Draw(t, "delivered"))}
+		other := Counts{count.Draw(t, "other reported"), count.Draw(t, "other delivered")}
+		got := Combined(own, []Counts{other}, []float64{1}, []float64{1})
+		if got.Delivered != own.Delivered || got.Reported < own.Reported || got.Reported > 2*own.Reported ||
+			got.Reported > own.Reported+max(0, other.Reported) {
+			t.Fatalf("%v beside %v: %v", own, other, got)
+		}
+		for single, want := range map[bool]Counts{true: got, false: {own.Reported + other.Reported,
+			own.Delivered + other.Delivered}} {
+			if sum := (&Others{Single: single}).Add(own, other); sum != want {
+				t.Fatalf("single %v: %v, want %v", single, sum, want)
+			}
+		}
+	})
+}

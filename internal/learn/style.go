@@ -157,9 +157,12 @@ func (c *collector) leads(a *anchor) {
 	if !a.open {
 		return
 	}
-	shown, ok1 := domainOf(strings.TrimSpace(a.shown))
-	target, ok2 := domainOf(markup.Value(strings.TrimSpace(a.href)))
-	if *a = (anchor{}); ok1 && ok2 {
+	shown, ok := domainOf(strings.TrimSpace(a.shown))
+	href := a.href
+	if *a = (anchor{}); !ok { // most show no host
+		return
+	}
+	if target, ok := domainOf(markup.Value(strings.TrimSpace(href))); ok {
 		c.anchors++
 		if shown != target {
 			c.otherwiseLead++

@@ -25,7 +25,11 @@ func (c *Class) Combine() bool {
 		}
 	}
 	c.mu.Unlock()
-	c.set(combine(members))
+	if len(members) == 1 {
+		c.set(single(&members[0]))
+	} else {
+		c.set(combine(members))
+	}
 	return true
 }
 
@@ -87,6 +91,20 @@ func combine(members []member) *learn.Others {
 			out.Of[token] = sum
 		}
 	}
+}
+
+// single returns what the only origin knows, as it is. It is capped at the node's own counts.
+func single(m *member) *learn.Others {
+	out := &learn.Others{Of: make(map[learn.Token]learn.Counts), Totals: m.totals, Single: true}
+	for i := range m.tables {
+		for t := &m.tables[i]; len(t.entries) > 0; {
+			e := t.next()
+			c := out.Of[e.Token]
+			add(&c, e)
+			out.Of[e.Token] = c
+		}
+	}
+	return out
 }
 
 // next removes the first entry and returns it, with counts of at most all messages.

@@ -7,7 +7,8 @@
 // repairs it.
 //
 // The counts of peers are combined per token, see [learn.Combined]: no origin adds more than the t-th
-// largest of them has. An origin whose counts alone condemn the node's own mail is left out.
+// largest of them has, and a single one no more than own users have reported. An origin whose counts alone
+// condemn the node's own mail is left out.
 //
 // Peers' counts are in plain tables, not in counting arrays. To combine them per token, a node must be able
 // to list the tokens. Only tokens that an origin shares are in a table, and they are the smaller part.

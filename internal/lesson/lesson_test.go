@@ -285,6 +285,37 @@ func TestOwnMail(t *testing.T) {
 	}
 }
 
+// TestSingle checks when what a single peer knows is handed out as it is.
+func TestSingle(t *testing.T) {
+	var got *learn.Others
+	c := NewClass(1<<20, func(uint64) bool { return true }, func(o *learn.Others) { got = o })
+	teach := func(id string, spam uint32) {
+		t.Helper()
+		l := &Lesson{Table: 9, Live: []Mark{{Start: 5, KeyID: 7, Round: 1, All: Entry{Reported: 100, Delivered: 1000}}},
+			Parts: 1, Entries: []Entry{{Token: 5, Reported: spam, Delivered: 200}}}
+		if err := c.Take(id, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(what string, single bool, reported float64) {
+		t.Helper()
+		c.Combine()
+		if got.Single != single || got.Of[5].Reported != reported {
+			t.Errorf("%s: single %v, %v", what, got.Single, got.Of[5])
+		}
+	}
+	c.Keep(map[string]float64{"a": 1, "watched": 0})
+	teach("a", 3)
+	expect("one peer", true, 3)
+	c.Keep(map[string]float64{"a": 1, "b": 1})
+	teach("b", 4)
+	expect("two peers", false, 6)
+	c.Keep(map[string]float64{"a": 1})
+	expect("one has left", true, 3)
+	c.Keep(map[string]float64{"a": 0})
+	expect("of weight 0", false, 0)
+}
+
 // TestLimits checks what a class refuses, and that it then holds what it held.
 func TestLimits(t *testing.T) {
 	c := newTestClass(2*300*entryBytes, "a", "b")

@@ -1,5 +1,7 @@
 package learning
 
+import "slices"
+
 // A Case is a run with a name.
 type Case struct {
 	Name string
@@ -7,18 +9,19 @@ type Case struct {
 }
 
 // Cases returns honest networks, networks with liars, spam with the words of wanted mail, and mistaken
-// reports, all else as in o.
+// reports, all else as in o. There are no cases with as many liars as sites.
 func Cases(o Options) []Case {
 	with := func(name string, change func(*Options)) Case {
 		c := Case{name, o}
 		change(&c.Options)
 		return c
 	}
-	return []Case{
+	cases := []Case{
 		with("honest", func(*Options) {}),
 		with("one site alone", func(o *Options) { o.Sites = 1 }),
 		with("one condemns", func(o *Options) { o.Lie, o.Liars = Condemn, 1 }),
 		with("three condemn", func(o *Options) { o.Lie, o.Liars = Condemn, 3 }),
+		with("one condemns shops", func(o *Options) { o.Lie, o.Liars = Smear, 1 }),
 		with("one vouches", func(o *Options) { o.Lie, o.Liars = Vouch, 1 }),
 		with("three vouch", func(o *Options) { o.Lie, o.Liars = Vouch, 3 }),
 		with("one inflates", func(o *Options) { o.Lie, o.Liars = Inflate, 1 }),
@@ -27,6 +30,7 @@ func Cases(o Options) []Case {
 		with("a whole ham as chaff", func(o *Options) { o.Chaff = -1 }),
 		with("1 % mistaken", func(o *Options) { o.Mistaken = 0.01 }),
 	}
+	return slices.DeleteFunc(cases, func(c Case) bool { return c.Liars >= c.Sites })
 }
 
 // Add adds the counts of another run.

@@ -43,6 +43,7 @@ type Lie string
 const (
 	Honest   Lie = ""
 	Condemn  Lie = "condemn"  // reports all wanted mail
+	Smear    Lie = "smear"    // reports the mail of made senders, and is honest about the rest
 	Vouch    Lie = "vouch"    // counts all spam as delivered
 	Inflate  Lie = "inflate"  // claims a million deliveries without content
 	lieOften     = 5          // times a lie counts a message
@@ -195,6 +196,10 @@ func (n *network) lie(l *Letter, tokens []learn.Token) {
 		case n.o.Lie == Condemn && !l.Spam:
 			n.add(liar, tokens, lieOften, 0)
 		case n.o.Lie == Condemn:
+			n.add(liar, tokens, 0, 1)
+		case n.o.Lie == Smear && l.Made:
+			n.add(liar, tokens, lieOften, 0)
+		case n.o.Lie == Smear:
 			n.add(liar, tokens, 0, 1)
 		case n.o.Lie == Vouch && l.Spam:
 			n.add(liar, tokens, 0, lieOften)

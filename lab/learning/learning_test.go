@@ -102,6 +102,33 @@ func TestCommercial(t *testing.T) {
 	}
 }
 
+// TestTwoSites checks that one of two sites, whatever it claims, makes no mail of shops and banks reach 0.99 at the
+// other one.
+func TestTwoSites(t *testing.T) {
+	genuine, err := Commercial(t.Context(), 15, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spam, err := Lures(t.Context(), 80, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	letters := Interleaved(genuine, spam)
+	lies := 0
+	for _, c := range Cases(Options{Sites: 2}) {
+		if c.Lie == Honest {
+			continue
+		}
+		lies++
+		if r := run(t, letters, c.Options); r.MadeHit[2] > 0 || r.Made != len(genuine) {
+			t.Errorf("%s: %d of %d messages have 0.99 or more", c.Name, r.MadeHit[2], r.Made)
+		}
+	}
+	if lies != 4 {
+		t.Errorf("%d lies of one site", lies)
+	}
+}
+
 // TestExposure checks that a site shares no word of one message or one person, and the words that it may.
 func TestExposure(t *testing.T) {
 	letters := made(600)

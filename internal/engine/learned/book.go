@@ -181,8 +181,7 @@ func (b *Book) totals() learn.Totals {
 		t.Delivered += float64(g.delivered.Load())
 	}
 	if o := b.others.Load(); o != nil {
-		t.Reported += o.Totals.Reported
-		t.Delivered += o.Totals.Delivered
+		t.Counts = o.Add(t.Counts, o.Totals)
 	}
 	return t
 }
@@ -190,16 +189,15 @@ func (b *Book) totals() learn.Totals {
 // SetOthers sets what peers know; nil: nothing. It may be called concurrently with all other methods.
 func (b *Book) SetOthers(o *learn.Others) { b.others.Store(o) }
 
-// addOthers adds what peers know of tokens to counts.
-func (b *Book) addOthers(counts []learn.Counts, tokens []learn.Token) {
+// addOthers adds what peers know of tokens to counts. present is set if the tokens are of the present
+// secret: a single peer counts once, so only with these.
+func (b *Book) addOthers(counts []learn.Counts, tokens []learn.Token, present bool) {
 	o := b.others.Load()
-	if o == nil {
+	if o == nil || o.Single && !present {
 		return
 	}
 	for i, t := range tokens {
-		c := o.Of[t]
-		counts[i].Reported += c.Reported
-		counts[i].Delivered += c.Delivered
+		counts[i] = o.Add(counts[i], o.Of[t])
 	}
 }
 

@@ -62,7 +62,7 @@ func (b *Book) Report(text learn.Token, tokens []learn.Token, who lesson.Person)
 	}
 	c := Change{What: Reported, Gen: b.batch.gen.Start, Text: text, Tokens: tokens, Who: who}
 	counts := b.Counts(tokens, b.batch.keyID)
-	b.addOthers(counts, tokens)
+	b.addOthers(counts, tokens, true)
 	if shown, ok := learn.Shown(counts); ok {
 		x := &b.batch
 		if x.shown == 0 {

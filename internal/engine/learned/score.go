@@ -58,7 +58,7 @@ func (b *Book) Score(secrets []filter.Secret, ids []uint64, features []string) S
 		if !ready {
 			buf.of(secrets[i], s.chosen, true)
 		}
-		b.addOthers(s.counts, buf.tokens)
+		b.addOthers(s.counts, buf.tokens, i == 0)
 	}
 	s.Result = learn.Score(&s.totals, s.counts)
 	return s

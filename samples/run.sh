@@ -11,8 +11,11 @@ log=$data/serve.log
 
 step() { printf '\n== %s\n' "$1"; shift; echo "\$ bulkhead $*"; "$bulkhead" "$@" || test $? -le 2; }
 ready() { grep -q 'msg=serving' "$log"; }
-# runs PID: says whether that is a node, and not a process that got its number.
-runs() { [ "$(ps -o comm= -p "$1" 2>/dev/null)" = "$(basename "$bulkhead" | cut -c 1-15)" ]; }
+# runs PID: tells a node from a process that got its number. A minimal Debian has no ps, a Mac no /proc.
+runs() {
+	name=$(cat "/proc/$1/comm" 2>/dev/null || ps -o comm= -p "$1" 2>/dev/null)
+	[ "$name" = "$(basename "$bulkhead" | cut -c 1-15)" ]
+}
 where() {
 	cat <<END_OF_TEXT
 

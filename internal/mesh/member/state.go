@@ -117,13 +117,11 @@ func (s *State) Twin(within time.Duration) bool {
 }
 
 // LastSeen returns the time up to which all stored messages of a broker have been read. known is
-// false if the broker has no entry; the time is then that of any broker, which older files have.
+// false if the broker has no entry.
 func (s *State) LastSeen(broker string) (at time.Time, known bool) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	if at, known = s.Seen[broker]; !known {
-		at = s.SeenAny
-	}
+	at, known = s.Seen[broker]
 	return at, known
 }
 
@@ -131,7 +129,7 @@ func (s *State) LastSeen(broker string) (at time.Time, known bool) {
 func (s *State) Newest() time.Time {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	newest := s.SeenAny
+	var newest time.Time
 	for _, at := range s.Seen {
 		if at.After(newest) {
 			newest = at
@@ -194,8 +192,6 @@ type Record struct {
 	// Seen is, by broker address, the time up to which all stored messages of the broker have been
 	// read, to within a minute.
 	Seen map[string]time.Time `json:"seen_of,omitempty"`
-	// SeenAny is when a message of a peer last arrived, from versions of the file before Seen.
-	SeenAny time.Time `json:"seen,omitzero"`
 	// Admitted is the keys of the hubs that have admitted the node.
 	Admitted []string `json:"admitted,omitempty"`
 }

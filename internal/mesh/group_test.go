@@ -164,7 +164,7 @@ func TestGroupAtServers(t *testing.T) {
 	var dirs, keys []string
 	var ids []*member.Identity
 	for range nodes {
-		dir, id := identity(t)
+		dir, id := meshtest.Folder(t)
 		dirs, ids, keys = append(dirs, dir), append(ids, id), append(keys, id.ID())
 	}
 	text, err := Grants(member.NetworkOf(enginetest.Secret), "", keys...)

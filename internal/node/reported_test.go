@@ -89,10 +89,20 @@ func onlyAccepted(t *testing.T, n *Node, doors []matrix.Door) []matrix.Door {
 				if err != nil || len(parts) == 0 || parts[0].Empty {
 					return errors.Join(err, errNothing)
 				}
-				part := append([]byte("X-Razor2-Agent: test\n"), raw...)
-				if len(body) == 0 {
+				if len(bytes.TrimSpace(body)) == 0 {
 					return errNothing
 				}
+				part := []byte("X-Razor2-Agent: test\n") // razor-report keeps the fields of the content alone
+				kept := false
+				for line := range bytes.Lines(append(header, '\n')) {
+					if line[0] != ' ' && line[0] != '\t' {
+						kept = bytes.HasPrefix(bytes.ToLower(line), []byte("content-"))
+					}
+					if kept {
+						part = append(part, line...)
+					}
+				}
+				part = append(append(part, '\n'), body...)
 				return razorClient.Report(t.Context(), append(header, '\n'), [][]byte{part})
 			}
 		}

@@ -148,12 +148,12 @@ func peerMap(n *admin.Network, self string, now time.Time) g.Node {
 	}
 	const width = 360
 	// Few peers are beside the node, many around it.
-	height, selfX, turn := 220, width/2, 0.25
+	height, selfX, turn, far := 220, width/2, 0.25, 130.0
 	switch len(n.Peers) {
 	case 1:
-		height, selfX, turn = 90, width/2-130, 0
+		height, selfX, turn, far = 90, width/2-95, 0, 95
 	case 2:
-		height, turn = 90, 0
+		height, turn, far = 90, 0, 105
 	}
 	var lines, dots g.Group
 	well := 0
@@ -164,7 +164,7 @@ func peerMap(n *admin.Network, self string, now time.Time) g.Node {
 			well++
 		}
 		angle := 2 * math.Pi * (float64(i)/float64(len(n.Peers)) - turn)
-		x, y := width/2+130*math.Cos(angle), float64(height/2)+78*math.Sin(angle)
+		x, y := width/2+far*math.Cos(angle), float64(height/2)+78*math.Sin(angle)
 		lines = append(lines, g.El("line", h.Class("to-"+class), g.Attr("x1", strconv.Itoa(selfX)),
 			g.Attr("y1", strconv.Itoa(height/2)),
 			g.Attr("x2", fmt.Sprintf("%.0f", x)), g.Attr("y2", fmt.Sprintf("%.0f", y)),
@@ -174,7 +174,7 @@ func peerMap(n *admin.Network, self string, now time.Time) g.Node {
 			g.El("title", g.Text(nameOf(p)+": "+text))))
 		if len(n.Peers) <= 12 {
 			away := 18.0 // distance from the lines, which start in the middle
-			if y < float64(height/2)-1 {
+			if y < float64(height/2)-1 || turn == 0 {
 				away = -12
 			}
 			dots = append(dots, mapLabel(x, y+away, nameOf(p)))

@@ -98,8 +98,28 @@ func (m *machine) active(before string) (pid string) {
 	return pid
 }
 
+// waits has a user vote while the node is down. The service of the timer, in its sandbox, then casts the
+// vote as that user.
+func (m *machine) waits() {
+	m.t.Helper()
+	m.does("systemctl start bulkhead-waiting.service && stat -c %a /var/spool/bulkhead", "1777") // as the timer does
+	m.does("useradd --create-home ann && sed 's/garden/sailing/; s/Subject: x/Subject: y/' /root/m.eml >/tmp/wait.eml && "+
+		"chmod 644 /tmp/wait.eml && systemctl stop bulkhead", "")
+	m.does("code=0; cd /; setpriv --reuid ann --regid nogroup --clear-groups "+
+		"bulkhead report --user ann /tmp/wait.eml || code=$?; echo code: $code", "code: 75")
+	m.does("bulkhead waiting", "ann")
+	m.does("systemctl start bulkhead && systemctl is-active bulkhead-waiting.timer", "active")
+	m.active("")
+	m.does("systemctl start bulkhead-waiting.service && systemctl show -p Result bulkhead-waiting.service",
+		"Result=success")
+	m.does("bulkhead history --kind spam", "ann")
+	if out, err := m.booted("bulkhead waiting"); err != nil || strings.Contains(out, "ann") {
+		m.t.Errorf("after the service, there wait %v %s", err, out)
+	}
+}
+
 // TestSystemd: systemd itself runs the service in its sandbox, reloads it, starts it again
-// after a crash with all that was reported, and after an upgrade; and stops it.
+// after a crash with all that was reported, and after an upgrade; casts votes that waited; and stops it.
 func TestSystemd(t *testing.T) {
 	nodetest.NeedUsers(t)
 	for _, name := range []string{"nsenter", "pgrep", "mknod", "pivot_root"} {
@@ -148,9 +168,10 @@ printf 'From: a@example.com\nSubject: x\n\nThe minutes of the meeting of the gar
 	m.does("dpkg -i /root/next.deb", "over (")
 	pid = m.active(pid)
 	m.does(check, "code: 1")
+	m.waits()
 	m.does("systemctl stop bulkhead; systemctl show -p ActiveState -p Result bulkhead",
 		"Result=success\nActiveState=inactive")
 	m.does("systemctl start bulkhead", "")
-	m.active(pid)
+	m.active("")
 	m.does("dpkg -P bulkhead; systemctl is-active bulkhead || true", "inactive")
 }

@@ -92,7 +92,7 @@ func (s *State) Lineage(r wire.Ref) wire.Lineage {
 func (s *State) Mine(boot uint64) bool {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	return slices.Contains(s.boots, boot)
+	return boot == s.Boot || slices.Contains(s.boots, boot)
 }
 
 // Started returns the start of this process in milliseconds since 1970.

@@ -251,6 +251,43 @@ func condemnsNever(t *testing.T, draw func(*rapid.T) part) {
 	})
 }
 
+// TestWhitelistWins: whatever was reported, a whitelisted message is good, and the whitelist decided.
+func TestWhitelistWins(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		if v, _, _ := drawStep(t).judge(parts, pairs, "sender x"); v.Class != bulkhead.ClassGood ||
+			v.Rule != string(byWhitelist) {
+			t.Fatalf("%v by %s: %q", v.Class, v.Rule, v.Reasons)
+		}
+	})
+}
+
+// TestOneVoteSparesTheEstablished: no single vote on each of its parts makes a message spam whose sender is
+// of good standing and whose other parts were delivered for days.
+func TestOneVoteSparesTheEstablished(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		parts = slices.DeleteFunc(parts, func(p part) bool { return p.scheme.Facet() == bulkhead.SenderFacet })
+		one := func(e *Evidence, f bulkhead.Facet) {
+			*e = Evidence{Votes: trust.Balance{Spam: min(e.Votes.Spam, Unit)},
+				Old: rapid.Uint32Range(20, 160).Draw(t, "old"), Days: 4}
+			e.settle(f)
+		}
+		for i := range parts {
+			one(&parts[i].Evidence, parts[i].scheme.Facet())
+		}
+		for name, e := range pairs {
+			one(&e, bulkhead.NoFacet)
+			pairs[name] = e
+		}
+		var known Evidence
+		parts = append(parts, from("bank.example", known.delivered(rapid.IntRange(10, 5000).Draw(t, "deliveries"))))
+		if v, _, _ := drawStep(t).judge(parts, pairs, ""); v.Class == bulkhead.ClassSpam {
+			t.Fatalf("spam by %s: %q", v.Rule, v.Reasons)
+		}
+	})
+}
+
 // TestOrder: the order of a message's signatures changes nothing but which of
 // two equals is named.
 func TestOrder(t *testing.T) {

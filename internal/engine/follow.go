@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -12,78 +11,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
-
-// A Standby is another node that keeps a copy of the journal. Its methods may be called concurrently.
-type Standby interface {
-	// MayDecide returns why nothing may be decided at present, because the copy could not be kept. The
-	// error wraps [bulkhead.ErrReadOnly].
-	MayDecide() error
-	// Confirm waits until the copy has all entries up to index on disk. Without that it returns an
-	// error that wraps [bulkhead.ErrReadOnly]. It returns nil if the node may go on without a copy.
-	Confirm(index uint64) error
-}
-
-// A role is whether the node decides, or applies what another node has decided.
-type role struct {
-	standby Standby // nil: none
-	term    atomic.Pointer[Term]
-	unsure  chan unsure
-}
-
-// An unsure is a request that waits for the standby.
-type unsure struct {
-	index    uint64
-	requests []*request
-}
-
-// maxUnsure is the number of batches that may wait for the standby.
-const maxUnsure = 64
-
-func (r *role) begin(o *Options) {
-	r.standby = o.Standby
-	r.term.Store(new(Term))
-	r.unsure = make(chan unsure, maxUnsure)
-}
-
-// mayDecide returns why nothing may be decided for want of a standby, or nil.
-func (r *role) mayDecide() error {
-	if r.standby == nil {
-		return nil
-	}
-	return r.standby.MayDecide()
-}
-
-// confirm answers requests once the standby has their entries.
-func (r *role) confirm() {
-	for u := range r.unsure {
-		err := r.standby.Confirm(u.index)
-		for _, req := range u.requests {
-			if req.err == nil {
-				req.err = err
-			}
-			req.answer(req.err)
-		}
-	}
-}
-
-// end is called when no request is left. It ends confirm.
-func (r *role) end() { close(r.unsure) }
-
-// answer answers requests, at once or when the standby has all that their answers rest on. A request
-// that changed nothing waits as well: the entry that it repeats may still be unconfirmed. Only the
-// writer calls it.
-func (e *Engine) answer(requests ...*request) {
-	if e.role.standby != nil {
-		e.role.unsure <- unsure{e.journal.store.LastIndex(), requests}
-		return
-	}
-	for _, req := range requests {
-		req.answer(req.err)
-	}
-}
-
-// Term returns the present term. Its number is 0 if the node never had a standby.
-func (e *Engine) Term() Term { return *e.role.term.Load() }
 
 // ErrDiverged means that an entry of another node's journal cannot be applied, so that the whole state
 // has to be copied again.

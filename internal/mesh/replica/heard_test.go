@@ -1,7 +1,13 @@
 package replica
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -273,4 +279,50 @@ func TestWelcome(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOrganisationsOfANewerHead checks that a head that another node repeats does not change the list of
+// the organisations in a peer's arrays.
+func TestOrganisationsOfANewerHead(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		for _, tt := range []struct {
+			life, boot, seq uint64
+			taken           bool
+		}{
+			{5, 6, 2, true}, {5, 6, 2, false}, {5, 6, 1, false}, {5, 6, 3, true}, {4, 9, 9, false}, {6, 7, 1, true},
+			{5, 8, 9, false},
+		} {
+			list := []wire.Organisation{{byte(tt.life), byte(tt.boot), byte(tt.seq)}}
+			r.Figures(r.Peer.Hint(), func(s *member.Stats) { s.Organisations = nil })
+			r.t.organisations(t.Context(), &wire.Message{Kind: wire.KindHead, Organisations: list,
+				Stamp: wire.Stamp{Incarnation: tt.life, Boot: tt.boot, Seq: tt.seq}})
+			if got := r.Entry().Organisations; slices.Equal(got, list) != tt.taken {
+				t.Errorf("%+v: the list is %v", tt, got)
+			}
+		}
+	})
+}
+
+// TestHeardFile checks that a damaged file of last messages is as good as none, and that one that cannot
+// be read is an error.
+func TestHeardFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, HeardFile)
+	if list, err := ReadHeard(dir); list != nil || err != nil {
+		t.Errorf("no file: %v, %v", list, err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := ReadHeard(dir); list != nil || err == nil || !strings.Contains(err.Error(), HeardFile) {
+		t.Errorf("damaged: %v, %v", list, err)
+	}
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	var at *fs.PathError
+	if _, err := ReadHeard(dir); !errors.As(err, &at) {
+		t.Errorf("a folder: %v", err)
+	}
 }

@@ -52,7 +52,6 @@ func TestAllReasons(t *testing.T) {
 		vote1 = "called spam by 1 voter"
 		vote2 = "called spam by 2 voters"
 	)
-	const inExact, inNear = " (bulkhead/exact)", " or nearly so (bulkhead/near)"
 	for _, tt := range []struct {
 		name  string
 		parts []part

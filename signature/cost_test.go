@@ -243,6 +243,8 @@ var tokens = func() []string {
 		"<a@b> ", "Authentication-Results: a; dkim=pass header.d=b\n", "DKIM-Signature: v=1; l=1; d=b\n",
 		"ungen", "lichkeiten ", "\u0443\u044e\u0449\u0438\u043c\u0438 ",
 		"dkim=pass header.d=", "spf=pass smtp.mailfrom=", "=?", "?b?", "*0*=", "(",
+		// Again, because the genes that a search has found refer to places in this list.
+		"dkim=pass header.d=", "spf=pass smtp.mailfrom=", "=?", "?b?", "*0*=", "(",
 	}
 	return all[:min(len(all), 256)]
 }()

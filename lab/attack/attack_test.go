@@ -136,7 +136,8 @@ func TestVisible(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !r.Visible {
+				// Deliveries that a peer claims look like any others, and achieve nothing.
+				if !r.Visible && (s.Means != Peers || r.Takes > 0) {
 					t.Errorf("it takes %d, and the log says nothing before", r.Takes)
 				}
 			})

@@ -15,12 +15,12 @@ func TestMain(m *testing.M) { nodetest.Main(m) }
 // TestCompare compares a build with itself. It checks no times, only that each door answers and is measured.
 func TestCompare(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes half a minute")
+		t.Skip("it takes a minute")
 	}
 	program := nodetest.Binary(t)
 	var out strings.Builder
 	rows, err := gate.Compare(t.Context(), gate.Options{
-		Old: program, New: program, Rounds: gate.MinRounds, Slice: 50 * time.Millisecond, Limit: 1.1,
+		Old: program, New: program, Rounds: gate.MinRounds, Slice: 150 * time.Millisecond, Limit: 1.1,
 	}, &out)
 	if err != nil {
 		t.Fatal(err)

@@ -110,6 +110,11 @@ func FuzzFile(f *testing.F) {
 	}
 	f.Add([]byte("{}\n"))
 	f.Add([]byte(`{"tally":{"start":5},"blocklist":{"start":6}}` + "\n"))
+	f.Add([]byte("a head without an end"))
+	const head = `{"tally":{"start":5},"arrays":["counts"]}` + "\n"
+	for _, pages := range []string{"", "\x09\x00\x00\x00p", "\xff\xff\xff\xffp", "\x01\x00\x00\x00p\x01\x00\x00\x00q"} {
+		f.Add([]byte(head + pages)) // none, a torn one, one that is too long, two
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bufio.NewReaderSize(bytes.NewReader(b), maxHead)
 		g, err := readHead(r)

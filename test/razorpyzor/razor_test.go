@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/digest/razor"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/razor2"
 	"github.com/bulkhead-mail/bulkhead/signature"
@@ -170,6 +171,43 @@ func TestRazorManyParts(t *testing.T) {
 	h.run(isSpam, "razor-check", "-lm=5", path) // every part
 	h.run(0, "razor-revoke", "-f", path)
 	h.run(notSpam, "razor-check", path)
+}
+
+// TestRazorLongMail: of a body of more than 60 KiB the client sends the beginning, and the reader of mail knows the
+// report. Lines of a header within the body begin no part.
+func TestRazorLongMail(t *testing.T) {
+	n := startNode(t, "")
+	h := newHome(t, n, "ana")
+	var mail strings.Builder
+	mail.WriteString("From: a@sender.example\nSubject: letters\n\n\n---1.2\n" +
+		"Content-Type: text/plain; charset=iso-8859-1\n\n")
+	for i := range 1000 {
+		fmt.Fprintf(&mail, "This is the line with the number %d of a letter that has no end.<br>\n", i)
+	}
+	path := filepath.Join(t.TempDir(), "mail")
+	if err := os.WriteFile(path, []byte(mail.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := razor.Parts(t.Context(), []byte(mail.String()))
+	if err != nil || len(parts) != 1 {
+		t.Fatalf("%d parts, %v, want one part", len(parts), err)
+	}
+	c, err := razor2.Dial(t.Context(), n.razor, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, reported := range []bool{false, true} {
+		want := notSpam
+		if reported {
+			h.run(0, "razor-report", "-f", path)
+			want = isSpam
+		}
+		h.run(want, "razor-check", path)
+		if a, err := c.Check(t.Context(), parts[0].E4); err != nil || a[0].Spam != reported {
+			t.Errorf("reported %v: the signature of the reader is answered %v, %v", reported, a, err)
+		}
+	}
 }
 
 func TestRazorWrongPassword(t *testing.T) {

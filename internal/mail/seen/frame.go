@@ -27,6 +27,7 @@ type frame struct {
 	before look   // what there was around it
 	flow   flow   // how the element stands in its lines
 	open   counts // the containers around it
+	at     int    // where its text begins
 }
 
 // maxFrames bounds the elements that are remembered. If more are nested, the page is read from a tree.
@@ -99,7 +100,7 @@ func (v *visible) enter(name *knownName, inner look, as flow) {
 		v.shape.irregular, v.shape.hides = true, true
 		return
 	}
-	v.frames = append(v.frames, frame{tag: tag, before: v.look, flow: as, open: around})
+	v.frames = append(v.frames, frame{tag: tag, before: v.look, flow: as, open: around, at: len(v.dst)})
 	v.look = inner
 }
 
@@ -144,25 +145,25 @@ func endsRow(next atom.Atom) bool {
 }
 
 // exit ends an element, and those inside of it that were not ended. It returns how the element stood in its
-// lines.
-func (v *visible) exit(name *knownName) (as flow) {
+// lines, and where its text begins if it did not stand there as elements of its name do.
+func (v *visible) exit(name *knownName) (as flow, at int) {
 	for i := len(v.frames) - 1; i >= 0; i-- {
 		if f := &v.frames[i]; f.tag == name.tag {
 			if f.nested--; f.nested < 0 {
-				as = f.flow
+				as, at = f.flow, f.at
 				v.leave(i)
 			}
 			break
 		}
 	}
 	if name.holds == noContainer || v.open[name.holds] == 0 {
-		return as
+		return as, at
 	}
 	v.open[name.holds]--
 	for n := len(v.frames); n > 0 && v.frames[n-1].endsWith(name.holds, &v.open); n-- {
 		v.leave(n - 1)
 	}
-	return as
+	return as, at
 }
 
 // endsWith reports whether f ends because a container around it has ended.
@@ -194,6 +195,8 @@ const (
 	asNatural flow = iota // as elements of its name do
 	asBlock
 	asInline
+	asBox  // in a line, with its own text apart from the blanks at both ends
+	asCell // beside other cells
 )
 
 // inside returns the look inside of an element, and how it stands in its lines. rules are what style sheets
@@ -222,8 +225,13 @@ func (v *visible) inside(name *knownName, t *tagged, rules [][]declaration) (loo
 	switch {
 	case c.is(display, blocks), c.is(display, tables):
 		return inner, asBlock
+	case name.is&void != 0 || name.tag == atom.Table: // a br breaks a line, whatever its style is
 	case c.is(display, inline):
 		return inner, asInline
+	case c.is(display, boxed):
+		return inner, asBox
+	case c.is(display, cells) && name.is&cell == 0:
+		return inner, asCell
 	}
 	return inner, asNatural
 }
@@ -262,6 +270,7 @@ func (v *visible) hints(c *cascade, around *look, tag atom.Atom, t *tagged) {
 		if v.quirks {
 			around.size, around.absolute, around.ink = firstLook.size, false, v.letters
 			around.put(tiny, false)
+			around.put(faint, around.blends())
 		}
 	case atom.Font:
 		if n, ok := fontSteps(t.size); ok {

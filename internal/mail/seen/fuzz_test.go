@@ -25,6 +25,13 @@ func FuzzVisible(f *testing.F) {
 		if !bytes.HasPrefix(got, []byte("before\n")) {
 			t.Fatal("what stood before is changed")
 		}
+		at := int32(0)
+		for _, a := range v.page.Anchors {
+			if a[0] < at || a[0] >= a[1] || int(a[1]) > len(got) {
+				t.Fatalf("%v behind %d of %d bytes", a, at, len(got))
+			}
+			at = a[1]
+		}
 		if len(got) > 7+4*len(source)+64 {
 			t.Fatalf("%d bytes of text from %d bytes of source", len(got), len(source))
 		}
@@ -36,6 +43,7 @@ func pages() (all []string) {
 	var styled strings.Builder
 	for _, style := range []string{
 		"display:none", "display:block", "display:table-row", "display:inline", "display:inline-block", "display:no-such",
+		"display:table-cell", "display:contents",
 		"mso-hide:all", "visibility:hidden", "visibility:collapse", "visibility:visible", "opacity:0", "opacity:5%",
 		"font-size:0", "font-size:1px", "font-size:smaller", "font-size:larger", "font-size:120%", "font-size:x-small",
 		"font-size:2em", "font-size:3rem", "font-size:8pt", "font:0/0 a", "font:bold 12px/2 serif", "font:caption",
@@ -60,6 +68,8 @@ func pages() (all []string) {
 			colour, colour, colour, colour, colour))
 	}
 	return append(all,
+		"<table><tr><td style=display:inline><a href=x>a </a></td> <td style=display:inline-block> <a href=y> </a></td>"+
+			"<td>b</td></tr></table><b style=display:inline-block><a href=z> c </b> d<b style=display:table-cell>e</b>",
 		"<ul><li>a<li>b</ul><dl><dt>c<dd>d<dt>e</dl><select><option>f<optgroup><option>g</select>"+
 			"<p>h<div>i<p>j</div><h1>k<h2>l</h3><table><caption>m<colgroup><col><tr><td>n<tbody><tr><th>o<tfoot><td>p</table>"+
 			"<ruby>q<rt>r</ruby><pre>\n s</pre><a href=x>t<a href=y>u</a></a><button>v<button>w</button>"+

@@ -19,6 +19,7 @@ const maxRules = 8192
 // A sheet is the rules of the style sheets of a page that may hide text or show it.
 type sheet struct {
 	hides   bool // a rule hides
+	flows   bool // a rule decides how an element stands in its lines
 	effects bool // a rule does anything that matters here
 	rules   []rule
 	by      map[string][]int // rules by the keys of their selectors
@@ -46,12 +47,13 @@ func (v *visible) foresee(source string) {
 		v.sheet.effects = v.sheet.effects || len(all) > 0
 		v.sheet.hides = v.sheet.hides || firstLook.within(&c, 0).veil&^faint != 0 ||
 			firstLook.within(&c, block).veil&^faint != 0
+		v.sheet.flows = v.sheet.flows || c.has(display) && !c.is(display, hides) && !c.is(display, shows)
 	})
 }
 
 // matters reports whether the style sheets of the page may change what is seen of the page.
 func (v *visible) matters() bool {
-	return v.sheet.effects && (v.sheet.hides || v.shape.hides || v.tones.meet())
+	return v.sheet.effects && (v.sheet.hides || v.sheet.flows || v.shape.hides || v.tones.meet())
 }
 
 // collect reads the style sheets below a node, in order.

@@ -85,6 +85,8 @@ const (
 	blocks // display: block and its like
 	tables // display: table and the parts of tables that stand in lines of their own
 	inline // display: inline
+	boxed  // display: inline-block and its like
+	cells  // display: table-cell
 )
 
 type value struct {
@@ -221,11 +223,24 @@ func grounds(name, text string, add func(property, value, bool)) {
 		for _, word := range words(text) {
 			if c, ok := colourOf(word); ok {
 				behind.colour = c
+			} else if !backs(word) {
+				return // and what is declared before it counts
 			}
 		}
 		add(ground, behind, true)
 		add(picture, hiding(pictured), true)
 	}
+}
+
+// backs reports whether a word may stand in a value of background without being a colour.
+func backs(word string) bool {
+	switch word = strings.TrimSuffix(word, ","); word {
+	case "none", "repeat", "repeat-x", "repeat-y", "no-repeat", "space", "round", "scroll", "fixed", "local", "center",
+		"top", "left", "right", "bottom", "auto", "cover", "contain", "border-box", "padding-box", "content-box":
+		return true
+	}
+	_, _, ok := number(word)
+	return ok || strings.ContainsAny(word, "(/,")
 }
 
 // words returns the parts of a value, which blanks divide outside of brackets.
@@ -276,8 +291,11 @@ func displayed(text string) (value, bool) {
 		return value{is: tables}, true
 	case "inline", "contents", "initial", "unset":
 		return value{is: inline}, true
-	case "inline-block", "inline-flex", "inline-grid", "inline-table", "table-cell", "table-column", "table-column-group",
-		"inherit", "revert", "-webkit-box", "-webkit-inline-box", "-webkit-flex":
+	case "inline-block", "inline-flex", "inline-grid", "inline-table", "-webkit-inline-box":
+		return value{is: boxed}, true
+	case "table-cell":
+		return value{is: cells}, true
+	case "table-column", "table-column-group", "inherit", "revert", "-webkit-box", "-webkit-flex":
 		return value{is: shows}, true
 	}
 	return value{}, false
@@ -430,7 +448,7 @@ func (l look) within(c *cascade, is nature) look {
 	}
 	box := is&(block|cell) != 0 && is&tabular == 0 || c.is(position, hides)
 	if c.has(display) && c.all[display].is != hides {
-		box = c.is(display, blocks) || c.is(display, shows) || c.is(position, hides)
+		box = !c.is(display, tables) && !c.is(display, inline) || c.is(position, hides)
 	}
 	flat := box && (c.below(height, 0) || c.below(maxHeight, 0) || c.below(width, 0) ||
 		c.below(maxWidth, 0))
@@ -465,9 +483,12 @@ func (l look) within(c *cascade, is nature) look {
 	if c.has(ink) && c.all[ink].is != inherit {
 		l.ink = c.all[ink].colour
 	}
-	l.put(faint, !l.pictured && l.ink.over(l.ground).near(l.ground))
+	l.put(faint, l.blends())
 	return l
 }
+
+// blends reports whether letters have the colour of what is behind them.
+func (l *look) blends() bool { return !l.pictured && l.ink.over(l.ground).near(l.ground) }
 
 // put puts a veil on, or takes it off.
 func (l *look) put(what veil, on bool) {

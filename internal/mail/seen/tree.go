@@ -19,6 +19,7 @@ const (
 // restart takes back what was read.
 func (v *visible) restart(size int) {
 	v.dst, v.quotes, v.skip, v.anchor = v.dst[:v.start], 0, 0, anchor{}
+	v.box, v.beside = 0, beside{}
 	v.styling = styling{look: firstLook, frames: v.frames[:0], styles: v.styles, links: linkBlue, letters: black,
 		quirks: v.quirks}
 	v.sheet.match = css.Match{Steps: leastSteps + stepsPerByte*size, Fold: v.quirks}
@@ -34,6 +35,9 @@ func (v *visible) restart(size int) {
 func (v *visible) node(n *html.Node) {
 	switch n.Type {
 	case html.TextNode:
+		if v.beside.is == asInline && v.rowBlank(n.Data, n.Parent.DataAtom) {
+			return
+		}
 		blank := v.veil == faint && strings.Trim(n.Data, " \t\r\n\f") == ""
 		if (v.veil == 0 || blank) && !closed(n.Parent) && !v.full() && !v.sheet.spent && !v.pace.Over(len(n.Data)) {
 			v.text([]byte(n.Data))
@@ -60,7 +64,7 @@ func (v *visible) node(n *html.Node) {
 		inner.veil |= gone
 	}
 	v.element(name, &t, inner.veil)
-	before := v.look
+	before, at := v.look, len(v.dst)
 	empty := name.is&void != 0 && name.tag != atom.Head && n.Namespace == ""
 	if !empty {
 		v.look = inner
@@ -74,7 +78,7 @@ func (v *visible) node(n *html.Node) {
 	}
 	within := v.veil&gone != 0
 	if v.look = before; !empty && name.is&unseen == 0 {
-		v.closes(name, as, within)
+		v.closes(name, as, within, at)
 	}
 }
 

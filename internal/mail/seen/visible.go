@@ -90,6 +90,7 @@ func (v *visible) tokens(source string) (taken int) {
 			switch {
 			case v.skip == atom.Style:
 				v.foresee(t.Raw())
+			case v.beside.is == asInline && v.rowBlank(t.Raw(), v.shape.parent()):
 			case v.skip == 0 && v.veil == faint && strings.Trim(t.Raw(), " \t\r\n\f") == "":
 				v.text([]byte{' '}) // a blank has no colour
 			case v.skip != 0 || v.veil != 0 || v.full():
@@ -211,7 +212,9 @@ type visible struct {
 	styling
 	shape  shape // of the tags
 	course course
-	quotes int // open blockquotes
+	quotes int    // open blockquotes
+	box    int    // where the text of an element begins that has no blank there
+	beside beside // the cell in front
 
 	page   *Page            // to note links and mark-up in; nil to leave them
 	noted  Page             // its memory
@@ -251,7 +254,7 @@ func (v *visible) upTo(b []byte, end uint8) int {
 		n := len(v.dst)
 		atStart := n == v.start || v.dst[n-1] == '\n'
 		before := uint8(0)
-		if atStart || v.dst[n-1] == ' ' {
+		if atStart || v.dst[n-1] == ' ' || n == v.box {
 			before = space
 		}
 		// Up to a blank that is not a space, or a second one, it is shown as it is.
@@ -344,15 +347,18 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 func (v *visible) opens(name *knownName, as flow) {
 	is := name.is
 	switch {
-	case v.veil&gone != 0 || as == asInline && is&apart == 0:
+	case v.veil&gone != 0:
+	case as == asInline && is&cell == 0:
+	case as == asBox && is&cell == 0:
+		v.box, v.beside = len(v.dst), beside{}
 	case as == asBlock && is&block == 0:
 		v.line()
-	case is&(block|cell) == 0:
+	case as == asCell, is&cell != 0:
+		v.opensCell(as)
+	case is&block == 0:
 	case name.tag == atom.Blockquote:
 		v.paragraph()
 		v.quotes++
-	case is&cell != 0:
-		v.text([]byte{' '})
 	case is&apart != 0:
 		v.paragraph()
 	default:
@@ -376,16 +382,77 @@ func (v *visible) end(t *markup.Tokens) {
 		return
 	}
 	within := v.veil&gone != 0
-	as := v.exit(name)
+	as, at := v.exit(name)
 	v.shape.end(name)
-	v.closes(name, as, within)
+	v.closes(name, as, within, at)
 }
 
-// closes ends what an element has shown, unless it was not displayed.
-func (v *visible) closes(name *knownName, as flow, within bool) {
-	tag := name.tag
+// A beside is the cell, or the part of a table without lines of its own, that has ended last.
+type beside struct {
+	is flow // asCell, or asInline for what stands in one cell with others; 0 for none
+	at int  // where its text ends
+}
+
+// opensCell divides a cell from the cell in front of it. Cells that are displayed in a line stand in one cell.
+//
+// Source: CSS 2.2, 17.2.1 Anonymous table objects; WHATWG HTML, 3.2.7 on innerText.
+func (v *visible) opensCell(as flow) {
+	last, n := v.beside.is, len(v.dst)
+	if v.beside.at != n && (v.beside.at != n-1 || v.dst[n-1] != ' ') {
+		last = 0 // there is a text between them
+	}
 	switch {
-	case within || as == asInline && name.is&apart == 0 || as != asBlock && name.is&block == 0:
+	case last == asCell || last == 0 && as == asNatural:
+		v.text([]byte{' '})
+	case last == asInline && as == asNatural:
+		v.endBox(v.start)
+	}
+	if as != asInline {
+		v.box = len(v.dst)
+	}
+}
+
+// rowBlank reports whether a text is nothing but blanks between cells that are displayed in a line.
+func (v *visible) rowBlank(text string, parent atom.Atom) bool {
+	return v.beside.at == len(v.dst) && tableParents[parent] && strings.Trim(text, " \t\r\n\f") == ""
+}
+
+// endBox takes away the blank at the end of a text that begins at a place.
+func (v *visible) endBox(at int) {
+	n := len(v.dst) - 1
+	if n < at || v.dst[n] != ' ' {
+		return
+	}
+	v.dst = v.dst[:n]
+	if v.page == nil || len(v.page.Anchors) == 0 {
+		return
+	}
+	last := len(v.page.Anchors) - 1
+	a := &v.page.Anchors[last]
+	if a[1] = min(a[1], int32(n)); a[0] >= a[1] {
+		v.page.Anchors = v.page.Anchors[:last]
+	}
+}
+
+// closes ends what an element has shown, whose text begins at a place, unless it was not displayed.
+func (v *visible) closes(name *knownName, as flow, within bool, at int) {
+	if within {
+		return
+	}
+	tag := name.tag
+	if as == asBox || as == asCell {
+		v.endBox(at)
+	}
+	switch {
+	case as == asCell || as == asNatural && name.is&cell != 0:
+		v.beside = beside{asCell, len(v.dst)}
+	case as != asNatural && as != asBlock && name.is&tabular != 0:
+		v.beside = beside{asInline, len(v.dst)}
+	case as == asBox:
+		v.beside = beside{}
+	}
+	switch {
+	case as != asNatural && as != asBlock, as != asBlock && name.is&block == 0:
 	case tag == atom.Blockquote:
 		v.paragraph()
 		v.quotes = max(0, v.quotes-1)

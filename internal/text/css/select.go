@@ -27,6 +27,7 @@ type compound struct {
 	tag   string
 	tests []test
 	never bool
+	part  bool // it ends with a pseudo-element, behind which no element stands
 }
 
 // A test is a condition of a compound.
@@ -69,7 +70,8 @@ func selector(text string) (s Selector, ok bool) {
 			return s, len(s.compounds) > 0 && (after == ' ' || after == 0)
 		}
 		first := len(s.compounds) == 0
-		if first != (after == 0) && !(first && after == ' ') || len(s.compounds) == maxCompounds {
+		if first != (after == 0) && !(first && after == ' ') || len(s.compounds) == maxCompounds ||
+			!first && s.compounds[len(s.compounds)-1].part {
 			return s, false
 		}
 		c, ok := p.compound(&s.Weight)
@@ -146,6 +148,9 @@ func (p *parser) compound(weight *uint32) (c compound, ok bool) {
 	}
 	for p.at < len(p.text) {
 		t := test{kind: p.text[p.at]}
+		if c.part && strings.IndexByte("#.[", t.kind) >= 0 {
+			return c, false
+		}
 		switch t.kind {
 		case '#', '.':
 			p.at++
@@ -222,7 +227,7 @@ func (p *parser) pseudo(t *test, c *compound, weight *uint32) bool {
 	case t.name == "" || t.name[0] == '-' && !strings.HasPrefix(t.name, "-webkit-"):
 		return false
 	case element || t.name[0] == '-':
-		c.never = true
+		c.never, c.part = true, element
 		return true
 	}
 	*weight += weightClass
@@ -240,7 +245,10 @@ func (p *parser) pseudo(t *test, c *compound, weight *uint32) bool {
 		}
 		*weight -= weightClass
 		return t.among(argument, weight)
-	case "before", "after", "first-line", "first-letter", "hover", "active", "focus", "focus-within", "focus-visible",
+	case "before", "after", "first-line", "first-letter":
+		c.never, c.part = true, true
+		return true
+	case "hover", "active", "focus", "focus-within", "focus-visible",
 		"visited", "target", "checked", "disabled", "enabled", "empty", "lang", "dir", "has", "nth-last-child",
 		"nth-of-type", "nth-last-of-type", "first-of-type", "last-of-type", "only-of-type", "default", "required",
 		"optional", "valid", "invalid", "read-only", "read-write", "placeholder-shown", "host", "defined", "autofill",

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,6 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -188,6 +192,27 @@ func (m *machine) vote(mail, vote string) {
 	}
 }
 
+// deliver reports a mail as a mail server does that has delivered it.
+func (m *machine) deliver(mail, from, to string) {
+	m.t.Helper()
+	o := client.MessageOptions{Source: bulkhead.Source{Client: netip.MustParseAddr(from)}, Vote: bulkhead.Sighting,
+		Recipients: []string{to}}
+	if _, err := admin.New(m.url, "").ReportMessage(m.t.Context(), []byte(mail), o); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// votesOn returns the number of votes for spam on a network.
+func (m *machine) votesOn(network string) uint32 {
+	m.t.Helper()
+	v, err := admin.New(m.url, "").Check(m.t.Context(),
+		bulkhead.Query{Signatures: []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Network, network)}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return v.Findings[0].Spam
+}
+
 func mail(what string) string {
 	text := ""
 	for i, w := range strings.Fields(
@@ -244,7 +269,7 @@ func TestAccepted(t *testing.T) {
 }
 
 // TestDovecot: mail that a user moves into the junk folder is spam for the node, and mail moved out
-// of it is not, by that user's votes. Mail that arrives marked is filed.
+// of it is not, by that user's votes, with the source of its delivery. Mail that arrives marked is filed.
 func TestDovecot(t *testing.T) {
 	nodetest.NeedUsers(t)
 	m := newMailboxes(t)
@@ -279,6 +304,7 @@ func TestDovecot(t *testing.T) {
 	if got := m.class(letter); got != "unknown" {
 		t.Fatalf("at first: %s", got)
 	}
+	m.deliver(letter, "192.0.2.7", "ann@example.org")
 	// The IMAP server by itself, of a user who is logged in.
 	imap := "sievec /etc/dovecot/bulkhead\nUSER=ann HOME=" + home + " /usr/lib/dovecot/imap 2>&1"
 	crlf := strings.ReplaceAll(letter, "\n", "\r\n")
@@ -287,6 +313,9 @@ func TestDovecot(t *testing.T) {
 		len(crlf), crlf), imap)
 	if got := m.class(letter); got != "spam" {
 		t.Fatalf("moved into Junk: %s\n%s", got, out)
+	}
+	if got := m.votesOn("192.0.2.0/24"); got != 1 {
+		t.Errorf("moved into Junk: %d votes on the network that delivered the mail, want 1", got)
 	}
 	out, _ = m.run("d SELECT Junk\r\ne MOVE 1 INBOX\r\nf LOGOUT\r\n", imap)
 	if got := m.class(letter); got == "spam" {

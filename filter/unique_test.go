@@ -455,13 +455,13 @@ func TestUniqueRateStatesOfAnotherSize(t *testing.T) {
 	rateState(lies).setListed(19)
 	for _, tt := range []struct {
 		name  string
-		size  int
+		size  int64
 		state []byte
 		ok    bool
 	}{
-		{"true", len(s), s, true}, {"shorter", len(s) - 1, s[:len(s)-1], false},
+		{"true", int64(len(s)), s, true}, {"shorter", int64(len(s)) - 1, s[:len(s)-1], false},
 		{"longest", RateHeader + MaxRateBytes + 1, s, false},
-		{"much longer", 1<<32 - 1, s, false}, {"another number", len(s), lies, false},
+		{"much longer", 1<<32 - 1, s, false}, {"another number", int64(len(s)), lies, false},
 		{"plain", RateHeader, s[:RateHeader], false},
 	} {
 		var buf bytes.Buffer

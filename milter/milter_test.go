@@ -850,8 +850,8 @@ func TestBadPolicies(t *testing.T) {
 	if err := (&Server{}).Prepare(); err == nil {
 		t.Error("no clearinghouse, no error")
 	}
-	if err := (&Server{Clearinghouse: &prototest.House{}, MaxMessage: 1 << 40}).Prepare(); err == nil {
-		t.Error("MaxMessage of a terabyte was taken")
+	if err := (&Server{Clearinghouse: &prototest.House{}, MaxMessage: 1 << 30}).Prepare(); err == nil {
+		t.Error("MaxMessage of a gibibyte was taken")
 	}
 }
 

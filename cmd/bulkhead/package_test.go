@@ -15,6 +15,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/waiting"
 )
 
 // packageFolder holds the source files of the packages.
@@ -82,7 +83,7 @@ func (m *machine) here(name string) string {
 		m.t.Fatal(err)
 	}
 	return strings.NewReplacer("/run/systemd/system", m.systemd, "/usr/bin/", m.dir+"/", "/etc/",
-		filepath.Join(m.dir, "etc")+"/").Replace(string(text))
+		filepath.Join(m.dir, "etc")+"/", " /var/spool/", " "+m.dir+"/var/spool/").Replace(string(text))
 }
 
 // run runs a script as its package manager does, and returns the calls of the tools.
@@ -228,6 +229,50 @@ func TestScriptsOfRPM(t *testing.T) {
 	m.run("rpm/preun", "0")
 	m.run("rpm/postun", "0")
 	m.want("removed", false, false)
+}
+
+// TestFolderOfWaitingVotes checks that a package makes the folder in which votes of all users wait,
+// before the node or its timer first runs, as systemd makes it again, and that votes outlive an upgrade
+// and a removal.
+func TestFolderOfWaitingVotes(t *testing.T) {
+	line, err := os.ReadFile(filepath.Join(packageFolder, "bulkhead.tmpfiles"))
+	if err != nil || !strings.HasSuffix(string(line), "\nd "+waiting.Shared+" 1777 root root -\n") {
+		t.Errorf("systemd makes %q, %v", line, err)
+	}
+	for _, p := range []struct {
+		install, upgrade, remove, purge []string // script and arguments; purge: none
+	}{
+		{[]string{"deb/postinst", "configure", ""}, []string{"deb/postinst", "configure", "0.1.0"},
+			[]string{"deb/postrm", "remove"}, []string{"deb/postrm", "purge"}},
+		{[]string{"rpm/post", "1"}, []string{"rpm/post", "2"}, []string{"rpm/postun", "0"}, nil},
+	} {
+		m := newMachine(t)
+		folder := filepath.Join(m.dir, waiting.Shared)
+		m.run(p.install[0], p.install[1:]...)
+		info, err := os.Stat(folder)
+		if err != nil || info.Mode() != fs.ModeDir|fs.ModeSticky|0o777 {
+			t.Fatalf("%s: %v, %v; want a folder of mode 1777", p.install[0], info, err)
+		}
+		vote := filepath.Join(folder, "ann", "1.vote")
+		if err := errors.Join(os.Mkdir(filepath.Dir(vote), 0o700), os.WriteFile(vote, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		m.run(p.upgrade[0], p.upgrade[1:]...)
+		m.run(p.remove[0], p.remove[1:]...)
+		if _, err := os.Stat(vote); err != nil {
+			t.Errorf("%s: a removal took votes: %v", p.remove[0], err)
+		}
+		if p.purge != nil {
+			m.run(p.purge[0], p.purge[1:]...)
+		} else if err := os.RemoveAll(filepath.Dir(vote)); err != nil {
+			t.Fatal(err)
+		} else {
+			m.run(p.remove[0], p.remove[1:]...)
+		}
+		if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the folder stays: %v", p.remove[0], err)
+		}
+	}
 }
 
 // TestConfigurationOfThePackage checks that only the service can read the file, which may

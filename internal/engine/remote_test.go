@@ -370,7 +370,7 @@ func TestManyAdds(t *testing.T) {
 		var sigs []bulkhead.Signature
 		var n []uint32
 		for range maxVotes {
-			sigs, n = append(sigs, sig(bulkhead.Exact, rng.IntN(1<<40))), append(n, uint32(1+rng.IntN(1<<20)))
+			sigs, n = append(sigs, sig(bulkhead.Exact, rng.Int())), append(n, uint32(1+rng.IntN(1<<20)))
 		}
 		total += len(sigs)
 		if err := a.Count(context.Background(), sigs, n); err != nil {

@@ -125,6 +125,9 @@ func TestDeb(t *testing.T) {
 	m.must("getent passwd bulkhead", "/var/lib/bulkhead")
 	m.must("stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml", "640 root:bulkhead")
 	m.must("readlink /etc/systemd/system/multi-user.target.wants/bulkhead.service", "/lib/systemd/system/bulkhead.service")
+	const spool = "stat -c '%a %U:%G' /var/spool/bulkhead"
+	m.must(spool, "1777 root:root")
+	m.must("rmdir /var/spool/bulkhead; systemd-tmpfiles --create bulkhead.conf; "+spool, "1777 root:root")
 	m.must("bulkhead config check /etc/bulkhead/bulkhead.toml", "")
 	m.must(
 		"ls /usr/share/bulkhead/monitoring /usr/share/bulkhead/plugins/rspamd /usr/share/man/man1/bulkhead-doctor.1.gz "+
@@ -158,7 +161,7 @@ dpkg -i /tmp/next.deb`, "over (")
 	m.must("dpkg -P bulkhead", "Purging")
 	m.must(
 		"test ! -e /etc/bulkhead; test ! -e /etc/systemd/system/multi-user.target.wants/bulkhead.service; test ! -e "+
-			"/var/lib/bulkhead", "")
+			"/var/lib/bulkhead; test ! -e /var/spool/bulkhead", "")
 	m.must("dpkg -i /tmp/first.deb", "Setting up bulkhead")
 	if out := m.must(serves, "check: 1"); !strings.Contains(out, "newly listed") {
 		t.Errorf("a node installed after the purge knows what was reported before: %s", out)

@@ -63,6 +63,7 @@ func TestRPM(t *testing.T) {
 	m.must("rpm -q bulkhead", "bulkhead-")
 	m.must("getent passwd bulkhead", "/var/lib/bulkhead")
 	m.must("stat -c '%a %U:%G' /etc/bulkhead/bulkhead.toml", "640 root:bulkhead")
+	m.must("stat -c '%a %U:%G' /var/spool/bulkhead", "1777 root:root")
 	m.must("rpm -V --nodeps --nomode --nogroup bulkhead", "")
 	m.must(
 		"ls /usr/lib/systemd/system/bulkhead.service /usr/lib/systemd/system/bulkhead-abuse.service "+
@@ -91,7 +92,7 @@ requests_per_second = 77' >>/etc/bulkhead/bulkhead.toml`, "")
 	m.must(rpm+"-e bulkhead", "")
 	m.must(
 		"test ! -e /usr/bin/bulkhead; test ! -e /usr/lib/systemd/system/bulkhead.service; test -f "+
-			"/etc/bulkhead/bulkhead.toml.rpmsave; test -d /var/lib/bulkhead/store", "")
+			"/etc/bulkhead/bulkhead.toml.rpmsave; test -d /var/lib/bulkhead/store; test ! -e /var/spool/bulkhead", "")
 	m.must(rpm+"-i /tmp/first.rpm", "")
 	m.must(serves, "check: 1")
 }

@@ -102,7 +102,7 @@ func (m *machine) active(before string) (pid string) {
 // vote as that user.
 func (m *machine) waits() {
 	m.t.Helper()
-	m.does("systemctl start bulkhead-waiting.service && stat -c %a /var/spool/bulkhead", "1777") // as the timer does
+	m.does("stat -c %a /var/spool/bulkhead", "1777")
 	m.does("useradd --create-home ann && sed 's/garden/sailing/; s/Subject: x/Subject: y/' /root/m.eml >/tmp/wait.eml && "+
 		"chmod 644 /tmp/wait.eml && systemctl stop bulkhead", "")
 	m.does("code=0; cd /; setpriv --reuid ann --regid nogroup --clear-groups "+

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,23 +18,42 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 func TestMain(m *testing.M) { nodetest.Main(m) }
-
-// folders of a machine that setup writes to. Those of this root are hidden by a
-// machine's while its commands run.
-var folders = []string{"etc/rspamd", "etc/spamassassin", "etc/exim4", "etc/dovecot", "etc/postfix"}
 
 // A machine is a root with the configuration that Debian's packages come with, and a
 // node that programs of it reach.
 type machine struct {
 	t         *testing.T
 	root, url string
+	// folders that setup writes to. Those of this root are hidden by the machine's while its commands run.
+	folders []string
 }
 
+// newMachine makes a machine with every program that setup knows.
 func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := newMailboxes(t)
+	m.folders = append(m.folders, "etc/rspamd", "etc/spamassassin", "etc/exim4", "etc/postfix")
+	for _, from := range []string{"/etc/rspamd", "/etc/spamassassin", "/etc/exim4"} {
+		m.copy(from, from)
+	}
+	m.write("/etc/exim4/aliases", "bob: :blackhole:\n")
+	m.write("/etc/exim4/update-exim4.conf.conf",
+		"dc_eximconfig_configtype='internet'\ndc_other_hostnames='example.org'\ndc_local_interfaces='127.0.0.1'\n"+
+			"dc_use_split_config='false'\ndc_localdelivery='mail_spool'\n")
+	m.write("/etc/postfix/main.cf", "compatibility_level = 3.6\nmyhostname = mx.example.com\n")
+	m.copy("/usr/share/postfix/master.cf.dist", "/etc/postfix/master.cf")
+	return m
+}
+
+// newMailboxes makes a machine that has Dovecot and nothing else.
+func newMailboxes(t *testing.T) *machine {
 	t.Helper()
 	nodetest.Program(t, "unshare")
 	dir, err := os.MkdirTemp("", "bulkhead-setup-")
@@ -44,30 +64,30 @@ func newMachine(t *testing.T) *machine {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{t: t, root: dir}
-	for _, from := range []string{"/etc/rspamd", "/etc/spamassassin", "/etc/exim4", "/etc/dovecot"} {
-		m.copy(from, from)
-	}
+	m := &machine{t: t, root: dir, folders: []string{"etc/dovecot"}}
+	m.copy("/etc/dovecot", "/etc/dovecot")
 	m.copy("/usr/share/dovecot/conf.d", "/etc/dovecot/conf.d")
 	m.copy("/usr/share/dovecot/dovecot.conf", "/etc/dovecot/dovecot.conf")
 	m.write("/etc/dovecot/conf.d/10-ssl.conf", "ssl = no\n")
-	m.write("/etc/dovecot/conf.d/99-test.conf",
-		"mail_uid = daemon\nmail_gid = daemon\nfirst_valid_uid = 1\nlog_path = /dev/stderr\n"+
-			"mail_location = maildir:~/Maildir\n")
-	m.write("/etc/exim4/aliases", "bob: :blackhole:\n")
-	m.write("/etc/exim4/update-exim4.conf.conf",
-		"dc_eximconfig_configtype='internet'\ndc_other_hostnames='example.org'\ndc_local_interfaces='127.0.0.1'\n"+
-			"dc_use_split_config='false'\ndc_localdelivery='mail_spool'\n")
-	m.write("/etc/postfix/main.cf", "compatibility_level = 3.6\nmyhostname = mx.example.com\n")
-	m.copy("/usr/share/postfix/master.cf.dist", "/etc/postfix/master.cf")
-	m.write("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so", "")
-	passwd, err := os.ReadFile("/etc/passwd")
-	if err != nil {
-		t.Fatal(err)
+	where := "mail_location = maildir:~/Maildir\n"
+	if dovecot4(t) {
+		where = "mail_home = " + dir + "/home/%{user}\nmail_driver = maildir\nmail_path = ~/Maildir\n" +
+			"mail_inbox_path = ~/Maildir\n"
 	}
-	m.write("/etc/passwd",
-		string(passwd)+
-			"dovecot:x:102:102::/nonexistent:/usr/sbin/nologin\ndovenull:x:103:103::/nonexistent:/usr/sbin/nologin\n")
+	m.write("/etc/dovecot/conf.d/99-test.conf",
+		"mail_uid = daemon\nmail_gid = daemon\nfirst_valid_uid = 1\nlog_path = /dev/stderr\n"+where)
+	m.write("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so", "")
+	for name, lines := range map[string]string{
+		"/etc/passwd": "dovecot:x:102:102::/nonexistent:/usr/sbin/nologin\n" +
+			"dovenull:x:103:103::/nonexistent:/usr/sbin/nologin\n",
+		"/etc/group": "dovecot:x:102:\ndovenull:x:103:\n",
+	} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.write(name, string(text)+lines)
+	}
 
 	address := nodetest.Address(t)
 	m.write("/etc/bulkhead/bulkhead.toml", fmt.Sprintf("[listen]\nhttp = %q\n", address))
@@ -107,11 +127,17 @@ func (m *machine) copy(from, to string) {
 	}
 }
 
+// dovecot4 reports whether Dovecot is 2.4, whose configuration has another form than that of 2.3.
+func dovecot4(t *testing.T) bool {
+	t.Helper()
+	return strings.HasPrefix(nodetest.Output(t, "", "dovecot", "--version"), "2.4.")
+}
+
 // run runs a script of the machine, with its folders in the place of this root's.
 func (m *machine) run(input, script string) (out string, code int) {
 	m.t.Helper()
-	hide := "set -e\nmount --bind " + m.root + "/etc/passwd /etc/passwd\n"
-	for _, f := range folders {
+	hide := "set -e\n"
+	for _, f := range append([]string{"etc/passwd", "etc/group"}, m.folders...) {
 		hide += fmt.Sprintf("mount --bind %s/%s /%s\n", m.root, f, f)
 	}
 	ctx, cancel := context.WithTimeout(m.t.Context(), 2*time.Minute)
@@ -164,6 +190,27 @@ func (m *machine) vote(mail, vote string) {
 	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
 		m.t.Fatalf("%s %s", resp.Status, text)
 	}
+}
+
+// deliver reports a mail as a mail server does that has delivered it.
+func (m *machine) deliver(mail, from, to string) {
+	m.t.Helper()
+	o := client.MessageOptions{Source: bulkhead.Source{Client: netip.MustParseAddr(from)}, Vote: bulkhead.Sighting,
+		Recipients: []string{to}}
+	if _, err := admin.New(m.url, "").ReportMessage(m.t.Context(), []byte(mail), o); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// votesOn returns the number of votes for spam on a network.
+func (m *machine) votesOn(network string) uint32 {
+	m.t.Helper()
+	v, err := admin.New(m.url, "").Check(m.t.Context(),
+		bulkhead.Query{Signatures: []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Network, network)}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return v.Findings[0].Spam
 }
 
 func mail(what string) string {
@@ -222,11 +269,26 @@ func TestAccepted(t *testing.T) {
 }
 
 // TestDovecot: mail that a user moves into the junk folder is spam for the node, and mail moved out
-// of it is not, by that user's votes. Mail that arrives marked is filed.
+// of it is not, by that user's votes, with the source of its delivery. Mail that arrives marked is filed.
 func TestDovecot(t *testing.T) {
 	nodetest.NeedUsers(t)
-	m := newMachine(t)
-	m.setup("--yes", "--for=dovecot")
+	m := newMailboxes(t)
+	printed := m.setup("--yes", "--for=dovecot")
+	if dovecot4(t) { // setup names the files of the packages
+		const ours = "/etc/dovecot/conf.d/95-bulkhead.conf"
+		if !strings.Contains(printed, "dovecot-2.4.conf to "+ours) {
+			t.Errorf("setup prints\n%s", printed)
+		}
+		m.copy("../../internal/plugins/dovecot/dovecot-2.4.conf", ours)
+		for _, name := range []string{"arrived.sieve", "spam.sieve", "ham.sieve"} {
+			m.copy("../../internal/plugins/dovecot/"+name, "/etc/dovecot/bulkhead/"+name)
+		}
+		m.copy("../../internal/plugins/dovecot/bulkhead-vote", "/etc/dovecot/bulkhead/pipe/bulkhead-vote")
+		// Neither the scripts nor the node of this test are where packages have them.
+		m.must("cd /etc/dovecot/bulkhead/pipe && chmod 755 bulkhead-vote && "+
+			"sed -i 's|/usr/bin/bulkhead report|& --server "+m.url+"|' bulkhead-vote && "+
+			"sed -i 's|/usr/share/bulkhead/dovecot/|/etc/dovecot/bulkhead/|; s|/usr/share/bulkhead/dovecot|'$PWD'|' "+ours, "")
+	}
 	// The program of this test is not where packages put it.
 	m.must("sed -i 's|/usr/bin/bulkhead|"+nodetest.Binary(t)+"|' /etc/dovecot/bulkhead/pipe/bulkhead-vote", "")
 	home := filepath.Join(m.root, "home/ann")
@@ -242,15 +304,18 @@ func TestDovecot(t *testing.T) {
 	if got := m.class(letter); got != "unknown" {
 		t.Fatalf("at first: %s", got)
 	}
+	m.deliver(letter, "192.0.2.7", "ann@example.org")
 	// The IMAP server by itself, of a user who is logged in.
-	imap := "sievec /etc/dovecot/bulkhead\nUSER=ann HOME=" + home + " MAIL=maildir:" + home +
-		"/Maildir /usr/lib/dovecot/imap 2>&1"
+	imap := "sievec /etc/dovecot/bulkhead\nUSER=ann HOME=" + home + " /usr/lib/dovecot/imap 2>&1"
 	crlf := strings.ReplaceAll(letter, "\n", "\r\n")
 	out, _ := m.run(fmt.Sprintf(
 		"a CREATE Junk\r\nb CREATE Trash\r\nc APPEND INBOX {%d+}\r\n%s\r\nd SELECT INBOX\r\ne MOVE 1 Junk\r\nf LOGOUT\r\n",
 		len(crlf), crlf), imap)
 	if got := m.class(letter); got != "spam" {
 		t.Fatalf("moved into Junk: %s\n%s", got, out)
+	}
+	if got := m.votesOn("192.0.2.0/24"); got != 1 {
+		t.Errorf("moved into Junk: %d votes on the network that delivered the mail, want 1", got)
 	}
 	out, _ = m.run("d SELECT Junk\r\ne MOVE 1 INBOX\r\nf LOGOUT\r\n", imap)
 	if got := m.class(letter); got == "spam" {

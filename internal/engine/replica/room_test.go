@@ -387,7 +387,7 @@ func TestRoomForOne(t *testing.T) {
 		for i, o := range origins {
 			all := make([]filter.Key, keys)
 			for j := range all {
-				all[j] = filter.Key{Hi: mixed(uint64(i<<32 + j)), Lo: mixed(^uint64(i<<32 + j))}
+				all[j] = filter.Key{Hi: mixed(uint64(i)<<32 + uint64(j)), Lo: mixed(^(uint64(i)<<32 + uint64(j)))}
 			}
 			ok := false
 			if tt.g.Kind == filter.Cells {

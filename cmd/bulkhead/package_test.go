@@ -83,7 +83,8 @@ func (m *machine) here(name string) string {
 		m.t.Fatal(err)
 	}
 	return strings.NewReplacer("/run/systemd/system", m.systemd, "/usr/bin/", m.dir+"/", "/etc/",
-		filepath.Join(m.dir, "etc")+"/", " /var/spool/", " "+m.dir+"/var/spool/").Replace(string(text))
+		filepath.Join(m.dir, "etc")+"/", " /var/spool/", " "+m.dir+"/var/spool/",
+		" /usr/share/", " "+m.dir+"/usr/share/").Replace(string(text))
 }
 
 // run runs a script as its package manager does, and returns the calls of the tools.
@@ -271,6 +272,29 @@ func TestFolderOfWaitingVotes(t *testing.T) {
 		}
 		if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: the folder stays: %v", p.remove[0], err)
+		}
+	}
+}
+
+// TestCompiledScripts checks that an upgrade or a removal takes what sievec has made of the scripts for
+// Dovecot, and no script.
+func TestCompiledScripts(t *testing.T) {
+	for script, args := range map[string][]string{"deb/prerm": {"upgrade", "remove"}, "rpm/preun": {"1", "0"}} {
+		for _, arg := range args {
+			m := newMachine(t)
+			source := filepath.Join(m.dir, "usr/share/bulkhead/dovecot/spam.sieve")
+			compiled := strings.TrimSuffix(source, "sieve") + "svbin"
+			if err := errors.Join(os.MkdirAll(filepath.Dir(source), 0o755), os.WriteFile(source, nil, 0o644),
+				os.WriteFile(compiled, nil, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			m.run(script, arg)
+			if _, err := os.Stat(source); err != nil {
+				t.Errorf("%s %s: %v", script, arg, err)
+			}
+			if _, err := os.Stat(compiled); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s %s: %s: %v, want none", script, arg, compiled, err)
+			}
 		}
 	}
 }

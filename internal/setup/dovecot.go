@@ -30,7 +30,7 @@ func (p *Plan) dovecot() error {
 	}
 	if d.version4 {
 		p.note("Dovecot 2.4 has another form of configuration, which setup does not write: copy %s/dovecot-2.4.conf "+
-			"to %s, and reload Dovecot. The scripts that it names are beside it", packageScripts, dovecotOurs)
+			"to %s, reload Dovecot, and run sievec %[1]s. The scripts that it names are beside it", packageScripts, dovecotOurs)
 		return nil
 	}
 	if !p.tree.exists("/usr/lib/dovecot/modules/lib95_imap_sieve_plugin.so",

@@ -15,7 +15,6 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
-	"github.com/bulkhead-mail/bulkhead/internal/waiting"
 )
 
 // packageFolder holds the source files of the packages.
@@ -232,12 +231,15 @@ func TestScriptsOfRPM(t *testing.T) {
 	m.want("removed", false, false)
 }
 
+// spoolFolder is the default of waiting.Shared, which other tests change.
+const spoolFolder = "/var/spool/bulkhead"
+
 // TestFolderOfWaitingVotes checks that a package makes the folder in which votes of all users wait,
 // before the node or its timer first runs, as systemd makes it again, and that votes outlive an upgrade
 // and a removal.
 func TestFolderOfWaitingVotes(t *testing.T) {
 	line, err := os.ReadFile(filepath.Join(packageFolder, "bulkhead.tmpfiles"))
-	if err != nil || !strings.HasSuffix(string(line), "\nd "+waiting.Shared+" 1777 root root -\n") {
+	if err != nil || !strings.HasSuffix(string(line), "\nd "+spoolFolder+" 1777 root root -\n") {
 		t.Errorf("systemd makes %q, %v", line, err)
 	}
 	for _, p := range []struct {
@@ -248,7 +250,7 @@ func TestFolderOfWaitingVotes(t *testing.T) {
 		{[]string{"rpm/post", "1"}, []string{"rpm/post", "2"}, []string{"rpm/postun", "0"}, nil},
 	} {
 		m := newMachine(t)
-		folder := filepath.Join(m.dir, waiting.Shared)
+		folder := filepath.Join(m.dir, spoolFolder)
 		m.run(p.install[0], p.install[1:]...)
 		info, err := os.Stat(folder)
 		if err != nil || info.Mode() != fs.ModeDir|fs.ModeSticky|0o777 {

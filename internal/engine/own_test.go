@@ -230,7 +230,7 @@ func TestOldEntries(t *testing.T) {
 	}
 	var damage *store.DamageError
 	_, err = Open(t.Context(), small(Options{Store: st}))
-	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "run the version that wrote it") {
+	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "restore it with the program that made it") {
 		t.Errorf("opened with an old entry: %v", err)
 	}
 }

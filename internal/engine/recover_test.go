@@ -1,13 +1,13 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -292,48 +291,97 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// TestOtherFormat checks that a data folder of another format is refused, with its number, and is as it was.
-func TestOtherFormat(t *testing.T) {
-	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "data")
+// TestOldCheckpoint: a data directory whose votes lay in the tally's
+// generations keeps all else: counts, what is listed and what was taken off,
+// accounts. A listed signature stays listed until a vote objects.
+func TestOldCheckpoint(t *testing.T) {
+	ctx := t.Context()
+	dir := filepath.Join(t.TempDir(), "data")
 	c := newClock()
 	e, st := openDurable(t, dir, Options{Now: c.Now}, nil)
-	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 3)}, Count: 7})
+	votersOf(t, e)
+	s := func(n int) bulkhead.Signature { return sig(bulkhead.Exact, n) }
+	report(t, e, by("a", bulkhead.Spam, s(1), s(2)))
+	report(t, e, by("b", bulkhead.Ham, s(2)))
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s(3)}, Count: 7})
+	c.Advance(24 * time.Hour)
+	report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{s(3)}, Count: 2})
 	if err := e.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
+	var old map[string]any
+	dec := json.NewDecoder(bytes.NewReader(st.Manifest().Meta))
+	dec.UseNumber() // ids of keys have 64 bits
+	if err := dec.Decode(&old); err != nil {
+		t.Fatal(err)
+	}
 	var files []store.File
-	for _, f := range st.Manifest().Files {
-		files = append(files, store.File{Name: f.Name})
-	}
-	meta := func(version int) []byte {
-		return regexp.MustCompile(`"version":\d+`).ReplaceAll(st.Manifest().Meta, fmt.Appendf(nil, `"version":%d`, version))
-	}
-	for _, version := range []int{1, codec.MetaVersion + 1, codec.MetaVersion} {
-		if err := errors.Join(st.Checkpoint(ctx, st.Manifest().Start, meta(version), files), st.Close()); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if st, err = store.Open(dir, store.Options{}); err != nil {
-			t.Fatal(err)
-		}
-		e, err := Open(ctx, small(Options{Store: st, Now: c.Now}))
-		if version != codec.MetaVersion {
-			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("format %d", version)) {
-				t.Errorf("opened format %d: %v", version, err)
+	gens := func(book string, gone ...string) {
+		for _, g := range old[book].([]any) {
+			g := g.(map[string]any)
+			if votes, ok := g["unique_capacity"]; ok {
+				g["votes"] = votes
 			}
-			continue
+			for _, name := range gone {
+				delete(g, name)
+			}
+			for name, file := range g {
+				if strings.HasSuffix(name, "_file") {
+					files = append(files, store.File{Name: file.(string)})
+				}
+			}
 		}
+	}
+	old["version"] = 1
+	delete(old, "ballots")
+	gens("tally", "unique_capacity")
+	gens("blocklist", "vote_capacity", "name_capacity", "weights", "votes", "names",
+		"weights_file", "votes_file", "names_file")
+	files = append(files, store.File{Name: "accounts"})
+	write := func() {
+		t.Helper()
+		meta, err := json.Marshal(old)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := verdictOf(t, e, sig(bulkhead.Exact, 3)); v.Sightings != 7 {
-			t.Errorf("%d sightings, want 7", v.Sightings)
-		}
-		if err := e.Close(ctx); err != nil {
-			t.Error(err)
+		if err := errors.Join(st.Checkpoint(ctx, st.Manifest().Start, meta, files), st.Close()); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if err := st.Close(); err != nil {
-		t.Error(err)
+	write()
+	for range 2 { // the second time from what the first one wrote
+		e, st = openDurable(t, dir, Options{Now: c.Now}, nil)
+		if v := verdictOf(t, e, s(1)); !v.Spam() {
+			t.Errorf("what was listed: %+v", v)
+		}
+		if v := verdictOf(t, e, s(2)); v.Judged != bulkhead.Revoked {
+			t.Errorf("what was taken off: %+v", v)
+		}
+		if v := verdictOf(t, e, s(3)); v.Sightings != 9 {
+			t.Errorf("%d sightings, want 9", v.Sightings)
+		}
+		if _, ok := e.Accounts().Get("half"); !ok {
+			t.Error("an account is gone")
+		}
+		if err := errors.Join(e.Close(ctx), st.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, st = openDurable(t, dir, Options{Now: c.Now}, nil)
+	if got := report(t, e, by("b", bulkhead.Revocation, s(1))); got.Revoked != 1 {
+		t.Errorf("somebody objects: %+v", got)
+	}
+	if err := e.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	old["version"] = 3
+	write()
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := Open(ctx, small(Options{Store: st})); err == nil || !strings.Contains(err.Error(), "format 3") {
+		t.Errorf("opened a directory of a version to come: %v", err)
 	}
 }

@@ -60,7 +60,7 @@ func (e *Engine) loadCheckpoint(data []byte, clock *uint64) error {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return pages.Damaged("manifest", err)
 	}
-	if err := m.Check(); err != nil {
+	if err := m.Convert(e.writer.block); err != nil {
 		return err
 	}
 	if err := e.checkKey(m.KeyID); err != nil {
@@ -181,7 +181,7 @@ type named struct {
 func (e *Engine) loadArrays(arrays ...named) error {
 	for _, a := range arrays {
 		if a.file == "" {
-			continue // without a floor
+			continue // of an older version, see [codec.Meta.Convert], or without a floor
 		}
 		if err := pages.Load(e.opts.Store, a.file, a.array.(pages.Array)); err != nil {
 			return err
@@ -198,8 +198,12 @@ func (e *Engine) replay(index uint64, data []byte) error {
 			return fmt.Errorf("%w: entry %d: %v; start the program that wrote it, or restore a backup of this version",
 				store.ErrNewer, index, err)
 		}
-		return &store.DamageError{File: "journal", What: fmt.Sprintf("entry %d: %v", index, err),
-			Advice: "restore a backup, or run the version that wrote it"}
+		advice := "restore a backup, or run the version that wrote it"
+		if errors.Is(err, codec.ErrOldEntry) {
+			advice = "it comes from a backup of that version: restore it with the program that made it, " +
+				"start that and stop it with SIGTERM, and then start this one"
+		}
+		return &store.DamageError{File: "journal", What: fmt.Sprintf("entry %d: %v", index, err), Advice: advice}
 	}
 	if e.opts.Store.Salvaged() == nil {
 		return e.apply(index, entry)

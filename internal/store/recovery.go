@@ -95,6 +95,16 @@ func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 	for len(live) > 1 && live[1].first <= m.Start {
 		obsolete, live = append(obsolete, live[0]), live[1:]
 	}
+	for len(live) > 0 {
+		old, err := live[0].superfluous(s.fs, m.Start)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !old {
+			break
+		}
+		obsolete, live = append(obsolete, live[0]), live[1:]
+	}
 	if len(live) > 0 && live[0].first > m.Start {
 		return nil, nil, damaged(live[0].path, 0,
 			"the journal begins with entry %d, and the checkpoint needs %d: a segment is missing", live[0].first, m.Start)

@@ -136,6 +136,9 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 	if err != nil {
 		return err
 	}
+	if isOld(b) {
+		return s.tooOld()
+	}
 	sum := len(b) - 4
 	if binary.LittleEndian.Uint32(b[sum:]) != crc32.Checksum(b[:sum], castagnoli) {
 		return sc.bad("checksum mismatch in the segment's header")

@@ -300,7 +300,7 @@ func TestInvite(t *testing.T) {
 	b.press("Undo")
 	b.await("The invitation is withdrawn.")
 	b.visit("/people")
-	b.await("invite")
+	b.await("made an invitation")
 	b.well("an invitation")
 }
 

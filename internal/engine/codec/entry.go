@@ -26,14 +26,15 @@ const (
 	kindRenew    byte = 'N'
 	kindHeal     byte = 'H'
 	kindTerm     byte = 'T'
-	entryVersion byte = 5
+	entryVersion byte = 5 // up to 4 votes were in the tally's generations
 )
 
-// ErrEntry means that an entry is malformed.
+// ErrEntry means that an entry is malformed. ErrOldEntry means that a version before 0.1.0 wrote it.
 var (
 	ErrEntry = errors.New("engine: malformed journal entry")
 	// ErrNewer is ErrEntry of an entry that a newer version wrote.
-	ErrNewer = fmt.Errorf("%w: written by a newer version", ErrEntry)
+	ErrNewer    = fmt.Errorf("%w: written by a newer version", ErrEntry)
+	ErrOldEntry = errors.New("engine: journal entry of a version before 0.1.0")
 )
 
 // An Entry is the body of a journal entry: a pointer to one of the types of this package.
@@ -139,13 +140,13 @@ func appendJSON(b []byte, kind byte, body any) ([]byte, error) {
 	return append(append(b, kind, entryVersion), data...), nil
 }
 
-// Decode reads a journal entry. The entry may retain data. Errors wrap [ErrEntry].
+// Decode reads a journal entry. The entry may retain data. Errors wrap [ErrEntry] or [ErrOldEntry].
 func Decode(data []byte) (Entry, error) {
 	if len(data) < 2 {
 		return nil, fmt.Errorf("%w: %d bytes", ErrEntry, len(data))
 	}
 	if data[1] < entryVersion {
-		return nil, fmt.Errorf("%w: kind %q, version %d", ErrEntry, data[0], data[1])
+		return nil, fmt.Errorf("%w: kind %q, version %d", ErrOldEntry, data[0], data[1])
 	}
 	if data[1] != entryVersion {
 		return nil, fmt.Errorf("%w: format %d, this program reads up to %d", ErrNewer, data[1], entryVersion)

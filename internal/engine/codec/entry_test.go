@@ -107,7 +107,7 @@ func TestEntryRefusals(t *testing.T) {
 		}
 	}
 	for _, old := range []string{"M\x01{}", "M\x03{}", "A\x01{}", "V\x02", "V\x04", "R\x03{}"} {
-		if _, err := Decode([]byte(old)); !errors.Is(err, ErrEntry) || errors.Is(err, ErrNewer) {
+		if _, err := Decode([]byte(old)); !errors.Is(err, ErrOldEntry) {
 			t.Errorf("%q: %v", old, err)
 		}
 	}

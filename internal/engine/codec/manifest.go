@@ -41,6 +41,7 @@ type Meta struct {
 // A TallyMeta is a generation of the tally, and its files.
 type TallyMeta struct {
 	book.TallySpec
+	Votes      uint64 `json:"votes,omitempty"` // in version 1: now UniqueCapacity
 	CountsFile string `json:"counts_file"`
 	UniqueFile string `json:"unique_file"`
 }
@@ -50,7 +51,7 @@ type BlockMeta struct {
 	book.BlockSpec
 	SpamFile    string `json:"spam_file"`
 	RevokedFile string `json:"revoked_file"`
-	WeightsFile string `json:"weights_file"`
+	WeightsFile string `json:"weights_file"` // this and what follows: not in version 1
 	VotesFile   string `json:"votes_file"`
 	NamesFile   string `json:"names_file"`
 	// With a floor, SpamFile and RevokedFile hold the filters that peers see, and these files hold
@@ -59,14 +60,32 @@ type BlockMeta struct {
 	UnlistedFile string `json:"unlisted_file,omitempty"`
 }
 
-// MetaVersion is the version of [Meta] that this program writes and reads.
+// MetaVersion is the version of [Meta] that this program writes. It is 2 since votes are in the
+// generations of the blocklist; see [Meta.Convert] for version 1.
 const MetaVersion = 2
 
-// Check returns an error if another version of the program wrote m.
-func (m *Meta) Check() error {
-	if m.Version != MetaVersion {
-		return fmt.Errorf("engine: the data folder has format %d, this program reads %d: start the program that wrote it",
+// Convert converts m from an older version. In version 1 votes were in the tally's
+// generations and are dropped: the signatures that they listed stay listed until a vote objects.
+func (m *Meta) Convert(block *book.BlockKeeper) error {
+	if m.Version == MetaVersion {
+		return nil
+	}
+	if m.Version != 1 {
+		return fmt.Errorf("engine: written by a newer version: the data folder has format %d, this program reads 1 and %d",
 			m.Version, MetaVersion)
+	}
+	for i := range m.Tally {
+		m.Tally[i].UniqueCapacity = m.Tally[i].Votes
+	}
+	for i := range m.Block {
+		b := &m.Block[i]
+		had := b.BlockSpec
+		spec, err := block.Least(had.Start)
+		if err != nil {
+			return err
+		}
+		spec.Capacity, spec.SpamGeometry, spec.RevokedGeometry = had.Capacity, had.SpamGeometry, had.RevokedGeometry
+		b.BlockSpec = spec
 	}
 	return nil
 }
@@ -83,7 +102,7 @@ type ArrayFile struct {
 // Arrays returns the files of all arrays.
 func (m *Meta) Arrays() (out []ArrayFile) {
 	add := func(name, array string, start uint64, g filter.Geometry) {
-		if name != "" { // without a floor there are fewer files
+		if name != "" { // of an older version, see [Meta.Convert], or without a floor
 			out = append(out, ArrayFile{Name: name, Array: array, Start: start, Geometry: g})
 		}
 	}

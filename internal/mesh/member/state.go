@@ -117,11 +117,13 @@ func (s *State) Twin(within time.Duration) bool {
 }
 
 // LastSeen returns the time up to which all stored messages of a broker have been read. known is
-// false if the broker has no entry.
+// false if the broker has no entry; the time is then that of any broker, which older files have.
 func (s *State) LastSeen(broker string) (at time.Time, known bool) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	at, known = s.Seen[broker]
+	if at, known = s.Seen[broker]; !known {
+		at = s.SeenAny
+	}
 	return at, known
 }
 
@@ -129,7 +131,7 @@ func (s *State) LastSeen(broker string) (at time.Time, known bool) {
 func (s *State) Newest() time.Time {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	var newest time.Time
+	newest := s.SeenAny
 	for _, at := range s.Seen {
 		if at.After(newest) {
 			newest = at
@@ -192,6 +194,8 @@ type Record struct {
 	// Seen is, by broker address, the time up to which all stored messages of the broker have been
 	// read, to within a minute.
 	Seen map[string]time.Time `json:"seen_of,omitempty"`
+	// SeenAny is when a message of a peer last arrived, from versions of the file before Seen.
+	SeenAny time.Time `json:"seen,omitzero"`
 	// Admitted is the keys of the hubs that have admitted the node.
 	Admitted []string `json:"admitted,omitempty"`
 }

@@ -277,6 +277,9 @@ func (r *Receiver) saveSeen(now time.Time) {
 	for _, b := range r.buses {
 		name := b.Name()
 		before, known := r.state.LastSeen(name)
+		if !known {
+			before = time.Time{}
+		}
 		if r.caught[b] && b.Connected() {
 			seen[name] = now.UTC()
 		} else if at := r.upTo[b]; at.After(before) {

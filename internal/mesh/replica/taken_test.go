@@ -303,12 +303,12 @@ func TestUnread(t *testing.T) {
 		r := newRig(t, k, nil)
 		b := r.receiver.buses[0]
 		now := time.Now()
-		for _, tt := range []struct{ seen, read, want time.Time }{
-			{}, {seen: now, want: now.Add(-seenMargin)},
+		for _, tt := range []struct{ seen, any, read, want time.Time }{
+			{}, {any: now, want: now.Add(-seenMargin)}, {seen: now, any: now.Add(time.Hour), want: now.Add(-seenMargin)},
 			{seen: now, read: now.Add(-seenMargin), want: now.Add(-seenMargin)},
 			{seen: now, read: now.Add(-time.Minute), want: now.Add(-time.Minute)}, {read: now, want: now},
 		} {
-			r.State.Seen = nil
+			r.State.Seen, r.State.SeenAny = nil, tt.any
 			if !tt.seen.IsZero() {
 				r.State.Seen = map[string]time.Time{b.Name(): tt.seen}
 			}

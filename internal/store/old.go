@@ -1,0 +1,101 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// Before 0.1.0 the journal was framed as LevelDB's log. Its entries are not read: a
+// segment that the checkpoint has made obsolete is removed, and with any other the store
+// is refused. docs/specs/journal.md#old-journals has the layout.
+const (
+	oldBlock      = 32 << 10
+	oldChunkHead  = 7 // CRC u32, length u16, type u8
+	oldChunkFull  = 1
+	oldChunkFirst = 2
+	oldChunkLast  = 4
+	oldRecordHead = 32 // CRC-32C of the rest u32, kind u32, salt u64, index u64, durable u64
+	oldEntry      = 1
+	oldVersion    = 1
+)
+
+// isOld reports whether a segment that begins with head is of the old format.
+func isOld(head []byte) bool {
+	mark := binary.LittleEndian.AppendUint16([]byte(segmentMagic), oldVersion)
+	at := oldChunkHead + oldRecordHead
+	return len(head) >= at+len(mark) && bytes.Equal(head[at:at+len(mark)], mark)
+}
+
+// tooOld returns an error that states what to do with a store whose journal has entries of the old format.
+func (s *segment) tooOld() error {
+	return fmt.Errorf("store: %s: %w: written by a version before 0.1.0 that was not stopped cleanly: "+
+		"start that version on this folder once more and stop it with SIGTERM, then start this one", s.path, ErrFormat)
+}
+
+// superfluous reports whether the segment is of the old format and holds no entry
+// from start on. One of the old format that does, or may, is an error that wraps
+// [ErrFormat].
+func (s *segment) superfluous(fsys FS, start uint64) (bool, error) {
+	f, size, err := s.open(fsys)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, min(size, segmentHead))
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return false, fmt.Errorf("store: %w", err)
+	}
+	if !isOld(head) {
+		return false, nil
+	}
+	last, whole, err := oldLast(io.NewSectionReader(f, 0, size))
+	if err != nil {
+		return false, fmt.Errorf("store: %s: %w", s.path, err)
+	}
+	if !whole || last >= start {
+		return false, s.tooOld()
+	}
+	return true, nil
+}
+
+// oldLast returns the index of the last entry of an old segment, 0 if it has none.
+// whole says that every byte of it is as it was written.
+func oldLast(r io.Reader) (last uint64, whole bool, err error) {
+	block := make([]byte, oldBlock)
+	var record []byte
+	within := false // a record that has begun
+	for {
+		n, err := io.ReadFull(r, block)
+		if err == io.EOF {
+			return last, !within, nil
+		}
+		if err != nil && err != io.ErrUnexpectedEOF {
+			return 0, false, err
+		}
+		b := block[:n]
+		for len(b) >= oldChunkHead {
+			length, kind := int(binary.LittleEndian.Uint16(b[4:])), b[6]
+			begins := kind == oldChunkFull || kind == oldChunkFirst
+			if length > len(b)-oldChunkHead || begins == within || kind == 0 || kind > oldChunkLast {
+				return last, false, nil
+			}
+			record, b = append(record, b[oldChunkHead:oldChunkHead+length]...), b[oldChunkHead+length:]
+			if within = kind != oldChunkFull && kind != oldChunkLast; within {
+				continue
+			}
+			if len(record) < oldRecordHead || binary.LittleEndian.Uint32(record) != crc32.Checksum(record[4:], castagnoli) {
+				return last, false, nil
+			}
+			if binary.LittleEndian.Uint32(record[4:]) == oldEntry {
+				last = binary.LittleEndian.Uint64(record[16:])
+			}
+			record = record[:0]
+		}
+		if n < oldBlock && len(b) > 0 {
+			return last, false, nil
+		}
+	}
+}

@@ -74,9 +74,10 @@ func TestClock(t *testing.T) {
 	v.shared(peer)
 
 	// Counts are kept for 40 days, and votes for eight weeks.
-	advance(t, v.client, furthest+behind+65*24*time.Hour)
-	if _, err := v.client.ConfirmClock(t.Context()); err != nil { // a jump is held until then
-		t.Fatal(err)
+	// A jump is held until it is confirmed. What was counted while the clock was wrong ages from then on.
+	for _, by := range []time.Duration{furthest + behind + 65*24*time.Hour, 65 * 24 * time.Hour} {
+		advance(t, v.client, by)
+		v.run(0, "clock", "confirm", "--server", v.client.Server, "--token-file", filepath.Join(v.data, "admin.token"))
 	}
 	v.acked, v.sent = [signatures]uint32{}, [signatures]uint32{}
 	v.others.expire()

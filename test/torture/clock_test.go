@@ -74,7 +74,7 @@ func TestClock(t *testing.T) {
 	v.shared(peer)
 
 	// Counts are kept for 40 days, and votes for eight weeks.
-	// A jump is held until it is confirmed. What was counted while the clock was wrong ages from then on.
+	// A jump is held until it is confirmed. Counts of a wrong clock age from then on.
 	for _, by := range []time.Duration{furthest + behind + 65*24*time.Hour, 65 * 24 * time.Hour} {
 		advance(t, v.client, by)
 		v.run(0, "clock", "confirm", "--server", v.client.Server, "--token-file", filepath.Join(v.data, "admin.token"))

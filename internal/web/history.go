@@ -340,7 +340,7 @@ var shortReasons = []struct{ part, short string }{
 	{"the sender", "sender was reported"}, {"the name", "name was reported"}, {"the contact", "contact was reported"},
 	{"a picture", "picture was reported"}, {"called spam", "voted on before"}, {"called wanted", "people want it"},
 	{": bulk", "sent in bulk"}, {"below the threshold", "seen before"},
-	{"never seen", "never seen before"}, {"words and style", "words like spam"}, {"whitelist", "on the whitelist"},
+	{"never seen", "never seen"}, {"words and style", "words like spam"}, {"whitelist", "on the whitelist"},
 }
 
 // helpOnKeys explains the keys and the words of the search.

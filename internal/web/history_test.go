@@ -29,7 +29,7 @@ func TestReason(t *testing.T) {
 		{admin.HistoryEntry{Class: "bulk", Reasons: []string{"seen 30 times: bulk, the threshold is 20"}}, "sent in bulk"},
 		{admin.HistoryEntry{Class: "unknown", Reasons: []string{"called spam by 1 voter"}}, "voted on before"},
 		{admin.HistoryEntry{Class: "unknown", Reasons: []string{"called wanted by 2 voters"}}, "people want it"},
-		{admin.HistoryEntry{Class: "unknown", Reasons: []string{"never seen and never reported here"}}, "never seen before"},
+		{admin.HistoryEntry{Class: "unknown", Reasons: []string{"never seen and never reported here"}}, "never seen"},
 		{admin.HistoryEntry{Class: "unknown"}, "nothing known"},
 		{admin.HistoryEntry{Class: "good", Reasons: []string{"a rule, of a later version, decided"}}, "a rule, of"},
 		{admin.HistoryEntry{Kind: "spam", Account: "ann", Waits: true}, "waits, by ann"},

@@ -152,7 +152,11 @@ func TestLearningTogether(t *testing.T) {
 		t.Errorf("a node that does not share has the score %v, before %v", got, alone)
 	}
 
-	// Each site takes a report back, and gets further mail: a round takes 50 messages.
+	// Each site takes a report back, and gets further mail. A round takes 50 messages: while the meshes ran, one
+	// could begin in the middle of this mail, and the rest would wait for the next round.
+	for _, stop := range stops {
+		stop()
+	}
 	for _, p := range append(pupils[:6:6], whole) {
 		times := 1
 		if p == whole {
@@ -169,6 +173,9 @@ func TestLearningTogether(t *testing.T) {
 				p.learn(bulkhead.Sighting, "minutes", n)
 			}
 		}
+	}
+	for i, o := range options {
+		meshes[i], stops[i] = start(t, o)
 	}
 	if got, want := pupils[1].Learned().Reported, int64(27); got != want {
 		t.Fatalf("%d reports after one was taken back, want %d", got, want)

@@ -88,7 +88,7 @@ type Broker struct {
 
 // Connect returns a bus on the broker.
 func (k *Broker) Connect() (*Client, error) {
-	b, err := dial(k.opts, k.ns.Addr().String(), true, SignInOf(k.opts.Identity), nats.InProcessServer(k.ns))
+	b, err := (&Client{create: true}).dial(k.opts, k.ns.Addr().String(), SignInOf(k.opts.Identity), nats.InProcessServer(k.ns))
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,8 @@ func DialHub(o *Options, address string, g Gate) (*Client, error) {
 		return nil, fmt.Errorf("mesh: hub %.80q is not host:port", address)
 	}
 	holder := new(atomic.Pointer[wire.Public])
-	b, err := dial(o, "tls://"+address, false, SignInOf(o.Identity), nats.Secure(&tls.Config{
+	b := &Client{keyOfHub: holder}
+	return b.dial(o, "tls://"+address, SignInOf(o.Identity), nats.Secure(&tls.Config{
 		MinVersion: tls.VersionTLS13,
 		// A hub is identified by its key and not by its name: see hubIsPeer.
 		InsecureSkipVerify: true,
@@ -120,11 +121,6 @@ func DialHub(o *Options, address string, g Gate) (*Client, error) {
 			return err
 		},
 	}))
-	if err != nil {
-		return nil, err
-	}
-	b.keyOfHub = holder
-	return b, nil
 }
 
 // DialExternal connects to the NATS servers of another operator.
@@ -150,12 +146,8 @@ func DialExternal(o *Options, servers []string) (*Client, error) {
 	if o.Cert != "" {
 		options = append(options, nats.ClientCert(o.Cert, o.Key))
 	}
-	b, err := dial(o, strings.Join(servers, ","), true, options...)
-	if err != nil {
-		return nil, err
-	}
-	b.foreign = true
-	return b, nil
+	b := &Client{create: true, foreign: true}
+	return b.dial(o, strings.Join(servers, ","), options...)
 }
 
 // SignInOf proves the node's key to a broker. It includes the proof of a change of keys, because the

@@ -98,9 +98,10 @@ func (n names) imagesOf(h wire.Hint) string {
 func (n names) DeltaStream() string { return "BH_" + n.Net + "_D" }
 func (n names) ImageStream() string { return "BH_" + n.Net + "_I" }
 
-// dial begins to connect; the bus is up once it has reached a server.
-func dial(o *Options, server string, create bool, options ...nats.Option) (*Client, error) {
-	b := &Client{Opts: o, Server: Redacted(server), Names: NewNames(o.KeyID), create: create, Ups: make(chan struct{}, 1)}
+// dial begins to connect a client; the bus is up once it has reached a server. The library may call the
+// client before dial returns.
+func (b *Client) dial(o *Options, server string, options ...nats.Option) (*Client, error) {
+	b.Opts, b.Server, b.Names, b.Ups = o, Redacted(server), NewNames(o.KeyID), make(chan struct{}, 1)
 	name := o.Name
 	if name == "" {
 		name = o.Identity.Public().ID()

@@ -88,7 +88,8 @@ type Broker struct {
 
 // Connect returns a bus on the broker.
 func (k *Broker) Connect() (*Client, error) {
-	b, err := (&Client{create: true}).dial(k.opts, k.ns.Addr().String(), SignInOf(k.opts.Identity), nats.InProcessServer(k.ns))
+	b, err := (&Client{create: true}).dial(k.opts, k.ns.Addr().String(), SignInOf(k.opts.Identity),
+		nats.InProcessServer(k.ns))
 	if err != nil {
 		return nil, err
 	}

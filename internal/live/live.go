@@ -37,15 +37,20 @@ func (l List) HasDomain(name string) bool {
 		l.lists(bulkhead.NamedSignature(bulkhead.Link, name+"/"))
 }
 
-// HasDigest implements the List of package dnsbl: the SHA-256 of an attachment of reported messages.
+// HasDigest implements the List of package dnsbl: the SHA-256 of an attachment, or of the canonical text, of
+// reported messages.
 func (l List) HasDigest(hexadecimal string) bool {
 	sum, err := hex.DecodeString(hexadecimal)
 	if err != nil {
 		return false
 	}
-	// The scheme is of SHA-256, so a shorter digest is no signature.
-	sig, err := bulkhead.NewSignature(bulkhead.Attachment, sum)
-	return err == nil && l.lists(sig)
+	for _, scheme := range []bulkhead.Scheme{bulkhead.Attachment, bulkhead.Exact} {
+		// Both schemes are of SHA-256, so a shorter digest is no signature.
+		if sig, err := bulkhead.NewSignature(scheme, sum); err == nil && l.lists(sig) {
+			return true
+		}
+	}
+	return false
 }
 
 // HasAddr implements the List of package dnsbl. Networks alone are never listed.

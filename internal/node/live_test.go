@@ -94,7 +94,24 @@ code = "127.0.0.9"
 	}
 	page, err := c.History(t.Context(), admin.HistoryQuery{Limit: 100})
 	if err != nil || len(page.Entries) != 1 {
-		t.Errorf("the history has %d entries, %v; want the report alone", len(page.Entries), err)
+		t.Fatalf("the history has %d entries, %v; want the report alone", len(page.Entries), err)
+	}
+	entry, err := c.HistoryEntry(t.Context(), page.Entries[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := 0
+	for _, sig := range entry.Signatures {
+		if sig.Scheme() == bulkhead.Exact {
+			texts++
+			text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sig.Sum()) + ".file.live.example"
+			if got := fmt.Sprint(ask(text)); got != "[127.0.0.9]" {
+				t.Errorf("the reported text is %s", got)
+			}
+		}
+	}
+	if texts != 1 {
+		t.Errorf("%d exact texts", texts)
 	}
 	if _, err := c.ReportMessage(t.Context(), []byte(letter),
 		client.MessageOptions{Vote: bulkhead.Revocation}); err != nil {

@@ -7,32 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/bulkhead-mail/bulkhead/internal/standby/lease"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // leaseFor is the time of a lease in these tests.
 const leaseFor = 600 * time.Millisecond
-
-// newWitness starts a NATS server with JetStream.
-func newWitness(t *testing.T) (address string) {
-	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true,
-		StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	await.True(t, "a witness", func() bool { return ns.ReadyForConnections(time.Second) })
-	return ns.Addr().String()
-}
 
 // openLease opens the lease of a machine that has a witness and knows the other node.
 func (m *machine) openLease(s State) {
@@ -70,7 +52,7 @@ func (m *machine) takeOver() bool {
 // pairWithWitness opens a pair whose nodes reach a witness by wires of their own.
 func pairWithWitness(t *testing.T) (a, b *machine) {
 	t.Helper()
-	address := newWitness(t)
+	address := natstest.Start(t)
 	a, b = newMachine(t, "a"), newMachine(t, "b")
 	for _, m := range []*machine{a, b} {
 		m.witness, m.alone = nodetest.NewWire(t, address), true

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
 )
 
 // FuzzRecord reads values that others could have put into the bucket.
@@ -30,19 +29,9 @@ const brief = 400 * time.Millisecond
 // two returns the leases of both nodes of a pair, at one witness.
 func two(t *testing.T) (a, b *Lease) {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true,
-		StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	await.True(t, "a witness", func() bool { return ns.ReadyForConnections(time.Second) })
+	address := natstest.Start(t)
 	open := func(own, other string) *Lease {
-		l, err := Open(Options{Servers: []string{"nats://" + ns.Addr().String()}, Own: own, Other: other, For: brief,
+		l, err := Open(Options{Servers: []string{"nats://" + address}, Own: own, Other: other, For: brief,
 			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)

@@ -100,8 +100,21 @@ func newCluster(ctx context.Context, program string, plan *Plan, o Options) (_ *
 	if err := c.accounts(ctx); err != nil {
 		return nil, err
 	}
-	c.began = time.Now()
-	return c, nil
+	return c, c.beginAtMidnight(ctx)
+}
+
+// beginAtMidnight moves all clocks to the next midnight (UTC). Rules count the days on which a text was
+// delivered, so a plan that began at the time of day of the run would give other answers in each run.
+func (c *cluster) beginAtMidnight(ctx context.Context) error {
+	now := time.Now()
+	midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
+	for _, p := range c.all {
+		if err := p.advance(ctx, midnight.Sub(now)); err != nil {
+			return err
+		}
+	}
+	c.began = now
+	return nil
 }
 
 // policies configures the milter for the sites that refuse spam.

@@ -40,6 +40,7 @@ type origin struct {
 	table  uint64
 	gens   []*studied // newest first
 	full   bool       // its share of the memory is used up
+	owed   int        // generations that it may still teach, until it is asked again
 	tried  float64    // wanted messages of this node
 	hits   float64    // that it alone would condemn
 }
@@ -49,7 +50,13 @@ type studied struct {
 	to      uint32 // round that the parts lead to
 	next    uint32 // part that is expected
 	entries []Entry
+	parts   []Entry // of the parts before next
+	grown   int     // tokens in parts that entries lacks
 }
+
+// maxOwed is the number of generations that an origin may teach after two questions: an answer may come after the
+// next question. Each costs as much as the origin has taught before.
+const maxOwed = 2 * MaxGenerations
 
 // NewClass returns a class without peers. limit bounds its memory, in bytes. set is called with each
 // new combination.
@@ -68,7 +75,7 @@ func (c *Class) Keep(weights map[string]float64) {
 	for id, w := range weights {
 		o := c.origins[id]
 		if o == nil {
-			o = &origin{}
+			o = &origin{owed: maxOwed}
 			c.origins[id] = o
 		}
 		c.changed = c.changed || (o.weight > 0) != (w > 0)
@@ -98,13 +105,14 @@ func (c *Class) Rename(from, to string) {
 	}
 }
 
-// Study returns the question to an origin.
+// Study returns the question to an origin, which may then answer it.
 func (c *Class) Study(id string) *Study {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &Study{}
 	if o := c.origins[id]; o != nil {
 		s.Table = o.table
+		o.owed = min(o.owed+MaxGenerations, maxOwed)
 		for _, g := range o.gens {
 			s.Held = append(s.Held, Mark{Start: g.Start, Round: g.Round})
 		}
@@ -113,9 +121,13 @@ func (c *Class) Study(id string) *Study {
 }
 
 // Take takes a lesson of an origin. It returns an error that wraps [bulkhead.ErrOverLimit] if the
-// origin's share of the memory is used up, and one that wraps [bulkhead.ErrForbidden] if the origin is no
-// peer. It then changes nothing. A part that does not continue what is held is left out.
-func (c *Class) Take(id string, l *Lesson) error {
+// origin's share of the memory is used up, or if it teaches more often than it is asked, and one that wraps
+// [bulkhead.ErrForbidden] if the origin is no peer. It then keeps the counts that it has. A part that does not
+// continue the parts before is left out. The counts of a generation change when its last part has come.
+func (c *Class) Take(id string, l *Lesson) error { return c.take(id, l, false) }
+
+// take is Take. A lesson from the node's own disk needs no question.
+func (c *Class) take(id string, l *Lesson, own bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.origins[id]
@@ -123,7 +135,7 @@ func (c *Class) Take(id string, l *Lesson) error {
 		return fmt.Errorf("%w: lesson: %.80q is no peer", bulkhead.ErrForbidden, id)
 	}
 	if o.table != l.Table {
-		*o = origin{weight: o.weight, table: l.Table, tried: o.tried, hits: o.hits}
+		*o = origin{weight: o.weight, table: l.Table, tried: o.tried, hits: o.hits, owed: o.owed}
 		c.changed, c.dirty = true, true
 	}
 	live := func(start uint64) bool {
@@ -138,30 +150,51 @@ func (c *Class) Take(id string, l *Lesson) error {
 	}
 	g := o.generation(l.Live[l.Of])
 	if l.Part == 0 {
-		g.to, g.next = l.Live[l.Of].Round, 0
+		g.restart()
+		g.to = l.Live[l.Of].Round
 	}
-	if l.Since > g.Round || l.Part != g.next || g.to != l.Live[l.Of].Round || g.KeyID != l.Live[l.Of].KeyID {
+	if l.Since > g.Round || l.Part != g.next || g.to != l.Live[l.Of].Round || g.KeyID != l.Live[l.Of].KeyID ||
+		len(g.parts) > 0 && len(l.Entries) > 0 && l.Entries[0].Token <= g.parts[len(g.parts)-1].Token {
 		return nil // a part was lost; the next study asks for it again
 	}
-	merged := merge(g.entries, l.Entries)
-	if grown := len(merged) - len(g.entries); grown > 0 && uint64(o.entries()+grown) > c.quota() {
-		o.full, g.next = true, 0
+	if o.owed == 0 && !own {
+		g.restart()
+		return fmt.Errorf("%w: lesson: an origin teaches more often than it is asked", bulkhead.ErrOverLimit)
+	}
+	for _, e := range l.Entries {
+		if _, ok := g.find(e.Token); !ok {
+			g.grown++
+		}
+	}
+	g.parts = append(g.parts, l.Entries...)
+	if g.next++; g.grown > 0 && uint64(o.entries()) > c.quota() {
+		g.restart()
+		o.full = true
 		return fmt.Errorf("%w: lesson: an origin teaches more than %d tokens", bulkhead.ErrOverLimit, c.quota())
 	}
-	g.entries, c.dirty, o.full = merged, true, false
-	if g.next++; g.next == l.Parts {
-		g.Mark, g.next = l.Live[l.Of], 0
-		c.changed = true
+	if g.next < l.Parts {
+		return nil
+	}
+	g.entries = merge(g.entries, g.parts)
+	g.restart()
+	g.Mark = l.Live[l.Of]
+	c.changed, c.dirty, o.full = true, true, false
+	if !own {
+		o.owed--
 	}
 	return nil
 }
 
+// restart drops parts that have come.
+func (g *studied) restart() { g.next, g.parts, g.grown = 0, nil, 0 }
+
 // quota returns the number of entries that one origin may have.
 func (c *Class) quota() uint64 { return c.limit / entryBytes / uint64(max(1, len(c.origins))) }
 
+// entries returns the number of tokens, with those in parts of a generation that is not complete.
 func (o *origin) entries() (n int) {
 	for _, g := range o.gens {
-		n += len(g.entries)
+		n += len(g.entries) + g.grown
 	}
 	return n
 }

@@ -50,7 +50,7 @@ func (x *Exchange) Load(dir string, weights map[string]float64) error {
 	for id, lessons := range held {
 		for _, l := range lessons {
 			if _, ok := weights[id]; ok {
-				_ = x.Take(id, l) // what no longer fits is asked for again
+				_ = x.Class.take(id, l, true) // what no longer fits is asked for again
 			}
 		}
 	}

@@ -2,12 +2,16 @@ package mesh
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
@@ -155,4 +159,121 @@ func TestLyingMember(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lesson returns a lesson, or a question for one, with any contents.
+func (l *liar) lesson() *wire.Message {
+	m := &wire.Message{Kind: wire.KindLesson, From: l.self, To: l.home}
+	if l.IntN(4) == 0 {
+		m.Kind, m.Teaching.Study = wire.KindStudy, &lesson.Study{Table: l.number()}
+		for range l.IntN(lesson.MaxGenerations + 1) {
+			m.Teaching.Study.Held = append(m.Teaching.Study.Held, lesson.Mark{Start: l.number(), Round: uint32(l.number())})
+		}
+		return m
+	}
+	entry := func(t learn.Token) lesson.Entry {
+		return lesson.Entry{Token: t, Reported: uint32(l.number()), Withdrawn: uint32(l.number()),
+			Delivered: uint32(l.number())}
+	}
+	out := &lesson.Lesson{Table: uint64(l.IntN(2)), Since: uint32(l.IntN(2)), Parts: uint32(1 + l.IntN(2))}
+	for i := range 1 + l.IntN(lesson.MaxGenerations) {
+		key := enginetest.Secret.ID()
+		if l.IntN(4) == 0 {
+			key = l.number() // of a secret that this node does not have
+		}
+		out.Live = append(out.Live, lesson.Mark{Start: l.begin + 10 - uint64(i), KeyID: key, Round: uint32(l.number()),
+			All: entry(0)})
+	}
+	token := learn.Token(0)
+	for range l.IntN(lesson.MaxEntries + 1) {
+		token += learn.Token(1 + l.Uint64()>>20)
+		out.Entries = append(out.Entries, entry(token))
+	}
+	m.Teaching.Lesson = out
+	return m
+}
+
+// TestLyingTeacher checks that a member whose signed lessons and questions have any contents changes nothing of what
+// the others teach, takes no more memory than its share, is refused under its own name alone, and is forgotten with
+// its eviction. Lessons that a broker repeats, or that others have signed in its name, change nothing.
+func TestLyingTeacher(t *testing.T) {
+	for seed := range uint64(3) {
+		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+			const share = 20_000
+			lessons := func(o *member.Options) {
+				o.Lessons = lesson.New(lesson.Options{Source: noSource{}, Bytes: 2 * share * 24,
+					Known: func(id uint64) bool { return id == enginetest.Secret.ID() }, Set: func(*learn.Others) {}})
+			}
+			home, honest := newSite(t, k, lessons), newSite(t, k, nil)
+			defer home.stop()
+			defer honest.stop()
+			trust(t, home, 1, honest)
+			f := newForger(t, k, home, 1)
+			settle()
+			class := home.opts.Lessons.Class
+			own := &lesson.Lesson{Table: 5, Live: []lesson.Mark{{Start: 9, KeyID: enginetest.Secret.ID(), Round: 1}}, Parts: 1,
+				Entries: []lesson.Entry{{Token: 3, Reported: 2, Delivered: 8}}}
+			if err := class.Take(honest.id.ID(), own); err != nil {
+				t.Fatal(err)
+			}
+			class.Combine()
+			of := func(id string) (out lesson.OriginState) {
+				for _, s := range class.State() {
+					if s.ID == id {
+						out = s
+					}
+				}
+				return out
+			}
+			before := of(honest.id.ID())
+			l := &liar{rand.New(rand.NewPCG(seed, 9)), home.id.Hint(), f.id.Hint(), home.engine.Own()[0].Start}
+			var repeated []byte
+			topic := wire.Topic{Kind: wire.KindAsk, Origin: l.home, Key: l.self.String()}
+			for i := range 300 {
+				m := l.lesson()
+				f.at.Seq++
+				m.Stamp = f.at
+				raw := wire.AppendMessage(nil, m, f.id)
+				f.bring(t, home, topic, raw)
+				if i == 0 {
+					repeated = raw
+				}
+				if i%20 == 0 {
+					f.bring(t, home, topic, repeated)
+					forged := slices.Clone(raw) // in the honest peer's name
+					h := honest.id.Hint()
+					copy(forged[2:], h[:])
+					f.bring(t, home, wire.Topic{Kind: wire.KindAsk, Origin: l.home, Key: h.String()}, forged)
+					bubble.Advance(time.Second)
+				}
+				if s := of(f.id.ID()); s.Features > share {
+					t.Fatalf("seed %d: %d words of the liar, its share is %d", seed, s.Features, share)
+				}
+			}
+			settle()
+			if got := of(honest.id.ID()); got != before {
+				t.Errorf("seed %d: of the honest peer is held %+v, before %+v", seed, got, before)
+			}
+			if p := home.peerOf(t, f.id); len(p.Refusals) == 0 {
+				t.Errorf("seed %d: nothing of the liar was refused", seed)
+			}
+			if err := home.EvictPeer(t.Context(), f.id.ID()); err != nil {
+				t.Fatal(err)
+			}
+			settle()
+			if s := of(f.id.ID()); s.Features > 0 {
+				t.Errorf("seed %d: %+v is held of an evicted liar", seed, s)
+			}
+			if got := of(honest.id.ID()); got != before {
+				t.Errorf("seed %d: of the honest peer is held %+v, before %+v", seed, got, before)
+			}
+		})
+	}
+}
+
+// A noSource has counted nothing.
+type noSource struct{}
+
+func (noSource) Entries(uint64, []learn.Token) (all lesson.Entry, entries []lesson.Entry, ok bool) {
+	return
 }

@@ -98,6 +98,9 @@ func (f *Follower) Run(ctx context.Context) error {
 			if err != nil {
 				s.Problem, logged = err.Error(), err.Error()
 			}
+			if errors.Is(err, bulkhead.ErrMalformed) || errors.Is(err, errRefused) {
+				s.Refused++
+			}
 		})
 		select {
 		case <-ctx.Done():
@@ -125,12 +128,16 @@ func (f *Follower) Once(ctx context.Context) error {
 	if err := w.sendJSON(frameHello, &h); err != nil {
 		return err
 	}
-	var reply welcome
-	if err := w.receiveJSON(frameWelcome, &reply); err != nil {
+	reply, err := w.receiveWelcome(h.Term)
+	switch {
+	case err != nil:
 		return err
-	}
-	if reply.Problem != "" || reply.Role != First {
-		return fmt.Errorf("%w: its role is %q: %s", errRefused, reply.Role, reply.Problem)
+	case reply.Problem != "" || reply.Role != First:
+		return fmt.Errorf("%w: its role is %.20q: %.300s", errRefused, reply.Role, reply.Problem)
+	case reply.Term < h.Term:
+		return fmt.Errorf("%w: its term is %d, this node's %d", errRefused, reply.Term, h.Term)
+	case !reply.Copy && (f.o.Store == nil || reply.Incarnation != state.Source):
+		return fmt.Errorf("%w: it sends entries of another store than this node has", errRefused)
 	}
 	if state.Token != "" { // the other node knows this one's key now
 		if err := f.change(func(s *State) { s.Token = "" }); err != nil {
@@ -269,10 +276,13 @@ func (f *Follower) receiveCopy(ctx context.Context, w *wire, to io.Writer) error
 func (f *Follower) admits(public string) bool { return public == f.o.State.Peer }
 
 // answer answers a first node that was replaced, and asks.
-func (f *Follower) answer(_ context.Context, conn *tls.Conn) error {
+func (f *Follower) answer(_ context.Context, conn *tls.Conn, admit func() error) error {
+	if err := admit(); err != nil {
+		return err
+	}
 	w := &wire{conn: conn, limit: maxHello}
-	var h hello
-	if err := w.receiveJSON(frameHello, &h); err != nil {
+	h, err := w.receiveHello(f.term())
+	if err != nil {
 		return err
 	}
 	_, from := f.o.Term()

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -61,9 +60,6 @@ type Lease interface {
 	// Free reports whether the second node may take over from the first one, which decides in a term.
 	Free(term uint64) bool
 }
-
-// maxConnections is the number of connections that a node of a pair serves at once.
-const maxConnections = 8
 
 // followLimit is how many bytes of entries wait for a slow follower.
 const followLimit = 256 << 20
@@ -122,73 +118,20 @@ func (l *Leader) admits(public string) bool {
 	return public == peer || invited(l.o.Dir)
 }
 
-// A Side is a [Leader] or a [Follower].
-type Side interface {
-	admits(public string) bool
-	answer(ctx context.Context, conn *tls.Conn) error
-}
-
-// Serve answers the other node on a listener until ctx ends. side returns the part that this node has at
-// present.
-func Serve(ctx context.Context, listener net.Listener, key *Key, side func() Side, log *slog.Logger) error {
-	var open sync.WaitGroup
-	defer open.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
-	defer stop()
-	places := make(chan struct{}, maxConnections)
-	settings := key.config(func(public string) bool { return side().admits(public) })
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			log.Warn("connection for the standby not accepted", "err", err)
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(time.Second):
-			}
-			continue
-		}
-		select {
-		case places <- struct{}{}:
-		default:
-			conn.Close() // more than one node of a pair needs
-			continue
-		}
-		open.Go(func() {
-			defer func() { <-places }()
-			defer conn.Close()
-			end := context.AfterFunc(ctx, func() { conn.Close() })
-			defer end()
-			secure := tls.Server(conn, settings)
-			short, done := context.WithTimeout(ctx, dialTimeout)
-			err := secure.HandshakeContext(short)
-			done()
-			if err == nil {
-				err = side().answer(ctx, secure)
-			}
-			if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
-				log.Info("connection of the standby has ended", "from", conn.RemoteAddr().String(), "err", err)
-			}
-		})
-	}
-}
-
 // answer serves one connection.
-func (l *Leader) answer(ctx context.Context, conn *tls.Conn) error {
+func (l *Leader) answer(ctx context.Context, conn *tls.Conn, admit func() error) error {
 	w := &wire{conn: conn, limit: maxHello}
-	var h hello
-	if err := w.receiveJSON(frameHello, &h); err != nil {
-		return err
-	}
-	if err := l.pair(conn, &h); err != nil {
-		return err
-	}
 	term, from := l.o.Term()
+	h, err := w.receiveHello(term)
+	if err != nil {
+		return err
+	}
+	if err := l.pair(conn, h); err != nil {
+		return err
+	}
+	if err := admit(); err != nil {
+		return err
+	}
 	reply := welcome{Version: wireVersion, Role: First, Term: term, From: from, Last: l.o.Store.LastIndex()}
 	if h.Term > term {
 		l.fence(h.Term, h.From)
@@ -208,7 +151,7 @@ func (l *Leader) answer(ctx context.Context, conn *tls.Conn) error {
 		reply.Role, reply.Problem = Second, "this node has been replaced"
 		return w.sendJSON(frameWelcome, &reply)
 	}
-	return l.stream(ctx, w, &h, &reply)
+	return l.stream(ctx, w, h, &reply)
 }
 
 // pair admits the other side by its key, or by its invitation, which makes its key the known one. It learns
@@ -426,17 +369,19 @@ func (c copyWriter) Write(p []byte) (int, error) {
 
 func (l *Leader) receiveAcks(w *wire, n int) {
 	for {
-		kind, content, err := w.receive()
-		if err != nil || kind != frameAck {
+		index, err := w.receiveAck()
+		last := l.o.Store.LastIndex()
+		if err == nil && index > last {
+			err = fmt.Errorf("standby: %w: entry %d is confirmed, and the last one is %d", bulkhead.ErrMalformed, index, last)
+		}
+		if err != nil {
+			if errors.Is(err, bulkhead.ErrMalformed) {
+				l.o.Log.Warn("the standby does not keep to the protocol: its connection is closed", "err", err)
+				l.note(n, func(s *Status) { s.Refused++ })
+			}
 			w.conn.Close() // send fails
 			return
 		}
-		index, err := parseIndex(content)
-		if err != nil {
-			w.conn.Close()
-			return
-		}
-		last := l.o.Store.LastIndex()
 		l.note(n, func(s *Status) {
 			s.Copied, s.Heard = max(s.Copied, index), time.Now()
 			if s.Copied >= last {
@@ -756,5 +701,5 @@ func ask(ctx context.Context, key *Key, state *State, h hello) (reply welcome, e
 	if err := w.sendJSON(frameHello, &h); err != nil {
 		return reply, err
 	}
-	return reply, w.receiveJSON(frameWelcome, &reply)
+	return w.receiveWelcome(h.Term)
 }

@@ -28,6 +28,8 @@ type machine struct {
 	t        *testing.T
 	dir      string
 	key      *Key
+	door     *Door
+	log      lines
 	listener net.Listener
 	wire     *nodetest.Wire // by which the other machine reaches this one
 	alone    bool           // the node may go on alone
@@ -58,10 +60,11 @@ func newMachine(t *testing.T, name string) *machine {
 		t.Fatal(err)
 	}
 	m.wire = nodetest.NewWire(t, m.listener.Addr().String())
+	m.door = NewDoor(m.key, m.side, slog.New(slog.NewTextHandler(&m.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		err := Serve(ctx, m.listener, m.key, m.side, slog.New(slog.DiscardHandler))
+		err := m.door.Serve(ctx, m.listener)
 		if err != nil {
 			t.Error(err)
 		}
@@ -91,7 +94,7 @@ type closedSide struct{}
 
 func (closedSide) admits(string) bool { return false }
 
-func (closedSide) answer(context.Context, *tls.Conn) error { return nil }
+func (closedSide) answer(context.Context, *tls.Conn, func() error) error { return nil }
 
 // open starts the node of the machine in the role that its state has.
 func (m *machine) open() {

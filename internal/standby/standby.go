@@ -231,6 +231,8 @@ type Status struct {
 	// Current is the last time at which Copied was Last. Heard is when the other node was last heard.
 	Current, Heard time.Time
 	Problem        string // why nothing flows; "" if it flows or nothing has failed
+	// Refused is how often the other node refused this one, or did not keep to the protocol.
+	Refused uint64
 }
 
 // Lag returns the number of entries that the second node lacks.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -135,6 +136,49 @@ func (w *wire) receiveJSON(kind byte, v any) error {
 		return fmt.Errorf("standby: %w: %v", bulkhead.ErrMalformed, err)
 	}
 	return nil
+}
+
+// maxTermStep is by how much a term that another node states may exceed the own one. Each take-over adds one.
+const maxTermStep = 1 << 20
+
+// checkTerm refuses terms that no number of take-overs explains: they would leave no later ones.
+func checkTerm(term, own uint64) error {
+	if term > own && term-own > maxTermStep {
+		return fmt.Errorf("standby: %w: term %d, and this node's is %d", bulkhead.ErrMalformed, term, own)
+	}
+	return nil
+}
+
+// receiveHello reads the first frame of a connection, at a node with a term.
+func (w *wire) receiveHello(own uint64) (*hello, error) {
+	var h hello
+	if err := w.receiveJSON(frameHello, &h); err != nil {
+		return nil, err
+	}
+	if port, err := strconv.ParseUint(h.Port, 10, 16); h.Port != "" && (err != nil || port == 0) {
+		return nil, fmt.Errorf("standby: %w: port %.20q", bulkhead.ErrMalformed, h.Port)
+	}
+	return &h, checkTerm(h.Term, own)
+}
+
+// receiveWelcome reads the answer to a hello of a node with a term.
+func (w *wire) receiveWelcome(own uint64) (reply welcome, err error) {
+	if err := w.receiveJSON(frameWelcome, &reply); err != nil {
+		return reply, err
+	}
+	return reply, checkTerm(reply.Term, own)
+}
+
+// receiveAck reads an acknowledgement.
+func (w *wire) receiveAck() (index uint64, err error) {
+	kind, content, err := w.receive()
+	if err != nil {
+		return 0, err
+	}
+	if kind != frameAck {
+		return 0, fmt.Errorf("standby: %w: a frame of kind %q from a standby", bulkhead.ErrMalformed, kind)
+	}
+	return parseIndex(content)
 }
 
 // parseIndex reads the content of a beat or an acknowledgement.

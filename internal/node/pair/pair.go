@@ -73,7 +73,6 @@ type Pair struct {
 	key    *standby.Key // nil: the node is alone
 	port   string       // where this node listens
 	set    config.Standby
-	each   bool // every entry waits for the second node
 	engine *engine.Engine
 	store  *store.Store
 	reopen chan error // receives why the node has to be opened again
@@ -89,6 +88,7 @@ type Pair struct {
 	state   standby.State
 
 	lead atomic.Pointer[standby.Leader] // nil on a second node
+	door atomic.Pointer[standby.Door]   // nil before it is served
 
 	lease  atomic.Pointer[lease.Lease] // nil without a witness, or before the other node is known
 	leases chan *lease.Lease           // receives each new lease
@@ -101,7 +101,7 @@ func Open(ctx context.Context, o Options) (*Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pair{o: o, log: o.Log, dir: o.Dir, set: o.Config, each: o.Each,
+	p := &Pair{o: o, log: o.Log, dir: o.Dir, set: o.Config,
 		reopen: make(chan error, 1), promoted: make(chan struct{}), leases: make(chan *lease.Lease, 1), state: state}
 	if p.set.Listen == "" {
 		if state.Role == standby.Second {
@@ -168,7 +168,7 @@ func (p *Pair) fetch(ctx context.Context) error {
 func (p *Pair) options() standby.Options {
 	o := standby.Options{Dir: p.dir, Key: p.key, State: p.now(), Port: p.port, Store: p.store, Files: p.files,
 		Fence: p.fenced, StandDown: p.standDown, Paired: p.paired, Wait: time.Duration(p.set.Wait),
-		Alone: !p.each || p.set.Away == "alone", Each: p.each, Lease: p.leaseOfPair, Log: p.log,
+		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each, Lease: p.leaseOfPair, Log: p.log,
 		Term: func() (uint64, uint64) { return 0, 0 }}
 	if p.engine != nil {
 		o.Term = func() (uint64, uint64) {
@@ -214,7 +214,7 @@ func (p *Pair) Attach(st *store.Store, o *engine.Options) {
 	if p.Second() {
 		o.Follow = errFollows
 	}
-	if p.each || len(p.set.Witness) > 0 {
+	if p.o.Each || len(p.set.Witness) > 0 {
 		o.Standby = p
 	}
 }
@@ -349,12 +349,14 @@ func (p *Pair) again(why error) {
 
 // Serve answers the other node until ctx ends.
 func (p *Pair) Serve(ctx context.Context, listener net.Listener) error {
-	return standby.Serve(ctx, listener, p.key, func() standby.Side {
+	door := standby.NewDoor(p.key, func() standby.Side {
 		if l := p.lead.Load(); l != nil {
 			return l
 		}
 		return p.follow
 	}, p.log)
+	p.door.Store(door)
+	return door.Serve(ctx, listener)
 }
 
 // fenced makes the node the second of its pair: the other node has begun a later term.
@@ -475,11 +477,13 @@ var (
 		"Entries of the journal that the second node lacks.", nil, nil)
 	ageDesc = prometheus.NewDesc("bulkhead_standby_lag_seconds",
 		"For how long the second node has lacked entries.", nil, nil)
+	refusedDesc = prometheus.NewDesc("bulkhead_standby_refused_total",
+		"Connections of strangers, and of a node that did not keep to the protocol of the pair.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{roleDesc, upDesc, lagDesc, ageDesc, leaseDesc, witnessDesc} {
+	for _, d := range []*prometheus.Desc{roleDesc, upDesc, lagDesc, ageDesc, refusedDesc, leaseDesc, witnessDesc} {
 		ch <- d
 	}
 }
@@ -504,6 +508,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	flag(upDesc, s.Connected)
 	gauge(lagDesc, float64(s.Lag()))
 	gauge(ageDesc, s.Age(time.Now()).Seconds())
+	refused := s.Refused
+	if door := c.p.door.Load(); door != nil {
+		refused += door.Refused()
+	}
+	ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(refused))
 	if l := c.p.lease.Load(); l != nil {
 		flag(leaseDesc, l.Valid())
 		flag(witnessDesc, l.Problem() == nil)

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +24,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
 // hostile is a name, a subject or a peer that attacks a terminal and forges a line.
@@ -156,6 +162,14 @@ func leaves(cmd *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
+// notFed are the commands that [TestHostileNames] does not run, with the reason. All others are fed, new ones too.
+var notFed = map[string]string{
+	"serve": "runs until it is stopped; TestHostileLog has what it logs",
+	"setup": "changes files of the machine's mail programs; what it prints is of these files and its flags",
+	"ready": "waits for a node",
+	"abuse": "watches a folder until it is stopped",
+}
+
 // TestHostileNames feeds every command, for people and with --json, hostile names, subjects, peers, lists
 // and accounts: as its arguments, as a message, and as answers and refusals of a node. No output has a
 // character that controls a terminal, and what a node answers forges no line.
@@ -170,14 +184,14 @@ func TestHostileNames(t *testing.T) {
 	if err := os.WriteFile("token", []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// serve, setup and ready wait or change the machine; abuse watches a folder.
-	skipped := []string{"serve", "setup", "ready", "abuse", "completion", "help", "man", "nats", "join"}
+	left := maps.Clone(notFed)
 	shown := 0
 	for _, refuses := range []bool{false, true} {
 		node := hostileNode(t, refuses)
 		for _, leaf := range leaves(newRootCommand()) {
 			path := strings.Fields(leaf.CommandPath())[1:]
-			if slices.ContainsFunc(path, func(s string) bool { return slices.Contains(skipped, s) }) {
+			if _, ok := notFed[path[0]]; ok {
+				delete(left, path[0])
 				continue
 			}
 			for _, args := range [][]string{nil, {"1"}, {message}, {hostile}, {hostile, hostile}, {message, "0.5"}} {
@@ -205,6 +219,9 @@ func TestHostileNames(t *testing.T) {
 			}
 		}
 	}
+	for name := range left {
+		t.Errorf("%s is no command any more", name)
+	}
 	if shown < 40 {
 		t.Errorf("the hostile name was shown %d times: too few commands were tried", shown)
 	}
@@ -219,6 +236,31 @@ func checkShown(t *testing.T, line []string, text string) {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
 			t.Errorf("%q: %U is shown: %.300q", line, r, text)
 			return
+		}
+	}
+}
+
+// TestHostileLog has a node log hostile names, as messages, values, errors, structures and the names of groups, in
+// both formats. Each is one line, of which nothing controls a terminal.
+func TestHostileLog(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		cfg := config.Default()
+		cfg.Node.LogFormat = format
+		var out bytes.Buffer
+		screen := cli.NewScreen(&out)
+		log := command.NewLogger(screen, cfg, new(slog.LevelVar))
+		log.Warn(hostile)
+		log.Warn("a line", hostile, 1)
+		log.Warn("a line", "name", hostile)
+		log.Warn("a line", "err", errors.New(hostile))
+		log.Warn("a line", "all", []string{hostile}, "any", struct{ Name string }{hostile})
+		log.With("peer", hostile).WithGroup(hostile).Warn("a line", "of", []byte(hostile))
+		if err := screen.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		checkShown(t, []string{format}, out.String())
+		if n := strings.Count(out.String(), "\n"); n != 6 || strings.Contains(out.String(), "\nFORGED") {
+			t.Errorf("%s: %d lines of 6: %q", format, n, out.String())
 		}
 	}
 }

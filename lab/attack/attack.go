@@ -32,6 +32,7 @@ const (
 	Names     Means = "verified names"    // each of which sends one copy of a campaign
 	Spams     Means = "reported spams"    // with something that other mail shares, each from another name
 	Links     Means = "cover links"       // to widely used domains, in one message
+	Repeats   Means = "repeated votes"    // of one mailbox, one a day
 )
 
 // mail reports whether a means is mail that readers report honestly: the log cannot distinguish it from any
@@ -43,6 +44,7 @@ type Scenario struct {
 	Name  string `json:"name"` // what it wants
 	Means Means  `json:"means"`
 
+	learns bool // the node learns words
 	// daily is what happens on each of the 30 days before; nil: nothing.
 	daily func(w *world, day int) error
 	// before is what honest users say before the attack, if anything.
@@ -157,7 +159,11 @@ func answers(honest, n int) int { return 2 * (honest + n + 1) }
 
 // prepared returns a world on the day of the attack.
 func (s *Scenario) prepared(ctx context.Context, honest, n int) (*world, error) {
-	w, err := open(ctx, honest, n)
+	learns := uint64(0)
+	if s.learns {
+		learns = learnBytes
+	}
+	w, err := open(ctx, honest, n, learns)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +221,7 @@ func Betrayal(ctx context.Context, lies int) (days []Standing, err error) {
 	if lies < 1 || lies > 100 {
 		return nil, fmt.Errorf("attack: %d lies, want 1 to 100", lies)
 	}
-	w, err := open(ctx, 2, lies)
+	w, err := open(ctx, 2, lies, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ func Scenarios() []Scenario {
 		all = append(all, byVoices(m)...)
 	}
 	all = append(all, byCampaigns()...)
+	all = append(all, byFeatures()...)
 	return append(all,
 		Scenario{Name: "list an established newsletter through traps", Means: Traps,
 			daily: newsletter, before: likes(issue), strike: trap(issue), holds: is(bulkhead.ClassSpam, issue),

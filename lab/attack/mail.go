@@ -15,10 +15,15 @@ const nearBands, sharedBands = 20, 12
 type mail struct {
 	text []bulkhead.Signature
 	meta []bulkhead.Signature // its links and its sender
+	// words are the features that a node learns, where it learns.
+	words []string
 }
 
 // signatures returns all of them.
 func (m mail) signatures() []bulkhead.Signature { return slices.Concat(m.text, m.meta) }
+
+// source returns what a door reads of the mail beside its signatures.
+func (m mail) source() bulkhead.Source { return bulkhead.Source{Features: m.words} }
 
 // from returns the mail with a verified sender and a link to a host of the domain's.
 func (m mail) from(address, domain string) mail {

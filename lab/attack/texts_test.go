@@ -334,7 +334,7 @@ type textReader struct {
 
 func newReader(t *testing.T, texts int) *textReader {
 	t.Helper()
-	w, err := open(t.Context(), 0, 8*texts)
+	w, err := open(t.Context(), 0, 8*texts, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

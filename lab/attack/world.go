@@ -33,16 +33,17 @@ type world struct {
 	honest  []bulkhead.Reporter
 	attacks []bulkhead.Reporter
 	aged    bool
-	sent    int // reports so far, for their IDs
-	helped  int // copies that other users have reported
-	cover   int // links beside the listed one
+	sent    int    // reports so far, for their IDs
+	helped  int    // copies that other users have reported
+	cover   int    // links beside the listed one
+	learns  uint64 // bytes for words; 0: the node learns none
 	seen    warnings
 }
 
 // open returns a world with honest users. voters is about how many will vote on a message:
 // the errors of filters that are too small would distort the measurement.
-func open(ctx context.Context, honest, voters int) (*world, error) {
-	w := &world{ctx: ctx, voters: voters + honest + 100}
+func open(ctx context.Context, honest, voters int, learns uint64) (*world, error) {
+	w := &world{ctx: ctx, voters: voters + honest + 100, learns: learns}
 	w.seconds.Store(time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC).Unix())
 	var err error
 	if w.Engine, err = w.engine(); err != nil {
@@ -71,7 +72,7 @@ func (w *world) engine() (*engine.Engine, error) {
 		Log:     slog.New(&w.seen),
 		Tally:   engine.BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 50_000, Error: 1e-4},
 		Block:   engine.BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 20_000, Error: 1e-6},
-		Reports: keys, Votes: 2 * keys,
+		Reports: keys, Votes: 2 * keys, LearnBytes: w.learns,
 	})
 }
 
@@ -172,7 +173,8 @@ func (w *world) live(daily func(day int) error) error {
 // vote has each of them vote on a message.
 func (w *world) vote(by []bulkhead.Reporter, v bulkhead.Vote, m mail) error {
 	for _, r := range by {
-		if err := w.report(bulkhead.Report{Signatures: m.signatures(), Vote: v, Reporter: r}); err != nil {
+		vote := bulkhead.Report{Signatures: m.signatures(), Vote: v, Reporter: r, Source: m.source()}
+		if err := w.report(vote); err != nil {
 			return err
 		}
 	}
@@ -183,7 +185,7 @@ func (w *world) vote(by []bulkhead.Reporter, v bulkhead.Vote, m mail) error {
 func (w *world) deliver(m mail, recipients ...string) error {
 	w.sent++
 	return w.report(bulkhead.Report{
-		Signatures: m.signatures(), Recipients: recipients, Count: uint32(len(recipients)),
+		Signatures: m.signatures(), Recipients: recipients, Count: uint32(len(recipients)), Source: m.source(),
 		ID: fmt.Sprint("delivery ", w.sent),
 	})
 }
@@ -203,6 +205,6 @@ func everybody() (to []string) {
 
 // class returns what a node says of a message.
 func (w *world) class(m mail) (bulkhead.Class, error) {
-	v, err := w.Check(w.ctx, bulkhead.Query{Signatures: m.signatures(), Terse: true})
+	v, err := w.Check(w.ctx, bulkhead.Query{Signatures: m.signatures(), Source: m.source(), Terse: true})
 	return v.Class, err
 }

@@ -43,13 +43,15 @@ func TestSBOM(t *testing.T) {
 	if bom.BOMFormat != "CycloneDX" || bom.SpecVersion != cyclonedx.SpecVersion1_6 || bom.Version < 1 {
 		t.Errorf("%s %s, version %d", bom.BOMFormat, bom.SpecVersion, bom.Version)
 	}
-	if c := bom.Metadata.Component; c.Name != "github.com/bulkhead-mail/bulkhead" || c.Type != cyclonedx.ComponentTypeApplication {
+	if c := bom.Metadata.Component; c.Name != "github.com/bulkhead-mail/bulkhead" ||
+		c.Type != cyclonedx.ComponentTypeApplication {
 		t.Errorf("the program is %+v", c)
 	}
 	var got, refs []string
 	for _, c := range *bom.Components {
 		refs = append(refs, c.BOMRef)
-		if c.Name == "" || c.Version == "" || c.Type == "" || c.BOMRef == "" || !strings.HasPrefix(c.PackageURL, "pkg:golang/") {
+		if c.Name == "" || c.Version == "" || c.Type == "" || c.BOMRef == "" ||
+			!strings.HasPrefix(c.PackageURL, "pkg:golang/") {
 			t.Errorf("a component %+v", c)
 		}
 		if c.Name == "std" {

@@ -11,6 +11,7 @@ type Examination struct {
 	Faults  []Fault  `json:"faults" doc:"Everything that is not as the node wrote it, or not safe."`
 	Doubts  []Doubt  `json:"doubts" doc:"What may be lower than was acknowledged because of it."`
 	Known   []Doubt  `json:"known,omitempty" doc:"What may be low since an earlier repair, and is until its generation ends. The files are as they should be."`
+	Former  int      `json:"former,omitempty" doc:"Format of a store that an older version wrote: the next start of this version converts it, and keeps a copy of it in the folder set-aside."`
 	Healed  []Healed `json:"healed,omitempty" doc:"Of a running node: pages that were lost and are whole again since its start, by the peer whose replica they are of."`
 }
 

@@ -286,6 +286,10 @@ func writeExamination(w io.Writer, x *admin.Examination) error {
 		}
 		p.printf("healed: %s with %s\n", units.Plural(int(h.Pages), "page"), from)
 	}
+	if x.Former != 0 {
+		p.printf("%s: the store is of an older version (format %d): the next start converts it, and keeps a copy of it in "+
+			"the folder set-aside; rate limits begin anew\n", x.Folder, x.Former)
+	}
 	p.printf("%s: %s with %s read, %d journal entries since the last snapshot: ", x.Folder, units.Plural(x.Files, "file"),
 		units.ByteSize(uint64(x.Bytes)), x.Entries)
 	if x.Sound() {

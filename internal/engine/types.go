@@ -82,6 +82,18 @@ func Inspect(n *store.Inspection) ([]Doubt, error) { return heal.Inspect(n) }
 // Known returns the doubts since an earlier salvage that the checkpoint of a store records.
 func Known(n *store.Inspection) []Doubt { return heal.Known(n) }
 
+// Former returns the format of a checkpoint that an older version wrote, by the Meta of its manifest; 0 if
+// this version wrote it, or there is none.
+func Former(meta []byte) int {
+	var m struct {
+		Version int `json:"version"`
+	}
+	if len(meta) == 0 || json.Unmarshal(meta, &m) != nil || m.Version >= codec.MetaVersion {
+		return 0
+	}
+	return m.Version
+}
+
 // Limits.
 const (
 	// MaxSignatures is the largest number of signatures in one query or report.

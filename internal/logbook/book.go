@@ -514,8 +514,18 @@ func (b *Book) view(fn func(*bbolt.Tx) error) error {
 	return err
 }
 
-// write writes a batch, seals blocks, and drops entries beyond the limits of age and size.
+// write writes a batch of new entries.
 func (b *Book) write(tx *bbolt.Tx, notes []*note) error {
+	made := make([]Row, len(notes))
+	for i, n := range notes {
+		made[i] = Row{n.ID, n.encode()}
+	}
+	return b.put(tx, made, func(r *Row, _ *bbolt.Bucket) uint64 { return max(b.last+1, r.ID) })
+}
+
+// put writes entries, each with the ID that place returns, seals blocks, and drops entries beyond the limits of
+// age and size.
+func (b *Book) put(tx *bbolt.Tx, made []Row, place func(*Row, *bbolt.Bucket) uint64) error {
 	state := *b.state.Load()
 	expired, err := b.expire(tx)
 	if err != nil {
@@ -524,15 +534,14 @@ func (b *Book) write(tx *bbolt.Tx, notes []*note) error {
 	rows := tx.Bucket(rowsBucket)
 	rows.FillPercent = 1 // entries are appended
 	bytes := 0
-	for _, n := range notes {
-		b.last = max(b.last+1, n.ID)
-		data := n.encode()
-		if err := rows.Put(keyOf(b.last), data); err != nil {
+	for i := range made {
+		id := place(&made[i], rows)
+		if err := rows.Put(keyOf(id), made[i].Data); err != nil {
 			return err
 		}
-		bytes += len(data)
+		b.last, bytes = max(b.last, id), bytes+len(made[i].Data)
 	}
-	b.tail.rows, b.tail.bytes = b.tail.rows+len(notes), b.tail.bytes+bytes
+	b.tail.rows, b.tail.bytes = b.tail.rows+len(made), b.tail.bytes+bytes
 	if err := b.seal(tx); err != nil {
 		return err
 	}
@@ -540,13 +549,13 @@ func (b *Book) write(tx *bbolt.Tx, notes []*note) error {
 	if err != nil {
 		return err
 	}
-	state.Entries += int64(len(notes) - expired - dropped)
+	state.Entries += int64(len(made) - expired - dropped)
 	first, _ := rows.Cursor().First()
 	state.Oldest = timeOf(idOf(first))
 	state.Bytes = used(tx)
 	tx.OnCommit(func() {
 		b.state.Store(&state)
-		b.Stats.Written.Add(int64(len(notes)))
+		b.Stats.Written.Add(int64(len(made)))
 	})
 	return nil
 }

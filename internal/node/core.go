@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -137,7 +138,12 @@ func (n *core) open(ctx context.Context, still bool) error {
 		n.log.Warn("reports are acknowledged before they are on disk", "durability", "relaxed",
 			"consequence", "a power cut loses the last second")
 	}
-	opened := store.Options{Durability: durability, Logger: n.log}
+	opened := store.Options{Durability: durability, Logger: n.log, Former: func(meta []byte) string {
+		if format := engine.Former(meta); format != 0 {
+			return filepath.Join(n.dir, setAsideFolder, fmt.Sprintf("store-of-format-%d", format))
+		}
+		return ""
+	}}
 	if n.mending != nil {
 		if err := n.setAsideDamaged(cfg); err != nil {
 			return err

@@ -140,8 +140,12 @@ func (x *examination) store(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
+	x.out.Former = engine.Former(found.Manifest.Meta)
 	x.out.Files, x.out.Bytes, x.out.Entries = x.out.Files+found.Files, x.out.Bytes+found.Bytes, found.Entries
 	for _, f := range found.Faults {
+		if x.out.Former != 0 && f.Absent && f.Mended {
+			continue // older versions made no copy of the manifest
+		}
 		x.fault("store", f.File, f.Offset, f.What, "")
 	}
 	doubts, err := engine.Inspect(found)
@@ -219,6 +223,9 @@ func (x *examination) rates() {
 	faults, read := ratelimit.Inspect(dir, rules)
 	x.out.Files += read
 	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		if x.out.Former != 0 && name != ratelimit.SecretFile {
+			continue // states of older versions are not read
+		}
 		advice := "on start the node sets it aside and forgets the counts of the current period"
 		if name == ratelimit.SecretFile {
 			advice = "put it back from a copy; else \"bulkhead doctor --repair\", or a start with --salvage, begins " +
@@ -309,7 +316,7 @@ func (x *examination) inventory() {
 	if err == nil {
 		err = knownInventory(x.dir)
 	}
-	if err != nil {
+	if err != nil && !(x.out.Former != 0 && errors.Is(err, fs.ErrNotExist)) { // older versions made none
 		path := filepath.Join(x.dir, inventoryFile)
 		x.fault("inventory", path, 0, err.Error(),
 			"the node, or \"bulkhead doctor --repair\", makes it anew of the parts that are there")

@@ -102,18 +102,24 @@ const maxRecalled = 50_000
 
 // recall fills the memory of whole messages with the messages of the history.
 func (n *Node) recall() {
-	err := n.records.book.Latest(maxRecalled, func(e *logbook.Entry) {
-		sigs := e.Signatures()
-		if !e.White && e.Space != logbook.NoSpace && recent.Whole(sigs) {
-			n.front.recent.Recall(sigs, recent.Space(e.Space), networkIn(sigs), e.Time())
-		}
-		if d, ok := manage.DeliveryIn(e, sigs); ok {
-			n.front.deliveries.Note(&d)
-		}
-	})
+	err := n.records.book.Latest(maxRecalled, n.remember)
 	if err != nil {
 		n.log.Warn("history cannot be read", "err", err,
 			"consequence", "digests of messages seen before the start stand alone")
+	}
+}
+
+// remember puts an entry of the history into the memory of messages, if there is one.
+func (n *Node) remember(e *logbook.Entry) {
+	if n.front.recent == nil {
+		return
+	}
+	sigs := e.Signatures()
+	if !e.White && e.Space != logbook.NoSpace && recent.Whole(sigs) {
+		n.front.recent.Recall(sigs, recent.Space(e.Space), networkIn(sigs), e.Time())
+	}
+	if d, ok := manage.DeliveryIn(e, sigs); ok {
+		n.front.deliveries.Note(&d)
 	}
 }
 

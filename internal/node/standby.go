@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/node/pair"
 	"github.com/bulkhead-mail/bulkhead/internal/standby"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
 // ErrReopen means that the role of the node in its pair has changed, and that the process should open the
@@ -22,7 +24,7 @@ var ErrReopen = pair.ErrReopen
 func (n *Node) openPair(ctx context.Context) (err error) {
 	cfg := n.cfg.Load()
 	n.pair, err = pair.Open(ctx, pair.Options{Dir: n.dir, Aside: asideFolder(n.dir), Config: cfg.Standby,
-		Each: cfg.Node.Durability == "standby", Decide: n.decides, Log: n.log,
+		Each: cfg.Node.Durability == "standby", Decide: n.decides, Log: n.log, History: n.historyOfPair,
 		Files: pair.Files{Names: func() []string { return copiedFiles(n.dir) }, Copies: copies, Held: held,
 			Changed: n.tookFile}})
 	return err
@@ -44,6 +46,52 @@ func (n *Node) startPair(ctx context.Context, st *stage) error {
 		{name: "take-over", run: p.TakeOver},
 	}
 	return nil
+}
+
+// historyOfPair returns the history for [pair.Options].
+func (n *Node) historyOfPair() standby.History {
+	if n.records.book == nil {
+		return nil
+	}
+	return &copiedHistory{n}
+}
+
+// A copiedHistory is the history as the nodes of a pair copy it.
+type copiedHistory struct{ n *Node }
+
+// CopyFrom implements [standby.History].
+func (h *copiedHistory) CopyFrom(after uint64) (uint64, error) {
+	return h.n.records.book.CopyFrom(after, maxRecalled)
+}
+
+// After implements [standby.History].
+func (h *copiedHistory) After(after uint64, bytes int) (entries []store.Entry, err error) {
+	rows, err := h.n.records.book.After(after, bytes)
+	for _, r := range rows {
+		entries = append(entries, store.Entry{Index: r.ID, Data: r.Data})
+	}
+	return entries, err
+}
+
+// Last implements [standby.History].
+func (h *copiedHistory) Last() uint64 { return h.n.records.book.Last() }
+
+// Take implements [standby.History].
+func (h *copiedHistory) Take(entries []store.Entry) error {
+	rows := make([]logbook.Row, len(entries))
+	for i, e := range entries {
+		rows[i] = logbook.Row{ID: e.Index, Data: e.Data}
+	}
+	return h.n.records.book.Take(rows, h.n.remember)
+}
+
+// Taken implements [standby.History].
+func (h *copiedHistory) Taken() uint64 {
+	id, err := h.n.records.book.Taken()
+	if err != nil {
+		return 0 // what the book has is left out
+	}
+	return id
 }
 
 // decides makes the parts of the node begin that only the first node of a pair has.

@@ -117,6 +117,10 @@ func (f *Follower) Once(ctx context.Context) error {
 	h := hello{Version: wireVersion, Follow: true, Role: Second, Term: f.term(), Source: state.Source, Last: f.last(),
 		Token: state.Token, Port: f.o.Port}
 	f.mu.Unlock()
+	if f.o.History != nil {
+		taken := f.o.History.Taken()
+		h.History = &taken
+	}
 	conn, err := f.o.Key.dial(ctx, state.Address, state.Peer)
 	if err != nil {
 		return err
@@ -176,6 +180,8 @@ func (f *Follower) follow(ctx context.Context, w *wire, reply *welcome) error {
 	f.note(func(s *Status) {
 		s.Connected, s.Copying, s.Problem, s.Last, s.Heard = true, false, "", reply.Last, time.Now()
 	})
+	history, end := f.takeHistory()
+	defer end()
 	for {
 		kind, content, err := w.receive()
 		if err != nil {
@@ -189,6 +195,11 @@ func (f *Follower) follow(ctx context.Context, w *wire, reply *welcome) error {
 			var entries []store.Entry
 			if entries, err = parseEntries(append([]byte(nil), content...), last); err == nil && len(entries) > 0 {
 				err = f.apply.Entries(ctx, entries)
+			}
+		case frameHistory:
+			var rows []store.Entry
+			if rows, err = parseHistory(append([]byte(nil), content...)); err == nil {
+				history <- rows
 			}
 		case frameBeat:
 			var index uint64
@@ -210,6 +221,31 @@ func (f *Follower) follow(ctx context.Context, w *wire, reply *welcome) error {
 		if err := w.sendIndex(frameAck, last); err != nil {
 			return err
 		}
+	}
+}
+
+// takeHistory returns a channel for entries of the history. They are taken beside the entries of the journal, which
+// must not wait for them. end waits until all are taken.
+func (f *Follower) takeHistory() (history chan<- []store.Entry, end func()) {
+	ch, done := make(chan []store.Entry, 16), make(chan struct{})
+	go func() {
+		defer close(done)
+		failed := false
+		for rows := range ch {
+			if f.o.History == nil {
+				continue // it was not asked for
+			}
+			err := f.o.History.Take(rows)
+			if err != nil && !failed {
+				f.o.Log.Warn("the first node's history cannot be copied", "err", err,
+					"consequence", "after a take-over, votes are not joined with the deliveries that the first node saw")
+			}
+			failed = err != nil
+		}
+	}()
+	return ch, func() {
+		close(ch)
+		<-done
 	}
 }
 
@@ -320,7 +356,22 @@ func (f *Follower) TakeOver(ctx context.Context) (complete bool) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	f.awaitHistory(ctx, reply.History)
 	return true
+}
+
+// awaitHistory waits for the last entries of the history of a first node that hands over. They are worth less than
+// a second.
+func (f *Follower) awaitHistory(ctx context.Context, last uint64) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for f.o.History != nil && f.o.History.Taken() < last {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // MayTakeOver reports whether this node should take over without a command: the first node is silent for

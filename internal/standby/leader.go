@@ -41,7 +41,24 @@ type Options struct {
 	Alone, Each bool
 	// Lease returns the lease of the pair; nil if the pair has none, or is not known yet.
 	Lease func() Lease
-	Log   *slog.Logger
+	// History is copied to the second node as well; nil if there is none.
+	History History
+	Log     *slog.Logger
+}
+
+// A History is a node's record of messages. Each of its entries has an index, which is larger than those before. The
+// second node needs it to join a vote with a delivery that the first node has seen.
+type History interface {
+	// CopyFrom returns the index after which a copy continues that ends with an index; 0 for an empty copy. It is a
+	// later one if the copy lacks too much.
+	CopyFrom(after uint64) (uint64, error)
+	// After returns entries with larger indexes: all, or the oldest ones if they have more than the given bytes.
+	After(after uint64, bytes int) ([]store.Entry, error)
+	// Last returns the index of the last entry; 0 for none.
+	Last() uint64
+	// Take adds entries of the other node's history, and Taken returns the index of the last one of them.
+	Take([]store.Entry) error
+	Taken() uint64
 }
 
 // A Lease is held by at most one node of a pair at a time. [lease.Lease] implements it.
@@ -142,6 +159,9 @@ func (l *Leader) answer(ctx context.Context, conn *tls.Conn, admit func() error)
 	if h.TakeOver {
 		l.standDown()
 		reply.Last = l.o.Store.LastIndex()
+		if l.o.History != nil {
+			reply.History = l.o.History.Last()
+		}
 		return w.sendJSON(frameWelcome, &reply)
 	}
 	if !h.Follow {
@@ -260,8 +280,13 @@ func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welc
 	if err := flush(); err != nil {
 		return err
 	}
+	history := l.historyAfter(h)
 	for {
-		short, done := context.WithTimeout(ctx, beatEvery)
+		wait, err := history.send(w)
+		if err != nil {
+			return err
+		}
+		short, done := context.WithTimeout(ctx, wait)
 		next, err := entries.Next(short)
 		done()
 		switch {
@@ -289,6 +314,49 @@ func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welc
 		}
 		sent = next[len(next)-1].Index
 	}
+}
+
+const (
+	// historyEvery is the longest time for which an entry of the history waits before it is sent.
+	historyEvery = 250 * time.Millisecond
+	historyPiece = 256 << 10 // bytes of the history in a frame, so that entries do not wait for long
+)
+
+// A historyTail sends what is added to a history. A nil historyTail sends nothing.
+type historyTail struct {
+	of   History
+	sent uint64
+	next time.Time // time of the next look
+}
+
+// historyAfter returns the tail that a follower lacks, nil if it takes none or there is none.
+func (l *Leader) historyAfter(h *hello) *historyTail {
+	if l.o.History == nil || h.History == nil {
+		return nil
+	}
+	from, err := l.o.History.CopyFrom(*h.History)
+	if err != nil {
+		from = *h.History // the history is unavailable for now
+	}
+	return &historyTail{of: l.o.History, sent: from}
+}
+
+// send sends a piece of the history, if there is one. It returns the time until the next call.
+func (t *historyTail) send(w *wire) (wait time.Duration, err error) {
+	if t == nil {
+		return beatEvery, nil
+	}
+	now := time.Now()
+	if now.Before(t.next) {
+		return t.next.Sub(now), nil
+	}
+	rows, err := t.of.After(t.sent, historyPiece)
+	if err != nil || len(rows) == 0 { // an unreadable history does not keep the second node from following
+		t.next = now.Add(historyEvery)
+		return historyEvery, nil
+	}
+	t.sent = rows[len(rows)-1].Index
+	return time.Millisecond, w.send(frameHistory, appendEntries(nil, rows))
 }
 
 var errCaughtUp = errors.New("standby: caught up")

@@ -26,6 +26,7 @@ const (
 	frameEntries byte = 'e' // entries: index 8 bytes, length 4 bytes, entry
 	frameBeat    byte = 'b' // index of the first node's last entry, 8 bytes
 	frameAck     byte = 'a' // last index on the second node's disk, 8 bytes
+	frameHistory byte = 'n' // entries of the history, as in frameEntries; only to a node that states History
 )
 
 const (
@@ -52,7 +53,9 @@ type hello struct {
 	Source   string `json:"source,omitempty"`
 	Last     uint64 `json:"last,omitempty"` // last entry that the follower has on disk
 	Token    string `json:"token,omitempty"`
-	Port     string `json:"port,omitempty"` // where the node listens itself
+	// History is the last entry of the first node's history that the follower has; absent if it takes none.
+	History *uint64 `json:"history,omitempty"`
+	Port    string  `json:"port,omitempty"` // where the node listens itself
 }
 
 // A welcome is the answer.
@@ -64,6 +67,7 @@ type welcome struct {
 	Last        uint64 `json:"last"`
 	Incarnation string `json:"incarnation,omitempty"` // of the store that is copied
 	Copy        bool   `json:"copy,omitempty"`        // a copy of the store follows, and then the end
+	History     uint64 `json:"history,omitempty"`     // the last entry of the history of a node that hands over
 	TakesOver   bool   `json:"takes_over,omitempty"`  // the second node is about to begin a later term
 	Problem     string `json:"problem,omitempty"`     // nothing follows
 }
@@ -200,14 +204,23 @@ func appendEntries(b []byte, entries []store.Entry) []byte {
 }
 
 // parseEntries reads the content of a frame of entries, which continue after an index. They refer to content.
-func parseEntries(content []byte, last uint64) (entries []store.Entry, err error) {
+func parseEntries(content []byte, last uint64) ([]store.Entry, error) {
+	return parseAscending(content, last, false)
+}
+
+// parseHistory reads the content of a frame of the history, whose entries have ascending indexes.
+func parseHistory(content []byte) ([]store.Entry, error) { return parseAscending(content, 0, true) }
+
+// parseAscending reads entries with indexes above last. Unless gaps is set, each index follows the one before.
+func parseAscending(content []byte, last uint64, gaps bool) (entries []store.Entry, err error) {
 	for len(content) > 0 {
 		if len(content) < 12 {
 			return nil, fmt.Errorf("standby: %w: an entry of %d bytes", bulkhead.ErrMalformed, len(content))
 		}
 		index, n := binary.LittleEndian.Uint64(content), binary.LittleEndian.Uint32(content[8:])
 		content = content[12:]
-		if uint64(n) > uint64(len(content)) || n > store.MaxEntry || index != last+1 {
+		if uint64(n) > uint64(len(content)) || n > store.MaxEntry || index <= last ||
+			!gaps && index != last+1 {
 			return nil, fmt.Errorf("standby: %w: entry %d of %d bytes after entry %d, with %d bytes left",
 				bulkhead.ErrMalformed, index, n, last, len(content))
 		}

@@ -73,12 +73,16 @@ func TestFileNames(t *testing.T) {
 // FuzzFrames parses the contents of all frames.
 func FuzzFrames(f *testing.F) {
 	f.Add(appendEntries(nil, []store.Entry{{Index: 1, Data: []byte("V")}}))
+	f.Add(appendEntries(nil, []store.Entry{{Index: 1 << 50, Data: []byte("V")}, {Index: 1<<50 + 7}}))
 	f.Add(append([]byte{11}, "network.keyx"...))
 	f.Add([]byte(`{"version":1,"follow":true,"role":"second","term":3}`))
 	f.Add([]byte("12345678"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if entries, err := parseEntries(b, 0); err == nil && !bytes.Equal(appendEntries(nil, entries), b) {
 			t.Errorf("entries %v from %x", entries, b)
+		}
+		if entries, err := parseHistory(b); err == nil && !bytes.Equal(appendEntries(nil, entries), b) {
+			t.Errorf("history %v from %x", entries, b)
 		}
 		if file, err := parseFile(b); err == nil && !filepath.IsLocal(file.Name) {
 			t.Errorf("a file %q", file.Name)

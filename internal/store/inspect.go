@@ -97,11 +97,11 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 				m.Checkpoint, spare.Checkpoint)})
 		m = spare
 	} else if err != nil {
-		what := err.Error()
-		if errors.Is(err, fs.ErrNotExist) {
-			what = "the copy of the manifest is missing"
+		fault := Fault{File: filepath.Join(dir, manifestCopy), What: err.Error(), Mended: true}
+		if fault.Absent = errors.Is(err, fs.ErrNotExist); fault.Absent {
+			fault.What = "the copy of the manifest is missing"
 		}
-		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestCopy), What: what, Mended: true})
+		n.Faults = append(n.Faults, fault)
 	}
 	n.Manifest, n.Readable = m, true
 	// The watermark is read first: the segments read later then hold everything it covers.

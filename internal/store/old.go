@@ -3,12 +3,16 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 )
 
-// Before 0.1.0 the journal was framed as LevelDB's log. Its entries are not read: a
+// Until 0.1 the journal was framed as LevelDB's log. Its entries are not read: a
 // segment that the checkpoint has made obsolete is removed, and with any other the store
 // is refused. docs/specs/journal.md#old-journals has the layout.
 const (
@@ -22,6 +26,71 @@ const (
 	oldVersion    = 1
 )
 
+// keepFormer copies the store to the folder of [Options.Former], and returns that folder; "" if there is none.
+// Without a copy the store is opened all the same.
+func (s *Store) keepFormer() (folder string) {
+	if s.opts.Former == nil {
+		return ""
+	}
+	if folder = s.opts.Former(bytes.Clone(s.manifest.Meta)); folder == "" {
+		return ""
+	}
+	err := os.RemoveAll(folder)
+	if err == nil {
+		err = copyStore(s.dir, folder)
+	}
+	if err != nil {
+		s.log.Warn("store of an older version cannot be copied", "folder", folder,
+			"err", errors.Join(err, os.RemoveAll(folder)),
+			"consequence", "the way back to that version needs a backup")
+		return ""
+	}
+	s.log.Info("store of an older version was copied", "folder", folder,
+		"use", "put it in the place of the store to go back to that version; remove it when you will not")
+	return folder
+}
+
+// copyStore copies a store while nothing changes it. Files of checkpoints never change, so they are
+// linked where the file system can do so.
+func copyStore(dir, to string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case rel == lockFile || !d.Type().IsRegular():
+			return nil
+		case filepath.Dir(rel) == filesDir && os.Link(path, target) == nil:
+			return nil
+		}
+		return copyFile(path, target)
+	})
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err == nil {
+		err = out.Sync()
+	}
+	return errors.Join(err, out.Close())
+}
+
 // isOld reports whether a segment that begins with head is of the old format.
 func isOld(head []byte) bool {
 	mark := binary.LittleEndian.AppendUint16([]byte(segmentMagic), oldVersion)
@@ -31,7 +100,7 @@ func isOld(head []byte) bool {
 
 // tooOld returns an error that states what to do with a store whose journal has entries of the old format.
 func (s *segment) tooOld() error {
-	return fmt.Errorf("store: %s: %w: written by a version before 0.1.0 that was not stopped cleanly: "+
+	return fmt.Errorf("store: %s: %w: written by version 0.1 or an older one that was not stopped cleanly: "+
 		"start that version on this folder once more and stop it with SIGTERM, then start this one", s.path, ErrFormat)
 }
 

@@ -117,3 +117,44 @@ func FuzzOldSegment(f *testing.F) {
 		}
 	})
 }
+
+// TestFormer copies a store before it is opened: the copy is a store of the same contents, whatever happens to
+// the original afterwards, and it takes the place of an earlier copy. A refused store leaves no copy.
+func TestFormer(t *testing.T) {
+	dir, kept := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "aside", "kept")
+	s, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if _, err := s.Append([]byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for n := uint64(5); n < 7; n++ {
+		s, err = Open(dir, Options{Former: func([]byte) string { return kept }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Append([]byte{9}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		found, err := Inspect(t.Context(), kept)
+		if err != nil || found.LastIndex != n || len(found.Faults) > 0 {
+			t.Fatalf("the copy: %+v, %v, want %d entries", found, err, n)
+		}
+	}
+	refused := oldStore(t, "entries")
+	if _, err := Open(refused, Options{Former: func([]byte) string { return kept }}); !errors.Is(err, ErrFormat) {
+		t.Errorf("a store that is refused: %v", err)
+	}
+	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a refused store leaves a copy: %v", err)
+	}
+}

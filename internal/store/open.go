@@ -126,6 +126,16 @@ func (s *Store) load() error {
 		return err
 	}
 	s.manifest, s.id, s.epoch = m, m.Incarnation, m.epoch
+	kept := s.keepFormer()
+	if err := s.loadRest(); err != nil {
+		return errors.Join(err, os.RemoveAll(kept)) // nothing was changed
+	}
+	return nil
+}
+
+// loadRest is load after the manifest was read.
+func (s *Store) loadRest() error {
+	m := &s.manifest
 	// The process that renamed the manifest may not have made the rename durable. Files that the
 	// manifest does not name must not be removed before it is.
 	if err := s.fs.SyncDir(s.dir); err != nil {

@@ -49,6 +49,9 @@ type Options struct {
 	Random io.Reader
 	// FS is nil except in tests.
 	FS FS
+	// Former, if not nil, is called with the Meta of a store's checkpoint before anything is changed. If it
+	// returns a folder, a copy of the store takes the place of that folder.
+	Former func(meta []byte) (folder string)
 	// Salvage, if not nil, allows a damaged store to be opened.
 	Salvage *Salvage
 }

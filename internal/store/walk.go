@@ -25,6 +25,7 @@ type Fault struct {
 	Bytes int64
 	// Mended means that the damage is one flipped bit that was identified: nothing is lost.
 	Mended bool
+	Absent bool // the file is not there
 }
 
 // Lost returns how many journal entries are unreadable.

@@ -470,3 +470,81 @@ token_file = %q
 	})
 	c.compare(t, second)
 }
+
+// TestStandbyHistory checks that a vote after a take-over is joined with the delivery that the other node saw. The
+// parts change twice, once by a command to a first node that lives and once after a kill. Votes name a message by its
+// text or by a digest alone. They are compared with a map of the deliveries, and both nodes have each delivery in
+// their history once.
+func TestStandbyHistory(t *testing.T) {
+	const rounds, each = 2, 40
+	first, second := pairUp(t, "alone")
+	text := func(i int) bulkhead.Signature { return signature(1000 + i) }
+	digest := func(i int) bulkhead.Signature {
+		return bulkhead.MustSignature(bulkhead.PyzorDigest, append([]byte{byte(i), byte(i >> 8)}, make([]byte, 18)...))
+	}
+	user := func(i int) string { return fmt.Sprintf("user%d@example.com", i%7) }
+	sender := func(i int) string { return fmt.Sprintf("sender%d.example.net", i) }
+	delivered := make(map[int]string) // senders by message
+	for round := range rounds {
+		for i := round * each; i < (round+1)*each; i++ {
+			if i%5 == 4 {
+				continue // the nodes do not see this one
+			}
+			delivered[i] = sender(i)
+			_, err := first.admin.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Sighting, ID: fmt.Sprint("delivery", i),
+				Signatures: []bulkhead.Signature{text(i), digest(i), bulkhead.NamedSignature(bulkhead.Sender, sender(i))},
+				Recipients: []string{user(i)}, Source: bulkhead.Source{MessageID: fmt.Sprint(i, "@", sender(i))}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if round == 0 {
+			second.promote()
+		} else {
+			<-time.After(2 * time.Second) // the history follows within half a second
+			first.process.Kill()
+			second.promote()
+			first.start()
+		}
+		first, second = second, first
+		awaitPair(t, first, second)
+		for i := range (round + 1) * each {
+			if i%rounds != round && i/each != round {
+				continue // voted on before
+			}
+			sigs := []bulkhead.Signature{text(i)}
+			if i%3 == 0 {
+				sigs = []bulkhead.Signature{digest(i)}
+			}
+			receipt, err := first.admin.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam, Signatures: sigs,
+				ID: fmt.Sprint("vote", round, i), Reporter: bulkhead.Reporter{User: user(i)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			joined := receipt.Delivery == bulkhead.JoinedByText || receipt.Delivery == bulkhead.JoinedByID
+			if _, is := delivered[i]; joined != is {
+				t.Errorf("round %d: the vote on message %d is joined: %v; delivered: %v", round, i, receipt.Delivery, is)
+			}
+			v, err := first.admin.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{
+				bulkhead.NamedSignature(bulkhead.Sender, sender(i))}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, is := delivered[i]; is != (v.Findings[0].Spam > 0) {
+				t.Errorf("round %d: the sender of message %d has %d spam votes; delivered: %v", round, i, v.Findings[0].Spam, is)
+			}
+		}
+	}
+	for _, h := range []*half{first, second} {
+		nodetest.Settle(t, nodetest.Patience, "a history with each delivery once", func() string {
+			page, err := h.admin.History(t.Context(), admin.HistoryQuery{Kind: "sighting", Limit: 500})
+			if err != nil {
+				return err.Error()
+			}
+			if len(page.Entries) != len(delivered) {
+				return fmt.Sprintf("%d entries, want %d", len(page.Entries), len(delivered))
+			}
+			return ""
+		})
+	}
+}

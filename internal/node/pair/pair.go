@@ -39,6 +39,8 @@ type Options struct {
 	// Each: every entry waits for the second node (durability "standby").
 	Each  bool
 	Files Files
+	// History returns the history of messages; nil if there is none, or it is not open yet.
+	History func() standby.History
 	// Decide is called once the node has taken over.
 	Decide func(context.Context)
 	Log    *slog.Logger
@@ -168,7 +170,7 @@ func (p *Pair) fetch(ctx context.Context) error {
 func (p *Pair) options() standby.Options {
 	o := standby.Options{Dir: p.dir, Key: p.key, State: p.now(), Port: p.port, Store: p.store, Files: p.files,
 		Fence: p.fenced, StandDown: p.standDown, Paired: p.paired, Wait: time.Duration(p.set.Wait),
-		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each, Lease: p.leaseOfPair, Log: p.log,
+		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each, Lease: p.leaseOfPair, History: p.o.History(), Log: p.log,
 		Term: func() (uint64, uint64) { return 0, 0 }}
 	if p.engine != nil {
 		o.Term = func() (uint64, uint64) {

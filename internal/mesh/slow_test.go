@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -15,9 +16,10 @@ import (
 // than several heartbeats, and that is cut in the middle of them: each piece that has arrived is kept, so
 // that a few times the bytes are sent at most.
 func TestSlowLink(t *testing.T) {
-	signatures, rate := 30_000, int64(2000)
-	if testing.Short() {
-		signatures = 8000
+	const rate = 2000
+	signatures := 8000
+	if os.Getenv("BULKHEAD_MEASURE") != "" {
+		signatures = 30_000
 	}
 	address := freePort(t)
 	w := nodetest.NewWire(t, address)

@@ -101,8 +101,9 @@ const (
 	// MaxSecrets is the maximum number of secrets that the generations of a node may have been made
 	// with.
 	MaxSecrets = keys.MaxSecrets
-	// maxRound is the maximum number of adds in a round.
-	maxRound = codec.MaxRound
+	// maxRound is the maximum number of adds in a round of the node's own: about 26 kB, so that a slow link
+	// passes on one in a quarter of a minute. Peers may send rounds of up to codec.MaxRound.
+	maxRound = 1 << 12
 )
 
 // An Owner is what a store says of the node that it belongs to.

@@ -82,8 +82,9 @@ type Options struct {
 
 // A Broker is the broker of a hub, in this process.
 type Broker struct {
-	opts *Options
-	ns   *server.Server
+	opts  *Options
+	ns    *server.Server
+	heads *gatherer
 }
 
 // Connect returns a bus on the broker.
@@ -99,6 +100,7 @@ func (k *Broker) Connect() (*Client, error) {
 
 // Close stops the broker.
 func (k *Broker) Close() {
+	k.heads.close()
 	k.ns.Shutdown()
 	k.ns.WaitForShutdown()
 }
@@ -223,7 +225,7 @@ func StartBroker(o *Options, listen string, g Gate) (*Broker, error) {
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}},
 		TLSTimeout:        connectWait.Seconds(),
 		AlwaysEnableNonce: true, CustomClientAuthentication: Doorkeeper{o, g},
-		PingInterval: pingInterval, MaxPingsOut: maxPings,
+		PingInterval: pingInterval, MaxPingsOut: maxPings, WriteDeadline: stallWait,
 	}
 	if port == 0 {
 		opts.Port = server.RANDOM_PORT
@@ -238,7 +240,12 @@ func StartBroker(o *Options, listen string, g Gate) (*Broker, error) {
 		ns.Shutdown()
 		return nil, fmt.Errorf("mesh: broker does not listen on %s", listen)
 	}
-	return &Broker{o, ns}, nil
+	heads, err := newGatherer(o, ns)
+	if err != nil {
+		ns.Shutdown()
+		return nil, err
+	}
+	return &Broker{o, ns, heads}, nil
 }
 
 // ShowOut closes the connections of a node to the hub.
@@ -299,7 +306,7 @@ func (d Doorkeeper) Permissions(h wire.Hint) *server.Permissions {
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: append(publish, wire.GroupPrefix+h.String(),
 			wire.SecretPrefix+h.String())},
-		Subscribe: &server.SubjectPermission{Allow: subscribe},
+		Subscribe: &server.SubjectPermission{Allow: append(subscribe, BundleSubject)},
 	}
 }
 

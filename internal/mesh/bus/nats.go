@@ -23,10 +23,13 @@ const (
 	reconnect    = 500 * time.Millisecond
 	connectWait  = 5 * time.Second // for one attempt
 	pingInterval = 10 * time.Second
-	maxPings     = 2 // unanswered
-	flushWait    = 2 * time.Second
-	maxUnread    = 32 << 20            // bytes of one subscription that may wait for the receiver
-	maxAhead     = 2 * wire.MaxMessage // bytes of stored messages in flight; more than the largest message
+	// On a link of 2 kB/s an answer waits for minutes behind a few messages. TCP finds a dead link sooner:
+	// see dialer.
+	maxPings  = 30              // unanswered
+	stallWait = 5 * time.Minute // in which a link takes what one write has
+	flushWait = 2 * time.Second
+	maxUnread = 32 << 20            // bytes of one subscription that may wait for the receiver
+	maxAhead  = 2 * wire.MaxMessage // bytes of stored messages in flight; more than the largest message
 )
 
 // A Client is one connection to a NATS server or cluster.
@@ -43,6 +46,8 @@ type Client struct {
 	keyOfHub *atomic.Pointer[wire.Public]
 
 	mu       sync.Mutex
+	handle   func(wire.Arrival)   // takes heads; nil: none are heard
+	heads    []*nats.Subscription // of heads; none while the hub sends bundles
 	Last     error
 	refused  bool   // the server does not admit the node
 	denied   string // what the server last reported as denied
@@ -109,7 +114,8 @@ func (b *Client) dial(o *Options, server string, options ...nats.Option) (*Clien
 	options = append([]nats.Option{
 		nats.Name(name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1), nats.Timeout(connectWait),
-		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings),
+		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings), nats.FlusherTimeout(stallWait),
+		nats.Dialer(dialer()),
 		nats.CustomInboxPrefix(Inbox(o.Identity.Public().Hint())),
 		nats.ConnectHandler(func(*nats.Conn) { b.CameUp() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.CameUp() }),
@@ -168,8 +174,8 @@ func (b *Client) watchEntry(ctx context.Context) {
 // Failed records an error of the connection, and logs it once.
 func (b *Client) Failed(err error) {
 	// A broker may deny heads of other networks, and an older hub does not know the subject of
-	// secrets.
-	if err == nil || strings.Contains(err.Error(), HeadsOfAll) ||
+	// secrets, or bundles of heads.
+	if err == nil || strings.Contains(err.Error(), HeadsOfAll) || strings.Contains(err.Error(), `"`+BundleSubject+`"`) ||
 		strings.Contains(err.Error(), wire.SecretPrefix+b.Opts.Identity.Public().Hint().String()) {
 		return
 	}
@@ -203,7 +209,11 @@ func (b *Client) lost(err error) {
 func (b *Client) CameUp() {
 	b.mu.Lock()
 	b.Last, b.refused = nil, false
+	err := b.hearHeads() // it may be another hub, without bundles
 	b.mu.Unlock()
+	if err != nil {
+		b.Failed(err)
+	}
 	select {
 	case b.Ups <- struct{}{}:
 	default:
@@ -228,11 +238,12 @@ func (b *Client) Publish(t wire.Topic, msg []byte) error {
 }
 
 // Listen calls handle for every ask addressed to self and, for all, for every delta and head, also
-// for the heads of other networks. The node's own messages are included.
+// for the heads of other networks. The node's own messages are included. A hub sends heads in bundles:
+// from the first one on, the client does not hear the heads themselves.
 func (b *Client) Listen(self wire.Hint, all bool, handle func(wire.Arrival)) error {
 	subjects := []string{b.Names.asksFor(self)}
 	if all {
-		subjects = append(subjects, b.Names.All(wire.KindDelta), b.Names.All(wire.KindHead))
+		subjects = append(subjects, b.Names.All(wire.KindDelta))
 	}
 	for _, s := range subjects {
 		if _, err := b.subscribe(s, handle); err != nil {
@@ -242,19 +253,82 @@ func (b *Client) Listen(self wire.Hint, all bool, handle func(wire.Arrival)) err
 	if !all {
 		return nil
 	}
-	_, err := b.Conn.Subscribe(HeadsOfAll, func(m *nats.Msg) {
-		parts := strings.SplitN(m.Subject, ".", 3)
-		if len(parts) < 3 || parts[1] == b.Names.Net {
-			return
-		}
-		if t, ok := (names{parts[1]}).Parse(m.Subject); ok {
-			handle(wire.Arrival{Topic: t, Network: parts[1], Data: m.Data})
-		}
-	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.handle = handle
+	if err := b.hearHeads(); err != nil || !b.IsHub() {
+		return err
+	}
+	_, err := b.Conn.Subscribe(BundleSubject, func(m *nats.Msg) { b.unbundle(m.Data, handle) })
 	if err != nil {
 		return fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
 	}
 	return nil
+}
+
+// hearHeads subscribes to the heads of all nodes. The caller holds mu.
+func (b *Client) hearHeads() error {
+	if b.handle == nil || len(b.heads) > 0 {
+		return nil
+	}
+	hear := func(m *nats.Msg) {
+		if network, t, ok := headSubject(m.Subject); ok {
+			b.handle(b.arrival(network, t, m.Data))
+		}
+	}
+	subjects := []string{HeadsOfAll}
+	if !b.owner {
+		// A broker may deny the heads of other networks, so the heads of this one have a subscription of
+		// their own.
+		subjects = append(subjects, b.Names.All(wire.KindHead))
+		all := hear
+		hear = func(m *nats.Msg) {
+			if own := strings.HasPrefix(m.Subject, "bh."+b.Names.Net+"."); own != (m.Sub.Subject == HeadsOfAll) {
+				all(m)
+			}
+		}
+	}
+	for _, s := range subjects {
+		sub, err := b.Conn.Subscribe(s, hear)
+		if err == nil {
+			err = sub.SetPendingLimits(-1, maxUnread)
+		}
+		if err != nil {
+			return fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+		}
+		b.heads = append(b.heads, sub)
+	}
+	return nil
+}
+
+// arrival returns a head as it is handed over.
+func (b *Client) arrival(network uint64, t wire.Topic, data []byte) wire.Arrival {
+	a := wire.Arrival{Topic: t, Data: data}
+	if network != b.Opts.KeyID {
+		a.Network = wire.NetworkName(network)
+	}
+	return a
+}
+
+// unbundle hands over the heads of a hub's bundle.
+func (b *Client) unbundle(data []byte, handle func(wire.Arrival)) {
+	list, err := wire.ParseBundle(data)
+	if err != nil {
+		b.Failed(err)
+		return
+	}
+	b.mu.Lock()
+	for _, sub := range b.heads {
+		_ = sub.Unsubscribe() // fails only on a closed connection
+	}
+	b.heads = nil
+	b.mu.Unlock()
+	for _, h := range list {
+		a := b.arrival(h.Network, wire.Topic{Kind: wire.KindHead, Origin: h.Origin}, h.Data)
+		if a.Still = h.Still; len(h.Data) > 0 || a.Network == "" {
+			handle(a)
+		}
+	}
 }
 
 func (b *Client) subscribe(subject string, handle func(wire.Arrival)) (func(), error) {

@@ -134,7 +134,7 @@ type Options struct {
 	StreamBytes int64         // and how many bytes of them: 1 GiB
 	Replicas    int           // of the streams, in a cluster: 1
 
-	MessageBytes int // of pages or rounds in one message, approximately: 384 KiB
+	MessageBytes int // of pages or rounds in one message, approximately: 32 KiB
 
 	// Now is the wall clock; time.Now by default. Intervals are measured by the monotonic clock,
 	// which cannot be set.
@@ -166,7 +166,7 @@ func (o *Options) Complete() error {
 	defaults(&o.StreamAge, 72*time.Hour)
 	defaults(&o.StreamBytes, 1<<30)
 	defaults(&o.Replicas, 1)
-	defaults(&o.MessageBytes, 384<<10)
+	defaults(&o.MessageBytes, 32<<10)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -85,24 +85,35 @@ func (s *Sender) resend(r wire.Ref, version uint64, by wire.Hint) bool {
 	if i < 0 {
 		return false
 	}
-	if !a.resent.IsZero() && time.Since(a.resent) < imageRest {
+	if !a.resent.IsZero() && time.Since(a.resent) < a.resentRest {
+		if a.resentFrom <= version {
+			return true // on their way
+		}
 		if !a.due || version < a.dueFrom {
 			a.due, a.dueFrom, a.dueTo = true, version, by
 		}
 		return true
 	}
-	a.resent, a.due = time.Now(), false
+	a.due, a.resentFrom = false, version
 	list := slices.Clone(a.rounds[i:])
-	size, first := 0, 0
+	size, first, all := 0, 0, 0
 	for j := range list {
 		s.charge(by, len(list[j].Data))
+		all += len(list[j].Data)
 		if size += len(list[j].Data); size > s.opts.MessageBytes && j > first {
 			s.again(list[first:j])
 			first, size = j, len(list[j].Data)
 		}
 	}
 	s.again(list[first:])
-	return len(a.rounds) > 0 // false: some rounds are too large for the broker
+	a.resent, a.resentRest = time.Now(), restAfter(all) // a slow link has taken its time by now
+	return len(a.rounds) > 0                            // false: some rounds are too large for the broker
+}
+
+// restAfter returns how long an array's rounds or images of some bytes are not sent again: until a slow
+// link has passed them on, and at most until the next head.
+func restAfter(bytes int) time.Duration {
+	return min(max(imageRest, time.Duration(bytes)*time.Second/slowLink), longRest)
 }
 
 // again sends rounds of one array again, in messages of up to maxParts rounds.
@@ -165,7 +176,7 @@ func (s *Sender) needs(r wire.Ref, by wire.Hint) {
 // date.
 func (s *Sender) images(ctx context.Context) {
 	for r, a := range s.arrays {
-		if a.due && time.Since(a.resent) >= imageRest && !s.resend(r, a.dueFrom, a.dueTo) {
+		if a.due && time.Since(a.resent) >= a.resentRest && !s.resend(r, a.dueFrom, a.dueTo) {
 			a.due = false
 			s.needs(r, a.dueTo)
 		}
@@ -179,7 +190,7 @@ func (s *Sender) images(ctx context.Context) {
 			a = &ownArray{}
 			s.arrays[r] = a
 		}
-		if !a.imaged.IsZero() && time.Since(a.imaged) < imageRest {
+		if !a.imaged.IsZero() && time.Since(a.imaged) < restAfter(a.image) {
 			continue // one copy serves every peer that asks
 		}
 		delete(s.wanted, r)

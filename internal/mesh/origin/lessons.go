@@ -6,11 +6,14 @@ import (
 )
 
 // A node asks each peer for its lessons with each heartbeat, and the peer answers with what the node
-// lacks. Lost messages therefore cost one heartbeat. A peer of an earlier release cannot read the question,
-// so the time between two of them doubles until it answers.
+// lacks. Lost messages therefore cost one heartbeat, with up to maxStudies peers. A peer of an earlier
+// release cannot read the question, so the time between two of them doubles until it answers.
 const (
 	maxUnanswered = 64 // heartbeats between two questions to a peer that never answered
 	lessonBytes   = 64 // of one token, at most
+	// maxStudies is the number of peers that are asked with one heartbeat. More peers take turns, so that
+	// the questions of a group do not grow with the square of its members.
+	maxStudies = 32
 )
 
 // budgets bound what peers can make a node send.
@@ -20,6 +23,7 @@ type budgets struct {
 	lessons map[wire.Hint]*draw
 	// beats are the heartbeats until the next question to a peer that has never answered.
 	beats map[wire.Hint]*unanswered
+	turn  int // peers asked so far
 }
 
 type unanswered struct{ left, next int }
@@ -35,13 +39,17 @@ func (s *Sender) study() {
 	if x == nil || s.opts.Role == member.Publish {
 		return
 	}
-	for _, p := range s.book.List() {
+	list := s.book.List()
+	n := min(len(list), maxStudies)
+	for i := range n {
+		p := list[(s.turn+i)%len(list)]
 		q, h := x.Study(p.ID), p.Key.Hint()
 		if q.Table == 0 && !s.due(h) {
 			continue
 		}
 		s.sendTo(h, &wire.Message{Kind: wire.KindStudy, To: h, Teaching: wire.Teaching{Study: q}})
 	}
+	s.turn += n
 }
 
 // due reports whether a peer that has never answered is asked now.

@@ -19,11 +19,13 @@ import (
 )
 
 const (
-	maxHistory   = 16 << 20        // cost of the rounds kept for peers that missed some
-	maxOutbox    = 16 << 20        // bytes of deltas that wait for a broker
-	imageRest    = 2 * time.Second // between two images of one array, or two resends of its rounds
-	refreshShare = 4               // an array's image is stored again after rounds of that many times its bytes
-	refreshLeast = 256 << 10       // but not before that many bytes of rounds
+	maxHistory   = 16 << 20         // cost of the rounds kept for peers that missed some
+	maxOutbox    = 16 << 20         // bytes of deltas that wait for a broker
+	imageRest    = 2 * time.Second  // between two images of one array, or two resends of its rounds, at least
+	longRest     = 30 * time.Second // and at most
+	slowLink     = 2000             // bytes a second
+	refreshShare = 4                // an array's image is stored again after rounds of that many times its bytes
+	refreshLeast = 256 << 10        // but not before that many bytes of rounds
 	renewRest    = 10 * time.Minute
 	maxRenewals  = 8 // new incarnations in that time
 )
@@ -105,9 +107,12 @@ type ownArray struct {
 	image     int       // their bytes
 	since     int       // bytes of rounds published since
 	resent    time.Time // when rounds were last sent again
-	due       bool      // rounds were requested since
-	dueFrom   uint64    // from this version
-	dueTo     wire.Hint // by this peer
+	// resentFrom is the version from which they were, and resentRest how long they may be on their way.
+	resentFrom uint64
+	resentRest time.Duration
+	due        bool      // rounds were requested since
+	dueFrom    uint64    // from this version
+	dueTo      wire.Hint // by this peer
 }
 
 type outbox struct {

@@ -179,7 +179,7 @@ func TestImagesRest(t *testing.T) {
 			want         int
 		}{{refreshLeast, 0, 0}, {refreshLeast + 1, 0, 1}, {refreshLeast + 4, refreshLeast/4 + 1, 0},
 			{refreshLeast + 5, refreshLeast/4 + 1, 1}} {
-			bubble.Advance(imageRest)
+			bubble.Advance(longRest)
 			a.since, a.image = tt.since, tt.image
 			if n := sent(); n != tt.want {
 				t.Errorf("%d bytes of rounds after images of %d: %d messages, want %d", tt.since, tt.image, n, tt.want)
@@ -192,7 +192,8 @@ func TestImagesRest(t *testing.T) {
 		x2 := wire.Ref{Array: engine.ArrayCounts, Start: 7}
 		one := meshtest.Round(t, x2, 4, 1)
 		*a = ownArray{imaged: time.Now()}
-		r.sender.arrays[x2] = &ownArray{rounds: []wire.Round{one}, resent: time.Now(), due: true, dueFrom: 4, dueTo: h}
+		r.sender.arrays[x2] = &ownArray{rounds: []wire.Round{one}, resent: time.Now(), resentRest: imageRest,
+			due: true, dueFrom: 4, dueTo: h}
 		if n := sent(); n != 0 {
 			t.Errorf("%d messages: rounds go out again too soon", n)
 		}
@@ -272,9 +273,15 @@ func TestSentAgain(t *testing.T) {
 				t.Errorf("%d bytes served, %.0f are left; want %d", got, r.sender.draws[h].left, bytes)
 			}
 		}
-		for _, tt := range []struct{ version, from uint64 }{{16, 16}, {13, 13}, {19, 13}} {
-			if ok, sent := again(tt.version, 1<<20); !ok || sent != nil || !a.due || a.dueFrom != tt.from || a.dueTo != h {
-				t.Errorf("again at once since %d: %v, %v, due from %d, want %d", tt.version, ok, sent, a.dueFrom, tt.from)
+		bubble.Advance(imageRest)
+		if ok, sent := again(16, 1<<20); !ok || len(sent) != 1 {
+			t.Errorf("since 16: %v, %v", ok, sent)
+		}
+		// Rounds that have just been sent are on their way; earlier ones are due after a rest.
+		for _, tt := range []struct{ version, from uint64 }{{16, 0}, {19, 0}, {13, 13}, {10, 10}, {13, 10}, {19, 10}} {
+			ok, sent := again(tt.version, 1<<20)
+			if !ok || sent != nil || a.due != (tt.from > 0) || a.due && (a.dueFrom != tt.from || a.dueTo != h) {
+				t.Errorf("again at once since %d: %v, %v, due %v from %d, want %d", tt.version, ok, sent, a.due, a.dueFrom, tt.from)
 			}
 		}
 		bubble.Advance(imageRest - 1)
@@ -566,4 +573,15 @@ func TestSmallRounds(t *testing.T) {
 			t.Errorf("%d arrays, %d rounds, %d bytes are kept of what has expired", len(s.arrays), len(s.order), s.history)
 		}
 	})
+}
+
+// TestRestAfter checks that rounds and images rest for as long as a slow link needs for them, between two
+// bounds.
+func TestRestAfter(t *testing.T) {
+	for bytes, want := range map[int]time.Duration{0: imageRest, 4000: imageRest, 8000: 4 * time.Second,
+		60_000: longRest, 1 << 30: longRest} {
+		if got := restAfter(bytes); got != want {
+			t.Errorf("%d bytes rest for %v, want %v", bytes, got, want)
+		}
+	}
 }

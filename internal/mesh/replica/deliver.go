@@ -18,7 +18,10 @@ func (r *Receiver) Deliver(ctx context.Context, b wire.Transport, a wire.Arrival
 		r.foreign(ctx, a)
 		return
 	}
-	x, ok := r.open(b, a)
+	x, ok := incoming{from: a.Topic.Origin, bus: b, sum: a.Still}, true
+	if len(a.Data) > 0 || a.Still == (wire.HeadSum{}) {
+		x, ok = r.open(b, a)
+	}
 	if !ok {
 		return
 	}
@@ -86,10 +89,14 @@ func (r *Receiver) open(b wire.Transport, a wire.Arrival) (x incoming, ok bool) 
 		return x, false
 	}
 	m.Statement = e.Statement()
+	var sum wire.HeadSum
+	if m.Kind == wire.KindHead {
+		_, sum, _ = e.Content()
+	}
 	if from != r.opts.Identity.Hint() && !m.KeepKnown(r.opts.Engine.Knows) {
 		return x, false
 	}
-	return incoming{from: from, m: m, size: len(a.Data), stored: !a.Stored.IsZero(), bus: b}, true
+	return incoming{from: from, m: m, sum: sum, size: len(a.Data), stored: !a.Stored.IsZero(), bus: b}, true
 }
 
 // foreign handles a head from another network. If a peer has sent it, one of the two nodes has the

@@ -25,8 +25,9 @@ var errShare = errors.New("mesh: the sender's share of the queue is full")
 type incoming struct {
 	from   wire.Hint
 	m      *wire.Message
-	size   int  // of the message
-	stored bool // read from the broker's storage
+	size   int          // of the message
+	stored bool         // read from the broker's storage
+	sum    wire.HeadSum // of a head; without a message, of the head that the sender still publishes
 
 	bus             wire.Transport
 	caught, catches bool
@@ -35,6 +36,9 @@ type incoming struct {
 
 // cost is the memory in bytes that x is charged while it waits.
 func (x *incoming) cost() int {
+	if x.m == nil && x.sum != (wire.HeadSum{}) {
+		return queuedCost
+	}
 	if x.m == nil {
 		return 0
 	}

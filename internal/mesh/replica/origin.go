@@ -23,9 +23,12 @@ type origin struct {
 
 // A lifetime is what is known of the incarnations and processes of an origin.
 type lifetime struct {
-	last  wire.Stamp // of all messages, within the present incarnation
-	head  wire.Stamp // of heads alone
-	named wire.Stamp // of the last head that listed the organisations in its arrays
+	last wire.Stamp   // of all messages, within the present incarnation
+	head wire.Stamp   // of heads alone
+	sum  wire.HeadSum // of the head that was applied last
+	// inquired is when the peer was last asked for a head that a hub knows and this node does not.
+	inquired time.Time
+	named    wire.Stamp // of the last head that listed the organisations in its arrays
 	// taught is the stamp of the last lesson.
 	taught wire.Stamp
 	twins  member.Twins

@@ -105,7 +105,7 @@ func (r *Receiver) Run(ctx context.Context) {
 			return
 		case <-r.in.ready:
 			x, ok := r.in.take()
-			if !ok || r.passed(&x) {
+			if !ok || r.still(&x) || r.passed(&x) {
 				continue
 			}
 			r.take(ctx, &x)
@@ -193,20 +193,7 @@ func (r *Receiver) take(ctx context.Context, x *incoming) {
 		return
 	}
 	now := r.opts.Now()
-	r.book.Figures(from, func(s *member.Stats) {
-		last := s.Heard
-		if last.IsZero() {
-			last = p.Added
-			if r.began.After(last) {
-				last = r.began
-			}
-		}
-		// Use the wall clock: the processor's clock stands still while a machine sleeps.
-		s.Growth.Credit(r.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
-		s.Heard, s.LastHeard, s.Network = now, now, ""
-		s.Messages++
-		s.Bytes += uint64(x.size)
-	})
+	r.noteAlive(&p, now, x.size)
 	r.saveSeen(now)
 	o := r.origin(from)
 	o.peer, o.dirty = p, true
@@ -218,7 +205,9 @@ func (r *Receiver) take(ctx context.Context, x *incoming) {
 	}
 	switch m.Kind {
 	case wire.KindHead:
-		o.applyHead(ctx, m)
+		if o.applyHead(ctx, m); o.head == m.Stamp {
+			o.sum = x.sum
+		}
 		if len(o.pending) > 0 {
 			o.drain(ctx, r.replica(p.ID))
 		}
@@ -227,6 +216,48 @@ func (r *Receiver) take(ctx context.Context, x *incoming) {
 	case wire.KindImage:
 		o.image(ctx, m)
 	}
+}
+
+// noteAlive records that a peer runs: by a message of size bytes, or by a hub's word if size is 0.
+func (r *Receiver) noteAlive(p *member.Peer, now time.Time, size int) {
+	r.book.Figures(p.Key.Hint(), func(s *member.Stats) {
+		last := s.Heard
+		if last.IsZero() {
+			last = p.Added
+			if r.began.After(last) {
+				last = r.began
+			}
+		}
+		// Use the wall clock: the processor's clock stands still while a machine sleeps.
+		s.Growth.Credit(r.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
+		s.Heard, s.LastHeard, s.Network = now, now, ""
+		if size > 0 {
+			s.Messages++
+			s.Bytes += uint64(size)
+		}
+	})
+}
+
+// still handles a hub's word that a peer still publishes the head with a sum. If that is not the head
+// that this node has, the peer is asked for it. still returns false if x is something else.
+func (r *Receiver) still(x *incoming) bool {
+	if x.m != nil || x.sum == (wire.HeadSum{}) {
+		return false
+	}
+	p, ok := r.book.Find(x.from)
+	if !ok || r.opts.Role == member.Publish {
+		return true
+	}
+	o := r.origin(x.from)
+	if o.sum == x.sum {
+		now := r.opts.Now()
+		r.noteAlive(&p, now, 0)
+		r.saveSeen(now)
+	} else if time.Since(o.inquired) >= r.opts.Heartbeat {
+		o.inquired = time.Now()
+		r.requests.Want(&wire.Message{To: x.from})
+	}
+	return true
 }
 
 // mirror checks messages that carry the node's own key. A live one may come from another server

@@ -30,6 +30,8 @@ type Arrival struct {
 	Network string // fingerprint of another network; "" for this node's own
 	Data    []byte
 	Stored  time.Time // when the broker stored it; zero for a live message
+	// Still, if Data is empty, is the sum of the head that the origin still publishes.
+	Still HeadSum
 }
 
 // ErrTooLarge reports that a bus never accepts a message of that size.

@@ -14,6 +14,7 @@ import (
 type Wire struct {
 	Up, Down atomic.Int64 // bytes to and from the server
 	Delay    atomic.Int64 // longest delay of bytes, in nanoseconds
+	Rate     atomic.Int64 // bytes a second in each direction; 0: no limit. It holds for new connections
 
 	l     net.Listener
 	to    string
@@ -86,9 +87,33 @@ func (w *Wire) accept() {
 }
 
 func (w *Wire) pump(to, from net.Conn, n *atomic.Int64) {
-	io.Copy(slow{to, &w.Delay}, io.TeeReader(from, counter{n}))
+	if rate := w.Rate.Load(); rate > 0 {
+		throttle(to, from, n, rate)
+	} else {
+		io.Copy(slow{to, &w.Delay}, io.TeeReader(from, counter{n}))
+	}
 	to.Close()
 	from.Close()
+}
+
+// throttle copies at a rate, with small buffers on both sides.
+func throttle(to, from net.Conn, n *atomic.Int64, rate int64) {
+	for _, c := range []net.Conn{to, from} {
+		if t, ok := c.(*net.TCPConn); ok {
+			t.SetReadBuffer(4 << 10)
+			t.SetWriteBuffer(4 << 10)
+		}
+	}
+	const parts = 10 // of a second
+	b := make([]byte, max(1, rate/parts))
+	for {
+		m, err := from.Read(b)
+		if _, werr := to.Write(b[:m]); werr != nil || err != nil {
+			return
+		}
+		n.Add(int64(m))
+		<-time.After(time.Duration(m) * time.Second / time.Duration(rate))
+	}
 }
 
 // slow delays what is written.

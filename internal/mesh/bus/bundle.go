@@ -1,0 +1,208 @@
+package bus
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+)
+
+// A hub hears the heads of its members, and publishes them in bundles. Each member thus receives a few
+// messages a minute, whatever the number of members. A head that is the same as before, but for its
+// number and time, is replaced by its sum. Members compare it with the head that they have, and ask the
+// origin if they have another. A head that a node has asked for, or that may come from a second server
+// with the same key, is always sent whole.
+
+// BundleSubject is the subject of a hub's bundles of heads. Only the hub may publish there.
+const BundleSubject = "bh.heads"
+
+const (
+	gatherShare = 60          // a changed head waits for at most that part of a heartbeat
+	stillTicks  = 16          // of that time; all others wait for as many
+	wholeBeats  = 4           // heartbeats after which a head is sent whole, so that its clock is known
+	maxGathered = 4           // heads of one origin in one bundle
+	maxOrigins  = 4096        // origins whose heads are remembered
+	maxInbox    = 8 << 10     // messages that wait for the gatherer
+	maxHead     = wire.MaxAsk // bytes of one head, which has 1,024 arrays at most
+)
+
+// A gatherer makes the bundles of a hub. Only its goroutine uses the fields below the channels.
+type gatherer struct {
+	opts  *Options
+	names names
+	keyID uint64
+	conn  *nats.Conn
+	inbox chan *nats.Msg
+	quit  chan struct{}
+	ended chan struct{}
+
+	heads map[wire.Hint]*gathered
+	whole map[wire.Hint][]wire.BundledHead // that wait for the next bundle
+}
+
+// gathered is what the gatherer knows of the last head of an origin.
+type gathered struct {
+	sum   wire.HeadSum
+	stamp wire.Stamp
+	at    time.Time // when it arrived
+	sent  time.Time // when a head of the origin was last sent whole
+	asked bool      // a node has asked the origin for it since
+	still bool      // it was heard again since the last bundle
+}
+
+// newGatherer connects to the broker in this process.
+func newGatherer(o *Options, ns *server.Server) (*gatherer, error) {
+	g := &gatherer{opts: o, names: NewNames(o.KeyID), keyID: o.KeyID, inbox: make(chan *nats.Msg, maxInbox),
+		quit: make(chan struct{}), ended: make(chan struct{}), heads: make(map[wire.Hint]*gathered),
+		whole: make(map[wire.Hint][]wire.BundledHead)}
+	var err error
+	// A message that finds no room is dropped; the next head shows that.
+	ignore := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+	if g.conn, err = nats.Connect(ns.Addr().String(), nats.InProcessServer(ns), SignInOf(o.Identity),
+		nats.Timeout(connectWait), nats.Name("heads"), ignore); err != nil {
+		return nil, fmt.Errorf("mesh: broker: %w", Cleared(err))
+	}
+	// One channel keeps the order of asks and heads.
+	for _, subject := range []string{HeadsOfAll, g.names.All(wire.KindAsk) + ".*"} {
+		if _, err := g.conn.ChanSubscribe(subject, g.inbox); err != nil {
+			g.conn.Close()
+			return nil, fmt.Errorf("mesh: broker: %w", Cleared(err))
+		}
+	}
+	go g.run()
+	return g, nil
+}
+
+// close ends the gatherer.
+func (g *gatherer) close() {
+	close(g.quit)
+	<-g.ended
+	g.conn.Close()
+}
+
+func (g *gatherer) run() {
+	defer close(g.ended)
+	tick := time.NewTicker(max(g.opts.Heartbeat/gatherShare, time.Millisecond))
+	defer tick.Stop()
+	for n := 1; ; {
+		select {
+		case <-g.quit:
+			return
+		case m := <-g.inbox:
+			g.hear(m.Subject, m.Data, time.Now())
+		case <-tick.C:
+			all := n%stillTicks == 0
+			n++
+			for _, b := range g.bundles(all) {
+				// A lost bundle shows in the sums of the next one.
+				_ = g.conn.Publish(BundleSubject, b)
+			}
+		}
+	}
+}
+
+// hear takes a head or an ask.
+func (g *gatherer) hear(subject string, data []byte, now time.Time) {
+	if t, ok := g.names.Parse(subject); ok && t.Kind == wire.KindAsk {
+		if h := g.heads[t.Origin]; h != nil {
+			h.asked = true
+		}
+		return
+	}
+	network, t, ok := headSubject(subject)
+	if !ok || len(data) == 0 || len(data) > maxHead {
+		return
+	}
+	head := wire.BundledHead{Network: network, Origin: t.Origin, Data: data}
+	if network != g.keyID || g.changed(t.Origin, data, now) {
+		g.add(head)
+	}
+}
+
+// changed reports whether a head has to be sent whole.
+func (g *gatherer) changed(from wire.Hint, data []byte, now time.Time) bool {
+	e, err := wire.OpenEnvelope(data)
+	if err != nil {
+		return true // the members refuse it
+	}
+	stamp, sum, ok := e.Content()
+	if !ok {
+		return true
+	}
+	h := g.heads[from]
+	if h == nil {
+		if len(g.heads) >= maxOrigins {
+			clear(g.heads)
+		}
+		h = &gathered{}
+		g.heads[from] = h
+	}
+	beat := g.opts.Heartbeat
+	changed := sum != h.sum || h.asked || !stamp.Newer(h.stamp) || now.Sub(h.at) < 3*beat/4 ||
+		now.Sub(h.sent) >= wholeBeats*beat
+	h.sum, h.stamp, h.at, h.still = sum, stamp, now, !changed
+	if changed {
+		h.sent, h.asked = now, false
+	}
+	return changed
+}
+
+// add keeps a head for the next bundle. Of more heads of one origin than a bundle takes, the newest stays.
+func (g *gatherer) add(h wire.BundledHead) {
+	list := g.whole[h.Origin]
+	if len(list) == maxGathered {
+		list = list[:maxGathered-1]
+	}
+	g.whole[h.Origin] = append(list, h)
+}
+
+// bundles returns the messages with the heads that wait, and if all is set the sums of the other ones. There
+// is one in any case then, so that members know that the hub has bundles.
+func (g *gatherer) bundles(all bool) (out [][]byte) {
+	var list []wire.BundledHead
+	size := 0
+	put := func(h wire.BundledHead) {
+		if size += len(h.Data) + 32; size > wire.MaxBundle && len(list) > 0 {
+			out = append(out, wire.AppendBundle(nil, list))
+			list, size = nil, len(h.Data)
+		}
+		list = append(list, h)
+	}
+	for _, heads := range g.whole {
+		for _, h := range heads {
+			put(h)
+		}
+	}
+	clear(g.whole)
+	if all {
+		for from, h := range g.heads {
+			if h.still {
+				put(wire.BundledHead{Network: g.keyID, Origin: from, Still: h.sum})
+				h.still = false
+			}
+		}
+	}
+	if all || len(list) > 0 {
+		out = append(out, wire.AppendBundle(nil, list))
+	}
+	return out
+}
+
+// headSubject returns the network and the topic of the subject of a head.
+func headSubject(subject string) (network uint64, t wire.Topic, ok bool) {
+	parts := strings.SplitN(subject, ".", 3)
+	if len(parts) < 3 {
+		return 0, t, false
+	}
+	network, err := strconv.ParseUint(parts[1], 16, 64)
+	if err != nil || wire.NetworkName(network) != parts[1] {
+		return 0, t, false
+	}
+	t, ok = names{parts[1]}.Parse(subject)
+	return network, t, ok && t.Kind == wire.KindHead && t.Key == ""
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package bus
+
+import "syscall"
+
+// limitSilence does nothing: unanswered pings end a dead connection.
+func limitSilence(_, _ string, _ syscall.RawConn) error { return nil }

@@ -1,9 +1,6 @@
 package learn
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // Agreeing returns how many of m other origins must agree before a feature counts beyond the counts
 // of the rest: 2 up to 10 origins, 4 from 20 on.
@@ -35,61 +32,57 @@ func Scales(totals []float64) []float64 {
 	return out
 }
 
-// Capped returns the sum of what other origins counted, scaled already. Each adds at most what the
-// t-th largest has, so that fewer than t origins that agree can add nothing. It changes counts.
-func Capped(counts []float64, t int) float64 {
-	if t < 1 || len(counts) < t {
-		return 0
+// Known is what several origins know of a feature, or of all mail, together.
+type Known struct {
+	// Counts are the sums of their counts. Each adds at most what the t-th largest of them has.
+	Counts
+	// Low and High are the t-th largest number of reports and the one before it. An origin that has more than
+	// Low reports itself is one of those that agree.
+	Low, High float64
+}
+
+// Together returns what origins know together, of whose counts [Agreeing] must agree. reported and delivered have a
+// factor for each of them, see [Scales].
+func Together(origins []Counts, reported, delivered []float64) (out Known) {
+	t := Agreeing(len(origins))
+	each := make([]float64, max(len(origins), t))
+	for i, c := range origins {
+		each[i] = max(0, c.Delivered) * delivered[i]
 	}
+	out.Delivered, _, _ = capped(each, t)
+	clear(each)
+	for i, c := range origins {
+		each[i] = max(0, c.Reported) * reported[i]
+	}
+	out.Reported, out.Low, out.High = capped(each, t)
+	return out
+}
+
+// capped returns the sum of counts, of which each adds at most the t-th largest, low, and the one before it. Fewer
+// than t origins that agree therefore add nothing. It changes counts.
+func capped(counts []float64, t int) (sum, low, high float64) {
 	slices.Sort(counts)
-	limit := counts[len(counts)-t]
-	sum := 0.0
+	low, high = counts[len(counts)-t], counts[len(counts)-t+1]
 	for _, c := range counts {
-		sum += min(c, limit)
+		sum += min(c, low)
 	}
-	return sum
+	return sum, low, high
 }
 
-// Combined returns what an origin and others know of a feature, or of all mail: its own counts in
-// full, and the others' capped. reported and delivered have a factor for each of the
-// others, see [Scales]. With one other, see [Beside].
-func Combined(own Counts, others []Counts, reported, delivered []float64) Counts {
-	if len(others) == 1 {
-		return Beside(own, others[0])
-	}
-	t := Agreeing(len(others))
-	each := make([]float64, len(others))
-	for i, c := range others {
-		each[i] = math.Max(0, c.Reported) * reported[i]
-	}
-	own.Reported += Capped(each, t)
-	for i, c := range others {
-		each[i] = math.Max(0, c.Delivered) * delivered[i]
-	}
-	own.Delivered += Capped(each, t)
+// Beside returns what an origin and m others know: its own counts in full, and what the others know together. The
+// origin's own reports agree with reports of the others. So t-1 others add up to as many reports each as the origin
+// has. To a feature that the origin has no report of, fewer than t others add nothing.
+func Beside(own Counts, others Known, m int) Counts {
+	limit := min(max(own.Reported, others.Low), others.High)
+	own.Reported += others.Reported + float64(Agreeing(m)-1)*(limit-others.Low)
+	own.Delivered += others.Delivered
 	return own
 }
 
-// Beside returns what an origin and a single other one know. No third can agree, so the other one adds no
-// deliveries, and at most as many reports as the own ones. It confirms what own users have reported, and can
-// condemn nothing else.
-func Beside(own, other Counts) Counts {
-	own.Reported += min(max(0, other.Reported), own.Reported)
-	return own
-}
-
-// Others are what all other origins know together, capped: of all mail, and of each token that enough of
-// them have counted. They are never changed, only replaced.
+// Others are what all other origins know together: of all mail, and of each token that enough of them have counted.
+// They are never changed, only replaced.
 type Others struct {
-	Totals Counts
-	Of     map[Token]Counts
-	Single bool // they are one origin, whose counts are not capped yet
-}
-
-// Add returns own counts with what the others know of the same.
-func (o *Others) Add(own, known Counts) Counts {
-	if o.Single {
-		return Beside(own, known)
-	}
-	return Counts{own.Reported + known.Reported, own.Delivered + known.Delivered}
+	Totals Known
+	Of     map[Token]Known
+	Number int // of the other origins
 }

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// cappedPlain is the oracle of Capped: each number is compared with all others.
+// cappedPlain is the oracle of what counts add together: each number is compared with all others.
 func cappedPlain(counts []float64, t int) (sum float64) {
 	for _, c := range counts {
 		for c > 0 {
@@ -33,28 +33,69 @@ func cappedPlain(counts []float64, t int) (sum float64) {
 	return sum
 }
 
-// TestCapped compares caps with the oracle, and checks that fewer liars than must agree add nothing to
-// what no other origin has.
-func TestCapped(t *testing.T) {
+// factors returns n factors of 1.
+func factors(n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = 1
+	}
+	return out
+}
+
+// TestBeside compares what an origin and others know with the oracle. The origin's own reports agree with reports of
+// the others, its deliveries do not, and both count in full.
+func TestBeside(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		counts := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 50), func(n int) float64 { return float64(n) }), 0, 25).
-			Draw(t, "counts")
-		agree := rapid.IntRange(1, 5).Draw(t, "agree")
-		want := cappedPlain(counts, agree)
-		if len(counts) < agree {
-			want = 0
+		count := rapid.Map(rapid.IntRange(-5, 50), func(n int) float64 { return float64(n) })
+		both := rapid.Custom(func(t *rapid.T) Counts { return Counts{count.Draw(t, "reported"), count.Draw(t, "delivered")} })
+		own := both.Draw(t, "own")
+		own.Reported, own.Delivered = max(0, own.Reported), max(0, own.Delivered)
+		others := rapid.SliceOfN(both, 0, 25).Draw(t, "others")
+		agree := Agreeing(len(others))
+		reported, delivered := []float64{own.Reported}, []float64{}
+		for _, c := range others {
+			reported, delivered = append(reported, max(0, c.Reported)), append(delivered, max(0, c.Delivered))
 		}
-		if got := Capped(slices.Clone(counts), agree); got != want {
-			t.Fatalf("%v capped at the %d. largest: %v, want %v", counts, agree, got, want)
+		want := Counts{own.Reported, own.Delivered + cappedPlain(delivered, agree)}
+		limit := 0.0 // what t of all, the origin included, have
+		for _, c := range reported {
+			n := 0
+			for _, other := range reported {
+				if other >= c {
+					n++
+				}
+			}
+			if n >= agree {
+				limit = max(limit, c)
+			}
 		}
-		liars := make([]float64, 20)
-		for i := range agree - 1 {
-			liars[i] = 1e6
+		for _, c := range reported[1:] {
+			want.Reported += min(c, limit)
 		}
-		if got := Capped(liars, agree); got != 0 {
-			t.Fatalf("%d liars add %v", agree-1, got)
+		known := Together(others, factors(len(others)), factors(len(others)))
+		if got := Beside(own, known, len(others)); got != want {
+			t.Fatalf("%v beside %v: %v, want %v", own, others, got, want)
 		}
 	})
+}
+
+// TestLiars checks that fewer liars than must agree add nothing that no other origin has, and with an origin's own
+// reports at most as many each.
+func TestLiars(t *testing.T) {
+	for _, m := range []int{1, 2, 4, 10, 11, 20, 30} {
+		liars := make([]Counts, m)
+		for i := range Agreeing(m) - 1 {
+			liars[i] = Counts{1e6, 1e6}
+		}
+		known := Together(liars, factors(m), factors(m))
+		if got := Beside(Counts{0, 7}, known, m); got != (Counts{0, 7}) {
+			t.Errorf("liars of %d add %v", m, got)
+		}
+		want := Counts{3 * float64(Agreeing(m)), 7}
+		if got := Beside(Counts{3, 7}, known, m); got != want {
+			t.Errorf("liars of %d add up to %v, want %v", m, got, want)
+		}
+	}
 }
 
 // TestScales checks that no origin has more than twice the median afterwards, and that no origin
@@ -73,18 +114,6 @@ func TestScales(t *testing.T) {
 	})
 }
 
-// TestOwnCountsInFull checks that caps and scales never touch an origin's own counts.
-func TestOwnCountsInFull(t *testing.T) {
-	own := Counts{7, 90}
-	got := Combined(own, []Counts{{1000, 0}, {0, 5}, {2, 5}}, []float64{1, 1, 1}, []float64{1, 1, 1})
-	if want := (Counts{7 + 4, 90 + 10}); got != want {
-		t.Errorf("combined %v, want %v", got, want)
-	}
-	if got := Combined(own, nil, nil, nil); got != own {
-		t.Errorf("alone %v, want %v", got, own)
-	}
-}
-
 // TestAgreeing checks the number of origins that must agree.
 func TestAgreeing(t *testing.T) {
 	for m, want := range map[int]int{1: 2, 10: 2, 11: 2, 12: 3, 18: 4, 20: 4, 500: 4} {
@@ -92,25 +121,4 @@ func TestAgreeing(t *testing.T) {
 			t.Errorf("of %d origins %d must agree, want %d", m, got, want)
 		}
 	}
-}
-
-// TestBeside checks the bound on a single other origin: at most as many reports as the own ones, and no
-// delivery, whatever it claims.
-func TestBeside(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		count := rapid.Map(rapid.IntRange(-5, 1000), func(n int) float64 { return float64(n) })
-		own := Counts{max(0, count.Draw(t, "reported")), max(0, count.Draw(t, "delivered"))}
-		other := Counts{count.Draw(t, "other reported"), count.Draw(t, "other delivered")}
-		got := Combined(own, []Counts{other}, []float64{1}, []float64{1})
-		if got.Delivered != own.Delivered || got.Reported < own.Reported || got.Reported > 2*own.Reported ||
-			got.Reported > own.Reported+max(0, other.Reported) {
-			t.Fatalf("%v beside %v: %v", own, other, got)
-		}
-		for single, want := range map[bool]Counts{true: got, false: {own.Reported + other.Reported,
-			own.Delivered + other.Delivered}} {
-			if sum := (&Others{Single: single}).Add(own, other); sum != want {
-				t.Fatalf("single %v: %v, want %v", single, sum, want)
-			}
-		}
-	})
 }

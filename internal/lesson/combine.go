@@ -25,11 +25,7 @@ func (c *Class) Combine() bool {
 		}
 	}
 	c.mu.Unlock()
-	if len(members) == 1 {
-		c.set(single(&members[0]))
-	} else {
-		c.set(combine(members))
-	}
+	c.set(combine(members))
 	return true
 }
 
@@ -58,14 +54,14 @@ func (o *origin) member() member {
 // combine returns what several origins know together. It walks through their tables in the order of the
 // tokens.
 func combine(members []member) *learn.Others {
-	out := &learn.Others{Of: make(map[learn.Token]learn.Counts)}
+	out := &learn.Others{Of: make(map[learn.Token]learn.Known), Number: len(members)}
 	all := make([]learn.Counts, len(members))
 	reported, delivered := make([]float64, len(members)), make([]float64, len(members))
 	for i, m := range members {
 		all[i], reported[i], delivered[i] = m.totals, m.totals.Reported, m.totals.Delivered
 	}
 	reported, delivered = learn.Scales(reported), learn.Scales(delivered)
-	out.Totals = learn.Combined(learn.Counts{}, all, reported, delivered)
+	out.Totals = learn.Together(all, reported, delivered)
 	for {
 		token, any := learn.Token(0), false
 		for _, m := range members {
@@ -87,24 +83,10 @@ func combine(members []member) *learn.Others {
 				}
 			}
 		}
-		if sum := learn.Combined(learn.Counts{}, all, reported, delivered); sum != (learn.Counts{}) {
+		if sum := learn.Together(all, reported, delivered); sum != (learn.Known{}) {
 			out.Of[token] = sum
 		}
 	}
-}
-
-// single returns what the only origin knows, as it is. It is capped at the node's own counts.
-func single(m *member) *learn.Others {
-	out := &learn.Others{Of: make(map[learn.Token]learn.Counts), Totals: m.totals, Single: true}
-	for i := range m.tables {
-		for t := &m.tables[i]; len(t.entries) > 0; {
-			e := t.next()
-			c := out.Of[e.Token]
-			add(&c, e)
-			out.Of[e.Token] = c
-		}
-	}
-	return out
 }
 
 // next removes the first entry and returns it, with counts of at most all messages.

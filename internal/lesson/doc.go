@@ -6,8 +6,8 @@
 // was taken back has a count of its own. So a lesson that is lost or repeated costs nothing; the next one
 // repairs it.
 //
-// The counts of peers are combined per token, see [learn.Combined]: no origin adds more than the t-th
-// largest of them has, and a single one no more than own users have reported. An origin whose counts alone
+// The counts of peers are combined per token, see [learn.Together] and [learn.Beside]: no origin adds more than the
+// t-th largest of them has, or of the reports than t of them and the node itself have. An origin whose counts alone
 // condemn the node's own mail is left out.
 //
 // Peers' counts are in plain tables, not in counting arrays. To combine them per token, a node must be able

@@ -218,7 +218,7 @@ func TestCombine(t *testing.T) {
 		for i := range plain {
 			all[i] = plain[i][k]
 		}
-		want, have := learn.Combined(learn.Counts{}, all, reported, delivered), got.Of[k]
+		want, have := learn.Together(all, reported, delivered), got.Of[k]
 		if k == 0 {
 			have = got.Totals
 		}
@@ -230,7 +230,7 @@ func TestCombine(t *testing.T) {
 		t.Errorf("%d tokens count", len(got.Of))
 	}
 	c.Keep(nil)
-	if c.Combine(); len(got.Of) > 0 || got.Totals != (learn.Counts{}) {
+	if c.Combine(); len(got.Of) > 0 || got.Totals != (learn.Known{}) || got.Number != 0 {
 		t.Errorf("%v without peers", got)
 	}
 }
@@ -285,7 +285,7 @@ func TestOwnMail(t *testing.T) {
 	}
 }
 
-// TestSingle checks when what a single peer knows is handed out as it is.
+// TestSingle checks that a single peer adds nothing but what own reports agree with.
 func TestSingle(t *testing.T) {
 	var got *learn.Others
 	c := NewClass(1<<20, func(uint64) bool { return true }, func(o *learn.Others) { got = o })
@@ -297,23 +297,26 @@ func TestSingle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect := func(what string, single bool, reported float64) {
+	expect := func(what string, number int, alone, own float64) {
 		t.Helper()
 		c.Combine()
-		if got.Single != single || got.Of[5].Reported != reported {
-			t.Errorf("%s: single %v, %v", what, got.Single, got.Of[5])
+		for reports, want := range map[float64]float64{0: alone, 9: 9 + own} {
+			sum := learn.Beside(learn.Counts{Reported: reports}, got.Of[5], got.Number)
+			if got.Number != number || sum.Reported != want {
+				t.Errorf("%s: %d peers, %v beside %v reports, want %v", what, got.Number, sum, reports, want)
+			}
 		}
 	}
 	c.Keep(map[string]float64{"a": 1, "watched": 0})
 	teach("a", 3)
-	expect("one peer", true, 3)
+	expect("one peer", 1, 0, 3)
 	c.Keep(map[string]float64{"a": 1, "b": 1})
 	teach("b", 4)
-	expect("two peers", false, 6)
+	expect("two peers", 2, 6, 7)
 	c.Keep(map[string]float64{"a": 1})
-	expect("one has left", true, 3)
+	expect("one has left", 1, 0, 3)
 	c.Keep(map[string]float64{"a": 0})
-	expect("of weight 0", false, 0)
+	expect("of weight 0", 0, 0, 0)
 }
 
 // TestLimits checks what a class refuses, and that it then holds what it held.

@@ -242,7 +242,8 @@ func (n *network) known(site int, tokens []learn.Token) (learn.Totals, []learn.C
 		reported[i], delivered[i] = c.Reported, c.Delivered
 	}
 	reported, delivered = learn.Scales(reported), learn.Scales(delivered)
-	totals := learn.Totals{Counts: learn.Combined(own, all, reported, delivered), Share: n.share[site]}
+	known := learn.Together(all, reported, delivered)
+	totals := learn.Totals{Counts: learn.Beside(own, known, len(all)), Share: n.share[site]}
 	if n.shown[site] == 0 {
 		totals.Share = 1
 	}
@@ -250,7 +251,7 @@ func (n *network) known(site int, tokens []learn.Token) (learn.Totals, []learn.C
 	for i, t := range tokens {
 		if c := n.tokens[t]; c != nil {
 			own, all := others(c)
-			counts[i] = learn.Combined(own, all, reported, delivered)
+			counts[i] = learn.Beside(own, learn.Together(all, reported, delivered), len(all))
 		}
 	}
 	return totals, counts

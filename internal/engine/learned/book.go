@@ -181,7 +181,7 @@ func (b *Book) totals() learn.Totals {
 		t.Delivered += float64(g.delivered.Load())
 	}
 	if o := b.others.Load(); o != nil {
-		t.Counts = o.Add(t.Counts, o.Totals)
+		t.Counts = learn.Beside(t.Counts, o.Totals, o.Number)
 	}
 	return t
 }
@@ -190,14 +190,18 @@ func (b *Book) totals() learn.Totals {
 func (b *Book) SetOthers(o *learn.Others) { b.others.Store(o) }
 
 // addOthers adds what peers know of tokens to counts. present is set if the tokens are of the present
-// secret: a single peer counts once, so only with these.
+// secret: own reports agree with peers once, so only with these.
 func (b *Book) addOthers(counts []learn.Counts, tokens []learn.Token, present bool) {
 	o := b.others.Load()
-	if o == nil || o.Single && !present {
+	if o == nil {
 		return
 	}
 	for i, t := range tokens {
-		counts[i] = o.Add(counts[i], o.Of[t])
+		known := o.Of[t]
+		if !present {
+			known.High = known.Low
+		}
+		counts[i] = learn.Beside(counts[i], known, o.Number)
 	}
 }
 

@@ -350,10 +350,11 @@ func BenchmarkScore(b *testing.B) {
 // BenchmarkScoreTogether scores a message beside the counts of peers, of 300,000 words.
 func BenchmarkScoreTogether(b *testing.B) {
 	book, features := filled(b)
-	others := &learn.Others{Totals: learn.Counts{Reported: 5000, Delivered: 50_000},
-		Of: make(map[learn.Token]learn.Counts)}
+	others := &learn.Others{Totals: learn.Known{Counts: learn.Counts{Reported: 5000, Delivered: 50_000}},
+		Of: make(map[learn.Token]learn.Known), Number: 4}
 	for i := range 300_000 {
-		others.Of[learn.Of(secret, fmt.Sprint("w:", i))] = learn.Counts{Reported: float64(i % 7), Delivered: float64(i % 90)}
+		others.Of[learn.Of(secret, fmt.Sprint("w:", i))] = learn.Known{
+			Counts: learn.Counts{Reported: float64(i % 7), Delivered: float64(i % 90)}, Low: 1, High: 3}
 	}
 	book.SetOthers(others)
 	for b.Loop() {

@@ -10,9 +10,9 @@ import (
 // A styling is what is known of the styles of a page, and how text looks at this point of the page.
 type styling struct {
 	look
-	frames  []frame        // the elements that changed the look, outermost first
-	open    counts         // open containers
-	styles  [16]knownStyle // that were read lately
+	frames  []frame                  // the elements that changed the look, outermost first
+	open    counts                   // open containers
+	styles  map[string][]declaration // by how they are written
 	sheet   sheet
 	tones   tones
 	quirks  bool   // there is no document type, and old rules apply

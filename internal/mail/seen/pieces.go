@@ -75,7 +75,7 @@ func (v *visible) passLong(raw string, skip atom.Atom) {
 		for end < len(raw) && stops[raw[end]]&endsName == 0 {
 			end++
 		}
-		if natureOf(atom.Lookup([]byte(strings.ToLower(raw[1:min(end, maxTag)]))))&void != 0 {
+		if natures[atom.Lookup([]byte(strings.ToLower(raw[1:min(end, maxTag)])))]&void != 0 {
 			gap(begin)
 		} else if c.costly == 0 {
 			c.costly = max(begin, 1)

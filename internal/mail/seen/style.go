@@ -498,24 +498,26 @@ func (l *look) put(what veil, on bool) {
 	}
 }
 
-// A knownStyle is a style as it is written, and what it declares.
-type knownStyle struct {
-	style string
-	all   []declaration
-}
+// maxStyles is the maximum number of styles that are kept.
+const maxStyles = 512
 
-// declared reads a style. A page repeats few of them.
+// declared reads a style. A page repeats most of them, and its tree repeats all.
 func (v *styling) declared(style string) []declaration {
 	if style == "" {
 		return nil
 	}
-	known := &v.styles[(len(style)+int(style[len(style)-1])+int(style[len(style)/2]))%len(v.styles)]
-	if known.style != style {
-		text := style[:min(len(style), maxStyle)]
-		if strings.IndexByte(text, '&') >= 0 {
-			text = html.UnescapeString(text)
-		}
-		*known = knownStyle{style, declarations(text)}
+	all, ok := v.styles[style]
+	if ok {
+		return all
 	}
-	return known.all
+	text := style[:min(len(style), maxStyle)]
+	if strings.IndexByte(text, '&') >= 0 {
+		text = html.UnescapeString(text)
+	}
+	if v.styles == nil || len(v.styles) == maxStyles {
+		v.styles = make(map[string][]declaration)
+	}
+	all = declarations(text)
+	v.styles[style] = all
+	return all
 }

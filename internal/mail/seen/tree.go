@@ -97,7 +97,7 @@ func (v *visible) nodes(of *html.Node) {
 func (v *visible) named(name string) *knownName {
 	v.name = append(append(v.name[:0], name...), ' ')
 	tag := atom.Lookup(v.name[:len(v.name)-1])
-	known := &knownName{tag: tag, is: natureOf(tag), holds: containerOf(tag)}
+	known := &knownName{tag: tag, is: natures[tag], holds: containerOf(tag)}
 	if len(v.name) <= len(known.lower) {
 		known.size = uint8(copy(known.lower[:], v.name))
 	}

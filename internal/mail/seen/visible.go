@@ -486,7 +486,7 @@ func (v *visible) nameOf(t *markup.Tokens) *knownName {
 	}
 	v.name = append(t.AppendName(v.name[:0]), ' ')
 	tag := atom.Lookup(v.name[:len(v.name)-1])
-	*known = knownName{tag: tag, is: natureOf(tag), holds: containerOf(tag)}
+	*known = knownName{tag: tag, is: natures[tag], holds: containerOf(tag)}
 	if short != 0 && len(v.name) <= len(known.lower) {
 		known.short, known.size = short, uint8(copy(known.lower[:], v.name))
 	}
@@ -507,39 +507,27 @@ const (
 	dressed                    // has a look of its own without a style
 )
 
-// natureOf returns what elements of a tag are. It is asked once for most of the tags of a page.
-func natureOf(tag atom.Atom) nature {
-	for _, n := range natures {
-		if n.tag == tag {
-			return n.is
-		}
-	}
-	return 0
-}
-
-var natures = [...]struct {
-	tag atom.Atom
-	is  nature
-}{
-	{atom.A, leader | dressed}, {atom.Address, block}, {atom.Area, void | leader}, {atom.Article, block},
-	{atom.Aside, block}, {atom.Audio, dressed}, {atom.Base, void | leader}, {atom.Basefont, void},
-	{atom.Bgsound, void}, {atom.Big, dressed}, {atom.Blockquote, block | apart}, {atom.Body, block | dressed},
-	{atom.Br, void | block}, {atom.Button, leader | dressed}, {atom.Canvas, dressed}, {atom.Caption, block},
-	{atom.Center, block}, {atom.Col, void}, {atom.Datalist, dressed}, {atom.Dd, block}, {atom.Details, block},
-	{atom.Dir, block}, {atom.Div, block}, {atom.Dl, block}, {atom.Dt, block}, {atom.Embed, void},
-	{atom.Fieldset, block}, {atom.Figcaption, block}, {atom.Figure, block}, {atom.Font, dressed},
-	{atom.Footer, block}, {atom.Form, block | leader}, {atom.Frame, void | leader},
-	{atom.H1, block | apart | dressed}, {atom.H2, block | apart | dressed}, {atom.H3, block | apart | dressed},
-	{atom.H4, block | apart}, {atom.H5, block | dressed}, {atom.H6, block | dressed}, {atom.Head, void},
-	{atom.Header, block}, {atom.Hr, void | block | apart}, {atom.Iframe, leader | unseen},
-	{atom.Image, void | leader}, {atom.Img, void | leader}, {atom.Input, void | leader}, {atom.Keygen, void},
-	{atom.Legend, block}, {atom.Li, block}, {atom.Link, void | leader}, {atom.Main, block}, {atom.Mark, dressed},
-	{atom.Menu, block}, {atom.Meta, void | leader}, {atom.Nav, block}, {atom.Noembed, unseen},
-	{atom.Noframes, unseen}, {atom.Ol, block | apart}, {atom.Optgroup, block}, {atom.Option, block},
-	{atom.P, block | apart}, {atom.Param, void}, {atom.Pre, block}, {atom.Script, unseen}, {atom.Section, block},
-	{atom.Select, dressed}, {atom.Small, dressed}, {atom.Source, void}, {atom.Style, unseen}, {atom.Sub, dressed},
-	{atom.Summary, block}, {atom.Sup, dressed}, {atom.Table, block | apart | tabular | dressed},
-	{atom.Tbody, block | tabular}, {atom.Td, cell | tabular}, {atom.Template, unseen}, {atom.Textarea, dressed},
-	{atom.Tfoot, block | tabular}, {atom.Th, cell | tabular}, {atom.Thead, block | tabular}, {atom.Title, unseen},
-	{atom.Tr, block | tabular}, {atom.Track, void}, {atom.Ul, block | apart}, {atom.Video, dressed}, {atom.Wbr, void},
+// natures has what elements are by their names. Other elements have no nature.
+var natures = map[atom.Atom]nature{
+	atom.A: leader | dressed, atom.Address: block, atom.Area: void | leader, atom.Article: block,
+	atom.Aside: block, atom.Audio: dressed, atom.Base: void | leader, atom.Basefont: void,
+	atom.Bgsound: void, atom.Big: dressed, atom.Blockquote: block | apart, atom.Body: block | dressed,
+	atom.Br: void | block, atom.Button: leader | dressed, atom.Canvas: dressed, atom.Caption: block,
+	atom.Center: block, atom.Col: void, atom.Datalist: dressed, atom.Dd: block, atom.Details: block,
+	atom.Dir: block, atom.Div: block, atom.Dl: block, atom.Dt: block, atom.Embed: void,
+	atom.Fieldset: block, atom.Figcaption: block, atom.Figure: block, atom.Font: dressed,
+	atom.Footer: block, atom.Form: block | leader, atom.Frame: void | leader,
+	atom.H1: block | apart | dressed, atom.H2: block | apart | dressed, atom.H3: block | apart | dressed,
+	atom.H4: block | apart, atom.H5: block | dressed, atom.H6: block | dressed, atom.Head: void,
+	atom.Header: block, atom.Hr: void | block | apart, atom.Iframe: leader | unseen,
+	atom.Image: void | leader, atom.Img: void | leader, atom.Input: void | leader, atom.Keygen: void,
+	atom.Legend: block, atom.Li: block, atom.Link: void | leader, atom.Main: block, atom.Mark: dressed,
+	atom.Menu: block, atom.Meta: void | leader, atom.Nav: block, atom.Noembed: unseen,
+	atom.Noframes: unseen, atom.Ol: block | apart, atom.Optgroup: block, atom.Option: block,
+	atom.P: block | apart, atom.Param: void, atom.Pre: block, atom.Script: unseen, atom.Section: block,
+	atom.Select: dressed, atom.Small: dressed, atom.Source: void, atom.Style: unseen, atom.Sub: dressed,
+	atom.Summary: block, atom.Sup: dressed, atom.Table: block | apart | tabular | dressed,
+	atom.Tbody: block | tabular, atom.Td: cell | tabular, atom.Template: unseen, atom.Textarea: dressed,
+	atom.Tfoot: block | tabular, atom.Th: cell | tabular, atom.Thead: block | tabular, atom.Title: unseen,
+	atom.Tr: block | tabular, atom.Track: void, atom.Ul: block | apart, atom.Video: dressed, atom.Wbr: void,
 }

@@ -154,6 +154,10 @@ func until(s string, at int, stops string) int {
 	depth := 0
 	for at < len(s) {
 		c := s[at]
+		if !marks[c] {
+			at++
+			continue
+		}
 		if depth == 0 && strings.IndexByte(stops, c) >= 0 {
 			return at
 		}
@@ -187,6 +191,14 @@ func until(s string, at int, stops string) int {
 	}
 	return len(s)
 }
+
+// marks are the bytes that stop until, or that it looks at.
+var marks = func() (set [256]bool) {
+	for _, c := range []byte(`\"'/()[]{};:,`) {
+		set[c] = true
+	}
+	return set
+}()
 
 func closing(c byte) byte {
 	switch c {

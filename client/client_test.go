@@ -391,6 +391,16 @@ func TestBatches(t *testing.T) {
 		`"],"threshold":1},`; !strings.Contains(n.asked[0], want) {
 		t.Errorf("asked %s, want %s", n.asked[0], want)
 	}
+	const brief = `{"verdict":{"judged":"none","sightings":7,"findings":[]}}`
+	n = &node{answers: []string{"[" + brief + "," + problem + "," + verdict(2) + "]"}}
+	got, err = n.start(t).CheckBrief(ctx, queries)
+	if err != nil || len(got) != 3 || got[0].Err != nil || got[0].Verdict.Sightings != 7 ||
+		!errors.Is(got[1].Err, bulkhead.ErrOverLimit) || got[2].Err == nil {
+		t.Errorf("brief checks: %+v, %v", got, err)
+	}
+	if want := `[{"signatures":["` + sigs[0].String() + `"],"brief":true},`; !strings.Contains(n.asked[0], want) {
+		t.Errorf("asked %s, want %s", n.asked[0], want)
+	}
 	n = &node{answers: []string{"[" + verdict(1) + "," + verdict(1) + ",{}]"}}
 	if got, err := n.start(t).CheckBatch(ctx, queries); err != nil || got[0].Err == nil ||
 		got[1].Err != nil || got[2].Err == nil {

@@ -74,6 +74,7 @@ type Check struct {
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
 	Threshold  uint32               `json:"threshold,omitempty" doc:"Count at which the message is bulk; 0 or absent: the node's own."`
 	Terse      bool                 `json:"terse,omitempty" doc:"Leave the reasons empty."`
+	Brief      bool                 `json:"brief,omitempty" doc:"Leave the reasons and the findings empty."`
 }
 
 // A Report is one vote on one message, whose signatures are given. In a request to /v1/revoke, Vote

@@ -26,9 +26,17 @@ const (
 	requestType = "application/json"
 )
 
-// decode reads a JSON body: one object, or an array of objects. Unknown fields
-// and anything after the value are errors.
+// decode reads a JSON body as parse does, and checks it against the schema of T.
 func decode[T any](r *request, body []byte, maxBatch int) (items []T, batch bool, err error) {
+	if items, batch, err = parse[T](body, maxBatch); err != nil {
+		return nil, false, err
+	}
+	return items, batch, validateBody[T](r, body, batch)
+}
+
+// parse reads a JSON body: one object, or an array of objects. Unknown fields
+// and anything after the value are errors.
+func parse[T any](body []byte, maxBatch int) (items []T, batch bool, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
@@ -49,7 +57,7 @@ func decode[T any](r *request, body []byte, maxBatch int) (items []T, batch bool
 	if batch && (len(items) == 0 || len(items) > maxBatch) {
 		return nil, false, fmt.Errorf("%w: batch of %d messages, want 1 to %d", bulkhead.ErrMalformed, len(items), maxBatch)
 	}
-	return items, batch, validateBody[T](r, body, batch)
+	return items, batch, nil
 }
 
 // one reads a JSON body that holds one object.
@@ -172,87 +180,6 @@ func wrongType(got string, want ...string) error {
 
 const noSignature = "the message has no signature that a vote could list: it has too little text to be " +
 	"distinguished from others"
-
-func (s *Server) check(r *request) (any, error) {
-	switch t := r.mediaType(); t {
-	case mailType:
-		return s.checkMail(r)
-	case requestType:
-		return s.checkReady(r)
-	default:
-		return nil, wrongType(t, mailType, requestType)
-	}
-}
-
-func (s *Server) checkMail(r *request) (any, error) {
-	q, err := r.query("sender", "client", "list_id", "dkim", "threshold")
-	if err != nil {
-		return nil, err
-	}
-	threshold, err := number(q, "threshold")
-	if err != nil {
-		return nil, err
-	}
-	sigs, source, err := s.mail(r, q)
-	if err != nil {
-		return nil, err
-	}
-	if len(sigs) == 0 {
-		return client.NewVerdict(&bulkhead.Verdict{Threshold: threshold, Reasons: []string{noSignature}}), nil
-	}
-	v, err := s.ask(r, bulkhead.Query{Signatures: sigs, Source: source, Reporter: r.who, Threshold: threshold})
-	if err == nil && v.Class == bulkhead.ClassUnknown.String() && !bulkhead.Identifies(sigs) {
-		v.Reasons = append(v.Reasons, noSignature)
-	}
-	return v, err
-}
-
-func (s *Server) ask(r *request, q bulkhead.Query) (*client.Verdict, error) {
-	v, err := s.house.Check(r.Context(), q)
-	if err != nil {
-		return nil, err
-	}
-	s.metrics.verdict(&v)
-	return client.NewVerdict(&v), nil
-}
-
-func (s *Server) checkReady(r *request) (any, error) {
-	if _, err := r.query(); err != nil {
-		return nil, err
-	}
-	body, err := r.body()
-	if err != nil {
-		return nil, err
-	}
-	items, batch, err := decode[client.Check](r, body, r.set.MaxBatch)
-	if err != nil {
-		return nil, err
-	}
-	queries := make([]bulkhead.Query, len(items))
-	for i := range items {
-		c := &items[i]
-		if err := r.signatures(c.Signatures); err != nil {
-			return nil, at(err, i, batch)
-		}
-		source := c.Source.Bulkhead()
-		queries[i] = bulkhead.Query{Signatures: s.withSenders(r, c.Signatures, source), Source: source, Reporter: r.who,
-			Threshold: c.Threshold, Terse: c.Terse}
-	}
-	answers := make([]client.BatchVerdict, len(queries))
-	for i := range queries {
-		v, err := s.ask(r, queries[i])
-		if err == nil {
-			v.Findings = v.Findings[:min(len(items[i].Signatures), len(v.Findings))] // without findings on added signatures
-		} else if !batch {
-			return nil, err
-		}
-		answers[i] = client.BatchVerdict{Verdict: v, Problem: s.batchProblem(err)}
-	}
-	if !batch {
-		return answers[0].Verdict, nil
-	}
-	return answers, nil
-}
 
 // at adds the index of the message in the batch to an error.
 func at(err error, i int, batch bool) error {

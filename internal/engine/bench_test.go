@@ -177,25 +177,3 @@ func BenchmarkOpen(b *testing.B) {
 		b.StartTimer()
 	}
 }
-
-// BenchmarkVote casts spam votes on 40 signatures, most of them new, in a tally of seven
-// generations.
-func BenchmarkVote(b *testing.B) {
-	c := newClock()
-	e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 1_000_000,
-		Error: 1e-3}})
-	for range 7 {
-		report(b, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 0)}})
-		c.Advance(24 * time.Hour)
-	}
-	n := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		sigs := make([]bulkhead.Signature, 40)
-		for i := range sigs {
-			n++
-			sigs[i] = sig(bulkhead.Near, n)
-		}
-		report(b, e, bulkhead.Report{Signatures: sigs, Vote: bulkhead.Spam})
-	}
-}

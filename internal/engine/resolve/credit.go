@@ -17,20 +17,26 @@ const buckets = 256
 // members are the open accounts that earn their weight, by bucket for each epoch.
 type members struct {
 	byBucket [][buckets][]string
-	len      int
+	filled   []uint8 // buckets with a member in some epoch, each once
 }
 
 // membersNow returns the members, and collects them if the accounts have changed.
 func (r *Resolver) membersNow() *members {
 	if r.members == nil {
+		m := &members{byBucket: make([][buckets][]string, max(1, len(r.view.KeyIDs)))}
 		names := r.opts.Accounts.Members()
-		r.members = &members{byBucket: make([][buckets][]string, max(1, len(r.view.KeyIDs))), len: len(names)}
-		for epoch := range r.members.byBucket {
+		for epoch := range m.byBucket {
 			for _, name := range names {
 				b := r.opts.Keys.BucketOf(epoch, name)
-				r.members.byBucket[epoch][b] = append(r.members.byBucket[epoch][b], name)
+				m.byBucket[epoch][b] = append(m.byBucket[epoch][b], name)
 			}
 		}
+		for b := range buckets {
+			if slices.ContainsFunc(m.byBucket, func(all [buckets][]string) bool { return len(all[b]) > 0 }) {
+				m.filled = append(m.filled, uint8(b))
+			}
+		}
+		r.members = m
 	}
 	return r.members
 }
@@ -117,37 +123,36 @@ func (r *Resolver) eachReporter(base filter.Key, fn func(name string, newest int
 }
 
 // suspects returns the members who may have voted spam on the signature in a live generation: all
-// members of the buckets with a spam voter.
+// members of the buckets with a spam voter. Buckets without a member are not asked for.
 func (r *Resolver) suspects(base filter.Key) (names []string) {
 	m := r.membersNow()
-	if m.len == 0 {
-		return nil
-	}
-	keys, has := make([]filter.Key, buckets), make([]bool, buckets)
+	bucketKeys := make([]filter.Key, len(m.filled)) // hashed once for all generations
 	found := make([][buckets]bool, len(m.byBucket))
-	for b := range keys {
-		found[0][b] = r.over.votes().has(r.opts.Keys.Bucket(uint8(b), base))
+	for i, b := range m.filled {
+		bucketKeys[i] = r.opts.Keys.Bucket(b, base)
+		found[0][b] = r.over.votes().has(bucketKeys[i])
 	}
+	keys, has := make([]filter.Key, len(m.filled)), make([]bool, len(m.filled))
 	for _, block := range r.view.Block.Live {
 		epoch, ok := r.view.Epoch(block.SpamGeometry)
 		if !ok {
 			continue
 		}
-		for b := range keys {
-			keys[b] = r.opts.Keys.At(epoch, r.opts.Keys.Bucket(uint8(b), base))
+		for i, k := range bucketKeys {
+			keys[i] = r.opts.Keys.At(epoch, k)
 		}
 		block.Votes.HasBatch(keys, has)
-		for b := range has {
-			found[epoch][b] = found[epoch][b] || has[b]
+		for i, b := range m.filled {
+			found[epoch][b] = found[epoch][b] || has[i]
 		}
 	}
-	for epoch := range found {
-		for b, has := range found[epoch] {
-			if !has {
+	for _, b := range m.filled {
+		for epoch := range found {
+			if !found[epoch][b] {
 				continue
 			}
 			for _, name := range m.byBucket[epoch][b] {
-				if epoch == 0 || !slices.Contains(names, name) {
+				if len(found) == 1 || !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}

@@ -263,27 +263,64 @@ func TestWhitelistWins(t *testing.T) {
 }
 
 // TestOneVoteSparesTheEstablished: no single vote on each of its parts makes a message spam whose sender is
-// of good standing and whose other parts were delivered for days.
+// of good standing and whose other parts were delivered for days. The text may be new. Eight votes that name
+// text and sender together condemn the same message, so what spares it is that there is one.
 func TestOneVoteSparesTheEstablished(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, pairs := drawMessage(t)
+		at := drawStep(t)
 		parts = slices.DeleteFunc(parts, func(p part) bool { return p.scheme.Facet() == bulkhead.SenderFacet })
-		one := func(e *Evidence, f bulkhead.Facet) {
-			*e = Evidence{Votes: trust.Balance{Spam: min(e.Votes.Spam, Unit)},
-				Old: rapid.Uint32Range(20, 160).Draw(t, "old"), Days: 4}
+		one := func(e *Evidence, f bulkhead.Facet, least uint32) {
+			*e = Evidence{Votes: trust.Balance{Spam: Unit}, Old: rapid.Uint32Range(least, 160).Draw(t, "old"), Days: 4}
 			e.settle(f)
 		}
 		for i := range parts {
-			one(&parts[i].Evidence, parts[i].scheme.Facet())
+			f, least := parts[i].scheme.Facet(), uint32(20)
+			if f == bulkhead.TextFacet {
+				least = 0
+			}
+			one(&parts[i].Evidence, f, least)
 		}
+		pairs["bank.example"] = Evidence{}
 		for name, e := range pairs {
-			one(&e, bulkhead.NoFacet)
+			one(&e, bulkhead.NoFacet, 0)
 			pairs[name] = e
 		}
 		var known Evidence
-		parts = append(parts, from("bank.example", known.delivered(rapid.IntRange(10, 5000).Draw(t, "deliveries"))))
-		if v, _, _ := drawStep(t).judge(parts, pairs, ""); v.Class == bulkhead.ClassSpam {
+		known = known.delivered(rapid.IntRange(200, 5000).Draw(t, "deliveries"))
+		parts = append(parts, from("bank.example", known))
+		if v, _, _ := at.judge(parts, pairs, ""); v.Class == bulkhead.ClassSpam {
 			t.Fatalf("spam by %s: %q", v.Rule, v.Reasons)
+		}
+		named := pairs["bank.example"]
+		named.Votes.Spam, named.Old = 8*Unit, 0
+		named.settle(bulkhead.NoFacet)
+		pairs["bank.example"] = named
+		for i := range parts {
+			if parts[i].scheme.Facet() == bulkhead.TextFacet {
+				parts[i].Votes.Spam = 8 * Unit
+				parts[i].settle(bulkhead.TextFacet)
+			}
+		}
+		if v, _, _ := at.judge(parts, pairs, ""); v.Class != bulkhead.ClassSpam {
+			t.Fatalf("with eight votes on text and sender: %v by %s: %q", v.Class, v.Rule, v.Reasons)
+		}
+	})
+}
+
+// TestWantedFromSenderWins: what votes call wanted from its sender of good standing is no spam by any votes on
+// its text, as long as none of them names the sender.
+func TestWantedFromSenderWins(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts, pairs := drawMessage(t)
+		at := drawStep(t)
+		parts = slices.DeleteFunc(parts, func(p part) bool { return p.scheme.Facet() != bulkhead.TextFacet })
+		var known Evidence
+		known = known.delivered(rapid.IntRange(10, 5000).Draw(t, "deliveries"))
+		parts = append(parts, from("bank.example", known))
+		pairs["bank.example"] = voted(0, rapid.IntRange(1, 5).Draw(t, "wanted"))
+		if v, _, _ := at.judge(parts, pairs, ""); badness(v.Class) >= badness(bulkhead.ClassSuspected) {
+			t.Fatalf("%v by %s: %q", v.Class, v.Rule, v.Reasons)
 		}
 	})
 }

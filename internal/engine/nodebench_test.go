@@ -107,12 +107,12 @@ func processor(b *testing.B) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkNode is what a node does at nodeKeys keys: checks of messages that it has not
-// seen, and votes on them, of all facets; a second voter's vote on what one has reported, and
-// that one's change of mind; with the processor time that the thread of a check takes, and the
-// writer's for a vote: its keys, decisions, entry and changes of the arrays. With
-// -benchtime 4000x the votes have room in the open generation, as in a node, which opens
-// another one when it is full.
+// BenchmarkNode is what a node does at nodeKeys keys: checks of messages that it has not seen, and
+// votes on them, of all facets; a second voter's vote on what one has reported, and that one's change
+// of mind; and deliveries to one recipient, which the reporter's goroutine judges. It measures the
+// processor time that the thread of a check takes, and the writer's for a vote: its keys, decisions,
+// entry and changes of the arrays. With -benchtime 4000x the votes have room in the open generation,
+// as in a node, which opens another one when it is full.
 func BenchmarkNode(b *testing.B) {
 	c := newClock()
 	e := ofNode(b, c)
@@ -135,6 +135,7 @@ func BenchmarkNode(b *testing.B) {
 		{name: "vote", votes: bulkhead.Report{Vote: bulkhead.Spam}},
 		{"second", by("ana", bulkhead.Spam), by("ben", bulkhead.Spam)},
 		{"change", by("ana", bulkhead.Spam), by("ana", bulkhead.Ham)},
+		{name: "delivery", votes: bulkhead.Report{Recipients: []string{"ana@here.example"}}},
 	} {
 		b.Run(row.name, func(b *testing.B) {
 			var failed error

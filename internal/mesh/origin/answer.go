@@ -85,7 +85,7 @@ func (s *Sender) resend(r wire.Ref, version uint64, by wire.Hint) bool {
 	if i < 0 {
 		return false
 	}
-	if !a.resent.IsZero() && time.Since(a.resent) < a.resentRest {
+	if a.roundsRest(by) {
 		if a.resentFrom <= version {
 			return true // on their way
 		}
@@ -106,12 +106,31 @@ func (s *Sender) resend(r wire.Ref, version uint64, by wire.Hint) bool {
 		}
 	}
 	s.again(list[first:])
-	a.resent, a.resentRest = time.Now(), restAfter(all) // a slow link has taken its time by now
-	return len(a.rounds) > 0                            // false: some rounds are too large for the broker
+	a.resent, a.resentTo, a.resentRest = time.Now(), by, restAfter(all) // a slow link has taken its time by now
+	return len(a.rounds) > 0                                            // false: some rounds are too large for the broker
 }
 
-// restAfter returns how long an array's rounds or images of some bytes are not sent again: until a slow
-// link has passed them on, and at most until the next head.
+// roundsRest reports whether the rounds that were last sent again may still be on their way to a peer.
+func (a *ownArray) roundsRest(to wire.Hint) bool {
+	return rests(a.resent, to == a.resentTo, a.resentRest)
+}
+
+// imagesRest reports whether the images that were last sent may still be on their way to a peer.
+func (a *ownArray) imagesRest(to wire.Hint) bool {
+	return rests(a.imaged, to == a.imagedTo && to != (wire.Hint{}), restAfter(a.image))
+}
+
+// rests reports whether something that was sent at a time is not sent again yet. Who asked for it waits until a slow
+// link has passed it on. Others may have missed it, so they wait for imageRest only.
+func rests(sent time.Time, asked bool, rest time.Duration) bool {
+	if !asked {
+		rest = imageRest
+	}
+	return !sent.IsZero() && time.Since(sent) < rest
+}
+
+// restAfter returns for how long a slow link may pass on rounds or images of some bytes, and at most the time until
+// the next head.
 func restAfter(bytes int) time.Duration {
 	return min(max(imageRest, time.Duration(bytes)*time.Second/slowLink), longRest)
 }
@@ -167,7 +186,7 @@ func (s *Sender) imageAll() {
 
 // needs requests images of an array on behalf of a peer; the zero hint is the node itself.
 func (s *Sender) needs(r wire.Ref, by wire.Hint) {
-	if _, ok := s.wanted[r]; !ok {
+	if first, ok := s.wanted[r]; !ok || s.arrays[r] != nil && s.arrays[r].imagesRest(first) {
 		s.wanted[r] = by
 	}
 }
@@ -176,7 +195,7 @@ func (s *Sender) needs(r wire.Ref, by wire.Hint) {
 // date.
 func (s *Sender) images(ctx context.Context) {
 	for r, a := range s.arrays {
-		if a.due && time.Since(a.resent) >= a.resentRest && !s.resend(r, a.dueFrom, a.dueTo) {
+		if a.due && !a.roundsRest(a.dueTo) && !s.resend(r, a.dueFrom, a.dueTo) {
 			a.due = false
 			s.needs(r, a.dueTo)
 		}
@@ -190,14 +209,14 @@ func (s *Sender) images(ctx context.Context) {
 			a = &ownArray{}
 			s.arrays[r] = a
 		}
-		if !a.imaged.IsZero() && time.Since(a.imaged) < restAfter(a.image) {
+		if a.imagesRest(by) {
 			continue // one copy serves every peer that asks
 		}
 		delete(s.wanted, r)
 		if err := s.image(ctx, r, a); err != nil && ctx.Err() == nil {
 			s.opts.Log.Warn("images not published", "array", r.Array, "generation", r.Start, "err", err)
 		}
-		a.imaged = time.Now()
+		a.imaged, a.imagedTo = time.Now(), by
 		s.charge(by, a.image)
 	}
 }

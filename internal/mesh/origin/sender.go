@@ -104,11 +104,14 @@ type ownArray struct {
 	rounds    []wire.Round // the latest ones, without a gap
 	announced bool
 	imaged    time.Time // when its images were last published
+	imagedTo  wire.Hint // the peer that asked for them; zero for the node itself
 	image     int       // their bytes
 	since     int       // bytes of rounds published since
 	resent    time.Time // when rounds were last sent again
-	// resentFrom is the version from which they were, and resentRest how long they may be on their way.
+	// resentFrom is the version from which they were, resentTo the peer that asked for them, and resentRest how long
+	// they may be on their way to it.
 	resentFrom uint64
+	resentTo   wire.Hint
 	resentRest time.Duration
 	due        bool      // rounds were requested since
 	dueFrom    uint64    // from this version

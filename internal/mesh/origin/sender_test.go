@@ -174,6 +174,17 @@ func TestImagesRest(t *testing.T) {
 			t.Errorf("%d messages after a rest, %d bytes served", n, served())
 		}
 		a := r.sender.arrays[x]
+		// Large images may be on their way to the peer that asked. Another one gets them after a short rest.
+		a.image = 60_000
+		r.sender.needs(x, h)
+		bubble.Advance(imageRest)
+		if n := sent(); n != 0 {
+			t.Errorf("%d messages while images are on their way", n)
+		}
+		r.sender.needs(x, wire.Hint{9})
+		if n := sent(); n != 1 || len(r.sender.wanted) != 0 {
+			t.Errorf("%d messages for another peer", n)
+		}
 		for _, tt := range []struct {
 			since, image int
 			want         int

@@ -476,7 +476,7 @@ func TestAsksWithoutEnd(t *testing.T) {
 		defer late.stop()
 		f := newForger(t, k, home, 0)
 		home.weigh(t, late, 0)
-		for n := range 20_000 {
+		for n := range 50_000 { // images of a third of a megabyte: one rests for 30 s
 			enginetest.Report(t, home.engine, n, bulkhead.Sighting, 1)
 		}
 		settle()

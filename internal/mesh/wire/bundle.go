@@ -13,8 +13,9 @@ import (
 //	v length, the head. Length 0: the origin still publishes the head with the sum in the next 8 bytes
 const bundleVersion = 1
 
-// MaxBundle is the approximate size in bytes of one message with heads.
-const MaxBundle = 384 << 10
+// MaxBundle is the approximate size in bytes of one message with heads, which a link of 2 kB/s passes on in a quarter
+// of a minute.
+const MaxBundle = 32 << 10
 
 // A HeadSum identifies the content of a head, without the number and time of the message.
 type HeadSum [8]byte

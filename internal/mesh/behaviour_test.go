@@ -277,6 +277,60 @@ func TestRollback(t *testing.T) {
 	})
 }
 
+// A failingEngine fails to forget generations while err is set, as a node that ends before it has.
+type failingEngine struct {
+	*engine.Engine
+	err error
+}
+
+func (e *failingEngine) ForgetGenerations(ctx context.Context, origin string, since uint64) error {
+	if e.err != nil {
+		return e.err
+	}
+	return e.Engine.ForgetGenerations(ctx, origin, since)
+}
+
+// TestRollbackOfFormer checks that a rollback holds for the counts that a peer lost with a former
+// incarnation: its preview includes them, and a node that ended in the middle drops them afterwards,
+// also if they are in a generation that began by the peer's clock alone.
+func TestRollbackOfFormer(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		failing := &failingEngine{Engine: enginetest.Small(t, nil)}
+		ahead := engine.Options{Now: func() time.Time { return time.Now().Add(24 * time.Hour) }}
+		home, peer := newSite(t, k, func(o *member.Options) { o.Engine = failing }), newSiteOf(t, k, ahead, nil)
+		defer home.stop()
+		defer peer.stop()
+		trust(t, home, 1, peer)
+		enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
+		settle()
+		id, today := peer.id.ID(), time.Now().Truncate(24*time.Hour)
+		want, err := home.Loss(id, today)
+		if err != nil || want.Counted != 1 || want.Arrays != 1 {
+			t.Fatalf("loss %+v, %v, want one key", want, err)
+		}
+		if err := failing.Renew(t.Context(), id, failing.Incarnation(id)+1); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := home.Loss(id, today); err != nil || l != want {
+			t.Errorf("loss of a former incarnation %+v, %v, want %+v", l, err, want)
+		}
+		failing.err = errors.New("the node ended")
+		if err := home.RollbackPeer(t.Context(), id, today); !errors.Is(err, failing.err) {
+			t.Fatalf("rollback: %v", err)
+		}
+		failing.err = nil
+		if got := enginetest.Check(t, failing.Engine, 1).Sightings; got != 3 {
+			t.Fatalf("%d sightings before the node starts again, want 3", got)
+		}
+		if err := home.DropRefused(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := enginetest.Check(t, failing.Engine, 1).Sightings; got != 0 {
+			t.Errorf("%d sightings of a former incarnation that was rolled back", got)
+		}
+	})
+}
+
 // TestOvertakenHead checks that a head made before an array began, and received after the array's
 // first round, is no sign that the origin lost the array.
 func TestOvertakenHead(t *testing.T) {

@@ -80,7 +80,7 @@ func (b *Book) DropRefused(ctx context.Context) error {
 	for _, p := range b.List() {
 		refused := false
 		since := uint64(math.MaxUint64)
-		for _, a := range b.opts.Engine.Replica(p.ID) {
+		for _, a := range b.arrays(p.ID) {
 			if p.Refuses(a.Start) {
 				refused, since = true, min(since, a.Start)
 			}
@@ -272,7 +272,8 @@ func (b *Book) dropPeer(ctx context.Context, id string) error {
 	return err
 }
 
-// A Loss is the part of a peer's replica that an eviction or a rollback drops.
+// A Loss is the part of a peer's replicas that an eviction or a rollback drops, former incarnations
+// included.
 type Loss struct {
 	Arrays  int       // arrays of generations
 	Counted uint64    // keys in the counts
@@ -298,7 +299,7 @@ func (b *Book) Loss(id string, since time.Time) (Loss, error) {
 	}
 	from := uint64(max(since.Unix(), 0))
 	oldest := uint64(math.MaxUint64)
-	for _, a := range b.opts.Engine.Replica(id) {
+	for _, a := range b.arrays(id) {
 		if a.Start < from {
 			continue
 		}
@@ -338,7 +339,7 @@ func (b *Book) RollbackPeer(ctx context.Context, id string, since time.Time) err
 			return err
 		}
 		to := uint64(b.opts.Now().Unix())
-		for _, a := range b.opts.Engine.Replica(id) {
+		for _, a := range b.arrays(id) {
 			to = max(to, a.Start) // it has begun by the peer's clock
 		}
 		mem.Refused = append(mem.Refused, Stretch{from, to})

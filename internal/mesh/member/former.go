@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -17,6 +18,15 @@ func (b *Book) ForgetFormer(ctx context.Context, id string) error {
 		return nil
 	}
 	return b.opts.Engine.ForgetFormer(ctx, id)
+}
+
+// arrays returns the arrays of all incarnations of a peer, the present one first.
+func (b *Book) arrays(id string) []engine.ArrayState {
+	all := [][]engine.ArrayState{b.opts.Engine.Replica(id)}
+	for _, f := range b.opts.Engine.FormerIncarnations(id) {
+		all = append(all, b.opts.Engine.Replica(f.ID))
+	}
+	return slices.Concat(all...)
 }
 
 // FormerStatus is the state of the replica of one former incarnation of a peer.

@@ -120,8 +120,8 @@ func (a *ownArray) imagesRest(to wire.Hint) bool {
 	return rests(a.imaged, to == a.imagedTo && to != (wire.Hint{}), restAfter(a.image))
 }
 
-// rests reports whether something that was sent at a time is not sent again yet. Who asked for it waits until a slow
-// link has passed it on. Others may have missed it, so they wait for imageRest only.
+// rests reports whether something that was sent at a time is not sent again yet. The peer that asked for it waits until
+// a slow link has passed it on. Others may have missed it, so they wait for imageRest only.
 func rests(sent time.Time, asked bool, rest time.Duration) bool {
 	if !asked {
 		rest = imageRest

@@ -93,7 +93,7 @@ func newEngine(opts Options) *Engine {
 	e.healer = heal.New(opts.Store, opts.Log, e.current)
 	e.checker = check.New(check.Options{
 		Current: e.current, Accounts: e.accounts, Whitelist: opts.Whitelist, NeverList: opts.NeverList,
-		Threshold: opts.Threshold, NearMatch: opts.NearMatch, Day: opts.day(),
+		Threshold: opts.Threshold, NearMatch: opts.NearMatch, Day: opts.day(), Now: e.clock.now,
 		RevocationFirst: opts.RevocationFirst, Exact: opts.Exact, Learned: e.learned, Condemn: opts.LearnCondemns,
 	})
 	if opts.WantedLost != nil {

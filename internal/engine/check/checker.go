@@ -28,9 +28,10 @@ type Options struct {
 	Accounts  *trust.Book // for the trust policy
 	Whitelist *Whitelist  // nil: empty
 	NeverList []bulkhead.Signature
-	Threshold uint32 // count from which a message is bulk
-	NearMatch int    // near bands that must agree
-	Day       uint64 // length of a generation of the tally, in seconds
+	Threshold uint32           // count from which a message is bulk
+	NearMatch int              // near bands that must agree
+	Day       uint64           // length of a generation of the tally, in seconds
+	Now       func() time.Time // by which generations open
 	// RevocationFirst looks up revocations before spam.
 	RevocationFirst bool
 	Exact           bool // the arrays are maps, which make no errors
@@ -143,7 +144,7 @@ type scratch struct {
 }
 
 func (c *Checker) newScratch() any {
-	return &scratch{reader: evidence.Reader{Day: c.opts.Day, RevocationFirst: c.opts.RevocationFirst}}
+	return &scratch{reader: evidence.Reader{Day: c.opts.Day, Now: c.opts.Now, RevocationFirst: c.opts.RevocationFirst}}
 }
 
 // begin starts reading from the sources, with keys of their secrets.

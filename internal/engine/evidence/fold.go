@@ -37,7 +37,8 @@ func (r *Reader) fold(x *index) {
 		}
 		i, first := r.search.asks[j], r.search.keys[j*kinds:(j+1)*kinds]
 		s := &r.search.sum
-		*s = sum{id: first[0], wants: r.request.asks[i].Wants, kinds: r.batch.kinds, voices: s.voices[:0]}
+		*s = sum{id: first[0], wants: r.request.asks[i].Wants, kinds: r.batch.kinds, late: r.late,
+			voices: s.voices[:0]}
 		all := r.allKinds(i, x.epoch)
 		if s.watched = x.Watch(all[:]); s.watched == nil {
 			continue
@@ -113,8 +114,10 @@ type sum struct {
 	wants   Wants
 	kinds   uint8
 
-	n                         said // without voices
+	late                      uint64 // of the reader, for which old and oldLate are right
+	n                         said   // without voices
 	old, new, good, addresses uint32
+	oldLate                   uint32 // of old, late
 	days                      uint64
 	counted                   bool   // by at least one array
 	first, last               uint64 // starts of the generations that have the key
@@ -169,7 +172,7 @@ next:
 		for n := range places {
 			s := places[n].Load()
 			if s != nil && s.of(keys[0]) && s.wants == r.request.asks[i].Wants &&
-				s.kinds == r.batch.kinds && s.watched.Valid(s.grown) {
+				s.kinds == r.batch.kinds && s.late == r.late && s.watched.Valid(s.grown) {
 				r.addSum(i, s)
 				continue next
 			}
@@ -229,6 +232,9 @@ func (s *sum) deliver(r *Reader, n uint32, start uint64) {
 		s.new = book.Add(s.new, n)
 	} else {
 		s.old = book.Add(s.old, n)
+		if day >= r.late {
+			s.oldLate = book.Add(s.oldLate, n)
+		}
 		s.days |= 1 << min(r.today-day, 63)
 	}
 }
@@ -240,6 +246,7 @@ func (r *Reader) addSum(i int, s *sum) {
 		book.Add(x.Ham, s.n[Ham])
 	x.Old, x.New, x.Good, x.Addresses = book.Add(x.Old, s.old), book.Add(x.New, s.new),
 		book.Add(x.Good, s.good), book.Add(x.Addresses, s.addresses)
+	x.Late = book.Add(x.Late, s.oldLate)
 	r.request.days[i] |= s.days
 	if s.counted {
 		x.seen(s.first)

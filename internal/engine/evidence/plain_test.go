@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -42,6 +43,7 @@ type plainList struct {
 // plain is what there is to read, in maps.
 type plain struct {
 	promotion float64
+	morning   bool    // less than half of today has passed
 	threshold float64 // 0: none
 	counts    []plainCounts
 	lists     []plainList
@@ -313,7 +315,7 @@ func many(n float64) uint32 { return uint32(min(n, filter.Many)) }
 
 // read returns the record of a key.
 func (p *plain) read(k int, wants Wants) (x Record) {
-	days, old, todays := make(map[uint64]bool), 0.0, 0.0
+	days, old, todays, late := make(map[uint64]bool), 0.0, 0.0, 0.0
 	var sightings, spam, ham, good, addresses float64
 	claimed := [3]map[string]float64{{}, {}, {}} // by voice
 	for _, c := range p.counts {
@@ -340,6 +342,9 @@ func (p *plain) read(k int, wants Wants) (x Record) {
 			todays += d
 		} else if d > 0 {
 			old += d
+			if p.morning && c.start/day == today/day-1 {
+				late += d
+			}
 			days[min(63, today/day-c.start/day)] = true
 		}
 		if wants&Standing != 0 {
@@ -351,7 +356,7 @@ func (p *plain) read(k int, wants Wants) (x Record) {
 	}
 	sightings, spam, ham = sightings+p.believed(claimed[0]), spam+p.believed(claimed[1]), ham+p.believed(claimed[2])
 	x.Sightings, x.Spam, x.Ham, x.Good, x.Addresses = many(sightings), many(spam), many(ham), many(good), many(addresses)
-	x.Old, x.New, x.Days = many(old), many(todays), len(days)
+	x.Old, x.New, x.Late, x.Days = many(old), many(todays), many(late), len(days)
 	if wants&Names != 0 {
 		p.know(k, &x)
 	}
@@ -463,13 +468,18 @@ func (p *plain) weigh(k int, x *Record) {
 // TestAgainstPlain compares what is read of a node's own books, of peers and of merged
 // arrays with the same said of maps, whatever is wanted.
 func TestAgainstPlain(t *testing.T) {
-	r := &Reader{Keys: plainKeys{}, Day: day} // one for all: nothing of one reading is left in the next
+	var now int64
+	// One reader for all: nothing of one reading is left in the next.
+	r := &Reader{Keys: plainKeys{}, Day: day, Now: func() time.Time { return time.Unix(now, 0) }}
 	rapid.Check(t, func(t *rapid.T) {
 		p, n := drawPlain(t)
-		r.Begin(NewSources(n.view, p.promotion))
+		sources := NewSources(n.view, p.promotion)
 		defer r.End()
 		r.RevocationFirst, r.Threshold = false, uint32(p.threshold)
 		for range 3 {
+			now = today + rapid.SampledFrom([]int64{-60, 0, day/2 - 1, day / 2, day, 9 * day}).Draw(t, "second of the day")
+			p.morning = now < today+day/2
+			r.Begin(sources) // in which sums of another time may be cached
 			counts := rapid.SampledFrom([]Wants{Counts, Counts, Sightings, Delivered, 0}).Draw(t, "counts")
 			var asks []Ask
 			var want []Record

@@ -3,6 +3,7 @@ package evidence
 import (
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
@@ -19,12 +20,16 @@ type Reader struct {
 	// Threshold is the count from which a message is bulk. It bounds the counts of origins that
 	// cannot list alone. 0: no bound.
 	Threshold uint32
+	// Now returns the present time, by which generations open. nil: deliveries of a generation are
+	// late at no time, see [verdict.Evidence].
+	Now func() time.Time
 	// RevocationFirst makes the reader read all filters for every key, for nodes where most keys
 	// are revoked. It changes the cost and never the result.
 	RevocationFirst bool
 
 	sources *Sources
 	today   uint64 // number of the current day
+	late    uint64 // number of the first day whose deliveries are late, or today
 
 	request  request
 	voices   hearing
@@ -111,8 +116,14 @@ type extra struct {
 	seen uint32 // sightings, of the kind Caught
 }
 
-// Begin makes the reader read s.
-func (r *Reader) Begin(s *Sources) { r.sources, r.today = s, s.today/r.Day }
+// Begin makes the reader read s. Deliveries of the day before are late in the first half of a day.
+func (r *Reader) Begin(s *Sources) {
+	r.sources, r.today = s, s.today/r.Day
+	r.late = r.today
+	if r.Now != nil && r.today > 0 && r.Now().Unix() < int64(s.today+r.Day/2) {
+		r.late = r.today - 1
+	}
+}
 
 // End drops the sources, so that arrays are not kept in memory by a buffer.
 func (r *Reader) End() {
@@ -475,6 +486,9 @@ func (r *Reader) deliver(i int, n uint32, start uint64) {
 		return
 	}
 	out.Old = book.Add(out.Old, n)
+	if day >= r.late {
+		out.Late = book.Add(out.Late, n)
+	}
 	r.request.days[i] |= 1 << min(r.today-day, 63)
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
@@ -130,6 +131,31 @@ func TestSumsAreKept(t *testing.T) {
 		}
 		if got := kept(); got < 80 || got > 82 { // others by chance
 			t.Fatalf("%d sums are kept, want 80", got)
+		}
+	}
+	r.End()
+}
+
+// TestSumsOfTheMorning: a sum that was cached in the first half of a day is not used in the second, when
+// yesterday's deliveries are no longer late.
+func TestSumsOfTheMorning(t *testing.T) {
+	s, counting := origins(t, 20, 1)
+	for _, a := range counting {
+		a.Add(spread(1).With(Sighting), 1)
+	}
+	var now int64
+	r := &Reader{Keys: plainKeys{}, Day: day, Now: func() time.Time { return time.Unix(now, 0) }}
+	s.today = today
+	for _, tt := range []struct {
+		second int64
+		late   uint32
+	}{{1, 10}, {day/2 - 1, 10}, {day / 2, 0}, {day - 1, 0}, {0, 10}} {
+		now = today + tt.second
+		r.Begin(s)
+		for range 2 {
+			if got := read(r, spread(1), Counts); got.Old != 10 || got.New != 10 || got.Late != tt.late {
+				t.Errorf("second %d: %+v, want %d late", tt.second, got.Evidence, tt.late)
+			}
 		}
 	}
 	r.End()

@@ -88,7 +88,7 @@ func New(o Options) *Resolver {
 	r := &Resolver{opts: o, noticed: noticed{revokers: make(map[filter.Key]uint32),
 		spreading: make(map[filter.Key]bool), accusing: make(map[bulkhead.Signature]int)}}
 	r.over.out = &r.out
-	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Overlay: &r.over}
+	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Now: o.Now, Overlay: &r.over}
 	return r
 }
 

@@ -123,7 +123,7 @@ func (d *decision) abusedAddress() bool {
 }
 
 // seldom reports whether a text with a verified sender was reported no more often than by mistake.
-// Today's copies count half, because more reports of them may follow.
+// Recent copies count half, because more reports of them may follow.
 func (d *decision) seldom() bool {
 	t := &d.text
 	return d.sender >= 0 && t.strength < textBase+answeredRate*(t.old+0.5*t.new)-slack
@@ -138,8 +138,8 @@ func (d *decision) lonely() bool {
 
 // earned reports whether the sender makes the message good. That takes more than to be excused: a
 // spammer's own domain is delivered for two days before its first report. A domain needs ten
-// deliveries on two days and a known address. Customers share the domains below a suffix that a
-// company runs, so there the address itself needs the deliveries.
+// deliveries on two days, and an address with a delivery at least half a day ago. Customers share the
+// domains below a suffix that a company runs, so there the address itself needs the deliveries.
 func (d *decision) earned() bool {
 	if !d.senderGood {
 		return false
@@ -147,7 +147,7 @@ func (d *decision) earned() bool {
 	known := d.sender
 	switch {
 	case d.sender != d.parts.Domain: // an address or a list
-	case d.parts.Address >= 0 && d.Evidence[d.parts.Address].Old == 0:
+	case d.parts.Address >= 0 && d.Evidence[d.parts.Address].settled() == 0:
 		return false
 	case d.parts.Address >= 0 && wellknown.Tenant(d.Signatures[d.sender].Sum()):
 		known = d.parts.Address
@@ -270,7 +270,7 @@ func (d *decision) fresh(i int) bool {
 		return false
 	}
 	return d.Policy.Mature && d.Findings[i].Judged != bulkhead.Revoked && e.Good == 0 && e.deliveries() <= float64(most) &&
-		e.Old <= freshOfVerified && d.Policy.suspected(bulkhead.LinkFacet, e) && !d.common(i)
+		e.settled() <= freshOfVerified && d.Policy.doubts(bulkhead.LinkFacet, e, e.history()) && !d.common(i)
 }
 
 // suspected reports whether a part that was not revoked is under suspicion, or is a listed link. It
@@ -309,7 +309,7 @@ func (t *text) unlike() bool { return t.contexts >= 2 }
 // part reports whether the message contains less than half of the text.
 func (t *text) part() bool { return t.scheme == bulkhead.Part && t.bands < PartWhole }
 
-// recent returns the number of copies of the text, of which today's count less.
+// recent returns the number of copies of the text, of which recent ones count less.
 func (t *text) recent() float64 { return t.old + 0.3*t.new }
 
 // nobodyAnswers reports whether no sender was verified, by a door that could verify, on
@@ -330,8 +330,8 @@ func (d *decision) ownMail() bool {
 		func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
 }
 
-// seen reports whether mail of the verified sender was delivered before today.
-func (d *decision) seen() bool { return d.sender >= 0 && d.Evidence[d.sender].Old > 0 }
+// seen reports whether mail of the verified sender was delivered at least half a day ago.
+func (d *decision) seen() bool { return d.sender >= 0 && d.Evidence[d.sender].settled() > 0 }
 
 // linksStand reports whether there are links and all of them, including the sender's
 // own, are of good standing with more deliveries than the text has reports.

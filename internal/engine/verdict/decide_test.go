@@ -609,19 +609,24 @@ func TestImmature(t *testing.T) {
 }
 
 // TestFreshLinkAfterMidnight checks what copies of a campaign weigh before and after the end of a day: three
-// copies of today leave its link to one vote, and three copies of an earlier day do not.
+// copies of today, or of the evening before, leave its link to one vote. Three older copies do not.
 func TestFreshLinkAfterMidnight(t *testing.T) {
 	at := Policy{Promotion: 1, NearMatch: 2, Mature: true}
 	text := part{scheme: bulkhead.Exact, name: "text"}
 	for _, tt := range []struct {
-		old, today uint32
-		want       bulkhead.Class
-	}{{0, 3, bulkhead.ClassSpam}, {2, 15, bulkhead.ClassSpam}, {3, 0, bulkhead.ClassSuspected}} {
+		old, late, today uint32
+		want             bulkhead.Class
+	}{
+		{0, 0, 3, bulkhead.ClassSpam}, {2, 0, 15, bulkhead.ClassSpam}, {3, 3, 0, bulkhead.ClassSpam},
+		{5, 3, 12, bulkhead.ClassSpam}, {5, 3, 13, bulkhead.ClassSuspected},
+		{3, 0, 0, bulkhead.ClassSuspected}, {6, 3, 0, bulkhead.ClassSuspected},
+	} {
 		e := voted(1, 0)
-		e.Old, e.New, e.Own = tt.old, tt.today, Nothing
+		e.Old, e.Late, e.New, e.Own = tt.old, tt.late, tt.today, Nothing
 		v, _, _ := judgeBy(at, []part{text, network(Evidence{}), link("fresh.example", e)}, nil, "")
 		if v.Class != tt.want {
-			t.Errorf("%d earlier copies and %d of today: %v by %s, want %v", tt.old, tt.today, v.Class, v.Rule, tt.want)
+			t.Errorf("%d earlier copies, %d of them late, and %d of today: %v by %s, want %v", tt.old, tt.late, tt.today,
+				v.Class, v.Rule, tt.want)
 		}
 	}
 }

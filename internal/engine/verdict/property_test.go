@@ -29,6 +29,7 @@ func drawEvidence(t *rapid.T, f bulkhead.Facet) Evidence {
 		Contexts: rapid.Uint32Range(0, 3).Draw(t, "contexts"),
 		Peers:    Peers{Spam: rapid.SampledFrom([]float64{0, 0, 0, 0.5, 1}).Draw(t, "peers")},
 	}
+	e.Late = e.Old / rapid.SampledFrom([]uint32{1 << 20, 1, 2}).Draw(t, "late") // most draws have none
 	e.settle(f)
 	return e
 }
@@ -37,7 +38,7 @@ func drawEvidence(t *rapid.T, f bulkhead.Facet) Evidence {
 func (e *Evidence) settle(f bulkhead.Facet) {
 	p := Policy{Promotion: 1, NearMatch: 2}
 	e.Own = Nothing
-	switch alone := (Evidence{Votes: e.Votes, Old: e.Old, New: e.New}); {
+	switch alone := (Evidence{Votes: e.Votes, Old: e.Old, New: e.New, Late: e.Late}); {
 	case p.Lists(f, &alone):
 		e.Own = Listed
 	case e.Votes.Ham > 0 && e.Votes.Spam > 0:

@@ -85,7 +85,7 @@ var mailRules = []rule{
 	{byLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.condemns) },
 		"A link outside the sender's own domain is listed, and is not common."},
 	{byFreshLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.fresh) },
-		"A link was reported once, was delivered 17 times at most and twice at most before today (2 in all with a " +
+		"A link was reported once, was delivered 17 times at most, with two settled deliveries at most (2 in all with a " +
 			"verified sender), never by a known sender, and the node is mature."},
 	{bySender, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
 		"The verified sender is listed."},

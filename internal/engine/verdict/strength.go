@@ -19,9 +19,10 @@ type Evidence struct {
 
 	// Deliveries are copies that roots received and that were not called spam on arrival. Old is
 	// their number before today, New today, and Days the number of days with deliveries before
-	// today.
-	Old, New uint32
-	Days     int
+	// today. Late are those of Old that came in the day before today, while less than half of today
+	// has passed: they may be minutes old.
+	Old, New, Late uint32
+	Days           int
 
 	Good uint32 // of a text or link: deliveries from senders of good standing
 	// of a sender's domain: its distinct addresses; of a link: the distinct senders, see [Evidence.Common]
@@ -38,9 +39,17 @@ type Evidence struct {
 // deliveries returns the number of all deliveries.
 func (e *Evidence) deliveries() float64 { return float64(e.Old) + float64(e.New) }
 
-// history returns the weighted number of deliveries. Today's, which may be a spammer's own, count
+// settled returns the number of deliveries that are at least half a day old for certain. In what makes
+// mail spam they alone have the weight of earlier days. Otherwise, a sender could deliver copies shortly
+// before midnight, and the rest after it.
+func (e *Evidence) settled() float64 { return max(0, float64(e.Old)-float64(e.Late)) }
+
+// recent returns the number of the other deliveries.
+func (e *Evidence) recent() float64 { return float64(e.New) + float64(e.Late) }
+
+// history returns the weighted number of deliveries. Recent ones, which may be a spammer's own, count
 // less than older ones.
-func (e *Evidence) history() float64 { return float64(e.Old) + 0.25*float64(e.New) }
+func (e *Evidence) history() float64 { return e.settled() + 0.25*e.recent() }
 
 // The constants of judgement. Votes are in promotion weights: with the default, a root's
 // vote is 1. They were tuned on simulated streams of real mail; docs/judgement.md
@@ -219,9 +228,15 @@ func (p Policy) judged(f bulkhead.Facet, e *Evidence) bulkhead.Judgement {
 	return j
 }
 
-// suspected reports whether a signature that is not listed is under suspicion.
+// suspected reports whether a signature that is not listed is under suspicion. All deliveries before today
+// weigh as such: a bulletin of the evening before, reported once by mistake, would be suspected all morning.
 func (p Policy) suspected(f bulkhead.Facet, e *Evidence) bool {
-	return p.Strength(e, base(f)) >= suspicionBase+pairRate*e.history()+goodMail(f, e)-slack
+	return p.doubts(f, e, float64(e.Old)+0.25*float64(e.New))
+}
+
+// doubts is [Policy.suspected] for a weighted number of deliveries.
+func (p Policy) doubts(f bulkhead.Facet, e *Evidence, history float64) bool {
+	return p.Strength(e, base(f)) >= suspicionBase+pairRate*history+goodMail(f, e)-slack
 }
 
 // Good reports whether a sender or link is of good standing: known for days, and hardly disputed. A
@@ -254,7 +269,7 @@ func (e *Evidence) Shared() bool {
 func (e *Evidence) Common() bool { return e.Addresses >= commonSenders }
 
 // Established returns the number of deliveries that remain after subtracting the deliveries that
-// votes outweigh.
+// votes outweigh. It compares parts of one message, which have the same midnight.
 func (e *Evidence) Established() float64 {
 	return math.Max(0, float64(e.Old)+0.3*float64(e.New)-votesWorth*float64(e.Unblamed)/Unit)
 }

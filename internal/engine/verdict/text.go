@@ -70,7 +70,7 @@ type weight struct {
 	strength float64 // in promotion weights
 	reported float64 // votes of roots for spam
 	contexts float64 // links and senders it was reported with
-	old, new float64 // deliveries before today, and today
+	old, new float64 // settled deliveries, and recent ones
 }
 
 // history returns the weighted number of deliveries, like [Evidence.history].
@@ -83,7 +83,7 @@ func (w *weight) each(o weight, f func(a, b float64) float64) {
 }
 
 func (p Policy) weight(e *Evidence) weight {
-	return weight{p.Strength(e, 1), e.reported(), float64(e.Contexts), float64(e.Old), float64(e.New)}
+	return weight{p.Strength(e, 1), e.reported(), float64(e.Contexts), e.settled(), e.recent()}
 }
 
 // text combines the findings and evidence of the text.

@@ -33,11 +33,13 @@ func drawFinding(t *rapid.T, s bulkhead.Signature) (bulkhead.Finding, Evidence) 
 	if !f.Known() {
 		f.First = time.Time{}
 	}
+	old := few.Draw(t, "old")
 	return f, Evidence{
 		Votes: trust.Balance{Spam: 100 * rapid.Int64Range(0, 4).Draw(t, "weight"),
 			Ham: 50 * rapid.Int64Range(0, 2).Draw(t, "weight against")},
 		Peers: Peers{Spam: rapid.SampledFrom([]float64{0, 0, 0.5}).Draw(t, "peers")},
-		Old:   few.Draw(t, "old"), New: few.Draw(t, "new"), Contexts: few.Draw(t, "contexts"), Good: few.Draw(t, "good"),
+		Old:   old, Late: min(old, few.Draw(t, "late")),
+		New: few.Draw(t, "new"), Contexts: few.Draw(t, "contexts"), Good: few.Draw(t, "good"),
 	}
 }
 

@@ -251,8 +251,14 @@ func (w *team) unreachable(i int, servers []string, want string, with func(i int
 	w.t.Helper()
 	m, stop := w.open(i, servers, with)
 	defer stop()
+	var b bus.Status
+	defer func() {
+		if w.t.Failed() {
+			w.t.Logf("the node says %+v, and has logged:\n%s", b, w.logs[i].text())
+		}
+	}()
 	enginetest.Eventually(w.t, time.Minute, "the node says "+want, func() bool {
-		b := m.Status().Brokers[0]
+		b = m.Status().Brokers[0]
 		return !b.Connected && strings.Contains(b.Error, want) && w.logs[i].has(want)
 	})
 }

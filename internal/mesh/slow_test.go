@@ -16,6 +16,9 @@ import (
 // than several heartbeats, and that is cut in the middle of them: each piece that has arrived is kept, so
 // that a few times the bytes are sent at most.
 func TestSlowLink(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes most of a minute")
+	}
 	const rate = 2000
 	signatures := 8000
 	if os.Getenv("BULKHEAD_MEASURE") != "" {

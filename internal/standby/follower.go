@@ -68,6 +68,7 @@ func (f *Follower) last() uint64 {
 	return f.o.Store.LastIndex()
 }
 
+// term returns the term that this node knows. f.mu is held.
 func (f *Follower) term() uint64 {
 	n, _ := f.o.Term()
 	return max(n, f.state.Term)
@@ -317,7 +318,10 @@ func (f *Follower) answer(_ context.Context, conn *tls.Conn, admit func() error)
 		return err
 	}
 	w := &wire{conn: conn, limit: maxHello}
-	h, err := w.receiveHello(f.term())
+	f.mu.Lock()
+	term := f.term()
+	f.mu.Unlock()
+	h, err := w.receiveHello(term)
 	if err != nil {
 		return err
 	}

@@ -191,6 +191,9 @@ func TestTakeBack(t *testing.T) {
 			t.Errorf("%q taken back, %d pages", r.Engine.TakenBack, s.recovery.pages)
 		}
 		r.wantRequests(t, "the next array", "p spam7 0-15")
+		if give(r.name(3, spam, many)); len(r.Engine.TakenBack) != 1 || s.recovery.pages != 1 {
+			t.Error("a name is taken for a page")
+		}
 		give(r.pages(spam, "", numbers(0, 16)...)) // the peer has none of them
 		r.wantRequests(t, "more of the array", "p spam7 16-31")
 		r.Engine.TakeErr = bulkhead.ErrMalformed

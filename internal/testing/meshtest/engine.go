@@ -20,6 +20,7 @@ type Engine struct {
 	Held      []engine.ArrayState // of [Engine.Replica], of every origin that HeldOf does not name
 	HeldOf    map[string][]engine.ArrayState
 	Taken     []engine.Part // of [Engine.TakeRounds], once
+	TakenErr  error
 	Pages     []engine.Part // of [Engine.Images]
 	ImagesErr error
 	ApplyErr  error
@@ -76,7 +77,7 @@ func (e *Engine) Own() []engine.ArrayState {
 func (e *Engine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error) {
 	parts := e.Taken
 	e.Taken = nil
-	return parts, e.Own(), nil
+	return parts, e.Own(), e.TakenErr
 }
 
 // Images implements [member.Engine].

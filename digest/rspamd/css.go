@@ -66,24 +66,6 @@ func (l *look) inherit(parent *look) {
 	l.takeOver(parent)
 }
 
-// A knownFaint caches the last result of [look.transparent]. Most of a page has the same colours.
-type knownFaint struct {
-	fg, bg       rgb
-	coloured, on bool
-	known, faint bool
-}
-
-// of reports whether l is transparent.
-func (k *knownFaint) of(l *look) bool {
-	if !l.coloured && !l.on {
-		return false
-	}
-	if !k.known || k.coloured != l.coloured || k.on != l.on || k.fg != l.fg || k.bg != l.bg {
-		*k = knownFaint{l.fg, l.bg, l.coloured, l.on, true, l.transparent()}
-	}
-	return k.faint
-}
-
 // transparent reports whether the text has nearly the colour of its background.
 func (l *look) transparent() bool {
 	const visible = 10 // minimum alpha
@@ -322,14 +304,7 @@ func (r *cssReader) takeNumber() {
 	for n < len(r.text) && (r.text[n] == '.' || '0' <= r.text[n] && r.text[n] <= '9') {
 		n++
 	}
-	if c := r.text[0]; n <= 2 && '0' <= c && c <= '9' && '0' <= r.text[n-1] && r.text[n-1] <= '9' {
-		r.number = float64(c - '0')
-		if n == 2 {
-			r.number = 10*r.number + float64(r.text[1]-'0')
-		}
-	} else {
-		r.number, _ = strconv.ParseFloat(r.text[:n], 64)
-	}
+	r.number, _ = strconv.ParseFloat(r.text[:n], 64)
 	r.kind, r.text, r.percent = cssNumber, r.text[n:], false
 	if strings.HasPrefix(r.text, "%") {
 		r.percent, r.text = true, r.text[1:]

@@ -342,7 +342,7 @@ func TestHealing(t *testing.T) {
 		r.Engine.Missing = engine.Wounds{Whole: true, Pages: lost(spam, 3, 5)}
 		r.Engine.Copies = map[string][][]byte{r.Peer.ID(): {[]byte("zero")}}
 		s.healing.Store(true)
-		ended := make(chan bool)
+		ended := make(chan bool, 1)
 		go func() { ended <- s.heal(t.Context()) }()
 		kinds := func() (out string) {
 			synctest.Wait()
@@ -378,7 +378,11 @@ func TestHealing(t *testing.T) {
 		want("half of the pages", "")
 		r.Engine.Missing.Pages = nil
 		s.Refilled(&wire.Message{From: h, Lost: wire.LostPages{Ref: spam, List: []uint64{4}, Pages: [][]byte{{2}}}})
-		if !<-ended || s.Healing() || !slices.Equal(r.Engine.Restored, []string{"\x01", "\x02"}) {
+		answered := time.Now()
+		if !<-ended || !time.Now().Equal(answered) {
+			t.Errorf("healing ended %v after the last page", time.Since(answered))
+		}
+		if s.Healing() || !slices.Equal(r.Engine.Restored, []string{"\x01", "\x02"}) {
 			t.Errorf("healing %v, %q restored", s.Healing(), r.Engine.Restored)
 		}
 		s.Refilled(&wire.Message{From: h})
@@ -386,6 +390,17 @@ func TestHealing(t *testing.T) {
 			t.Error("pages are taken that nobody waits for")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
+		s.healing.Store(true)
+		r.Engine.Missing.Pages = lost(spam, 3, 5)
+		go func() { ended <- s.heal(ctx) }()
+		bubble.Advance(r.Options.Interval)
+		want("the first interval of another time, after the greeting of the end", "ap")
+		r.Engine.Missing.Pages = nil // given up, or expired
+		bubble.Advance(r.Options.Interval)
+		synctest.Wait()
+		if len(ended) != 1 || !<-ended {
+			t.Error("healing goes on though nothing is missing")
+		}
 		s.healing.Store(true)
 		r.Engine.Missing.Pages = lost(spam, 3, 5)
 		go func() { ended <- s.heal(ctx) }()
@@ -507,8 +522,8 @@ func TestReadOwn(t *testing.T) {
 			t.Errorf("reading %v, pages of %v, log %q", c.reading, c.by, r.Log)
 		}
 		r.Log.Reset()
-		r.Engine.Said, r.Engine.SaidErr = 2, nil
-		if s.remind(t.Context(), c, x); c.by[engine.Broker] != 2 || !c.last.Equal(time.Now()) || r.Log.Len() != 0 {
+		r.Engine.Said, r.Engine.SaidErr = 1, nil
+		if s.remind(t.Context(), c, x); c.by[engine.Broker] != 1 || !c.last.Equal(time.Now()) || r.Log.Len() != 0 {
 			t.Errorf("pages of %v, log %q", c.by, r.Log)
 		}
 		r.Bus.Breaks, r.Bus.Drops = 0, 1

@@ -37,16 +37,16 @@ func TestUnshared(t *testing.T) {
 		name string
 		vote bulkhead.Vote
 		own  verdict.State
-		told uint64
+		ends uint64
 	}{
 		{"v0", bulkhead.Spam, verdict.Listed, 0}, {"v1", bulkhead.Ham, verdict.ListedRevoked, 0},
 		{"v2", bulkhead.Ham, verdict.ListedRevoked, 1}, {"v3", bulkhead.Ham, verdict.ListedRevoked, 1},
 	} {
 		b.report(by(tt.name, tt.vote, s))
 		open := b.view.Block.Live[0]
-		if got := b.of(s).Own; got != tt.own || open.ToldRevoked.Keys() != tt.told || open.ToldSpam.Keys() != 0 {
+		if got := b.of(s).Own; got != tt.own || open.ToldRevoked.Keys() != tt.ends || open.ToldSpam.Keys() != 0 {
 			t.Errorf("vote %d: %v at home, peers see %d listings and %d ends of them; want %v, none and %d", i, got,
-				open.ToldSpam.Keys(), open.ToldRevoked.Keys(), tt.own, tt.told)
+				open.ToldSpam.Keys(), open.ToldRevoked.Keys(), tt.own, tt.ends)
 		}
 	}
 }

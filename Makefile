@@ -18,6 +18,7 @@
 # make wellknown  the list of widely used domains anew, from Debian packages
 # make bench   the benchmarks
 # make bench-gate   the speed of each door beside the last release, or the commit RELEASE; fails where it is 10 % slower
+# make bench-stat   benchmarks of a message's signatures, a check and a vote beside the last release, or RELEASE
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
 # make stream  what the rules catch and hit in a month of mail: MAIL="FOLDER..." TEMPLATES=FOLDER
 # make real    judge real processes by whole mail: SEED, REAL="more flags", MAIL="FOLDER..." for real mail in place of worlds
@@ -60,7 +61,7 @@ RELEASE     ?=
 REAL        ?=
 TEMPLATES   ?=
 
-.PHONY: wellknown all build server run test test-lab interop torture soak-mesh fidelity race fuzz fuzz-cover seed-cover cost vuln vet prose mutate bench bench-gate bench-peers stream real real-mail packages reproducible clean
+.PHONY: wellknown all build server run test test-lab interop torture soak-mesh fidelity race fuzz fuzz-cover seed-cover cost vuln vet prose mutate bench bench-gate bench-stat bench-peers stream real real-mail packages reproducible clean
 
 all: vet test
 
@@ -141,6 +142,9 @@ bench:
 bench-gate: build
 	test/released bin/released $(RELEASE)
 	bin/bulkhead-lab gate --old bin/released --new bin/bulkhead
+
+bench-stat:
+	test/benchstat $(RELEASE)
 
 bench-peers:
 	cd lab/bench && $(GO) run . -o ../../docs/performance.md

@@ -38,7 +38,7 @@ type Ifd struct {
 	Host     string
 	// Keep lists the types that are counted; nil means Body, Fuz1 and Fuz2.
 	Keep []digests.Type
-	// Rules and Words say how checksums are computed, and Substitute names the header
+	// Rules and Words select how checksums are computed, and Substitute names the header
 	// field for the substitute sum; see digests.Options.
 	Rules      digests.Rules
 	Words      *digests.Words

@@ -31,6 +31,16 @@ func (f *life) begin() {
 	}
 }
 
+// join begins one call of Serve, unless the server has been shut. The caller holds mu.
+func (f *life) join() bool {
+	f.begin()
+	if f.closing {
+		return false
+	}
+	f.serving++
+	return true
+}
+
 // leave ends one call of Serve. The caller holds mu.
 func (f *life) leave() {
 	if f.serving--; f.closing && f.serving == 0 {

@@ -202,16 +202,15 @@ func (s *PacketServer) Shutdown(ctx context.Context) error {
 func (s *PacketServer) enter(pc net.PacketConn) (*socket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begin()
-	if s.closing {
+	if !s.join() {
 		return nil, ErrServerClosed
 	}
 	s.prepare()
 	k, err := newSocket(s, pc)
 	if err != nil {
+		s.leave()
 		return nil, err
 	}
-	s.serving++
 	s.sockets[k] = struct{}{}
 	return k, nil
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canSharePort says that several sockets may receive on one port, with each
-// client always served by the same one.
+// canSharePort is set if several sockets may receive on one port, and each client is always served by the
+// same one.
 const canSharePort = true
 
 func sharePort(_, _ string, c syscall.RawConn) error {

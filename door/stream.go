@@ -144,12 +144,10 @@ func (s *StreamServer) Shutdown(ctx context.Context) error {
 func (s *StreamServer) enter(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begin()
-	if s.closing {
+	if !s.join() {
 		return false
 	}
 	s.prepare()
-	s.serving++
 	s.listeners[l] = struct{}{}
 	return true
 }

@@ -44,7 +44,7 @@ const (
 type questions struct {
 	sigs, judged  []bulkhead.Signature
 	looks, judges []bulkhead.Look
-	// counted says that the checks were counted against a limit, or have no client.
+	// counted is set if the checks were counted against a limit, or have no client.
 	counted bool
 }
 

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	digests "github.com/bulkhead-mail/bulkhead/digest/pyzor"
@@ -21,53 +18,25 @@ import (
 // separated by tabs. A mail that cannot be looked up gets no answer, which rspamd takes
 // for a failure. Set the fields before Serve.
 type Helper struct {
-	Clearinghouse bulkhead.Clearinghouse
+	door.MailServer // reads the mails; Serve sets its Handler
+	Clearinghouse   bulkhead.Clearinghouse
 	// Read returns all signatures of a whole mail and its source, so that the verdict
 	// rests on all of it. If its error wraps bulkhead.ErrMalformed, or Read is nil, only
 	// the digest is looked up.
 	Read func(ctx context.Context, mail []byte) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Listed has the meaning of Listed in a [Server].
 	Listed int
-	// MaxMail is the largest mail in bytes; 0 means door.DefaultMaxMail.
-	MaxMail int64
-	// Memory bounds the memory of mails, see [door.MailServer]; nil sets no bound.
-	Memory *door.Memory
-	// Rate limits the messages of one client; Exempt lists clients without a limit.
-	Rate   door.Rate
-	Exempt []netip.Prefix
-	// MaxConns caps the connections; 0 means door.DefaultMaxConns.
-	MaxConns int
-	// RequestTime limits how long a message may take to arrive, and then how long its
-	// answer may take; 0 means door.DefaultMailTime.
-	RequestTime time.Duration
-	Log         *slog.Logger // nil discards
 
-	once   sync.Once
-	server door.MailServer
+	once sync.Once
 }
 
 // Serve serves the connections of l until Shutdown, then returns
 // door.ErrServerClosed; or until l fails. It may be called concurrently, for several
 // listeners.
 func (h *Helper) Serve(l net.Listener) error {
-	h.once.Do(func() {
-		if h.Log == nil {
-			h.Log = slog.New(slog.DiscardHandler)
-		}
-		h.server.Handler, h.server.Log, h.server.MaxMail = h.answer, h.Log, h.MaxMail
-		h.server.Memory = h.Memory
-		h.server.Rate, h.server.Exempt = h.Rate, h.Exempt
-		h.server.MaxConns, h.server.RequestTime = h.MaxConns, h.RequestTime
-	})
-	return h.server.Serve(l)
+	h.once.Do(func() { h.Handler = h.answer })
+	return h.MailServer.Serve(l)
 }
-
-// Shutdown ends the helper when the mails under way are answered, or ctx ends; see
-// [door.StreamServer.Shutdown].
-func (h *Helper) Shutdown(ctx context.Context) error { return h.server.Shutdown(ctx) }
-
-// ConnStats returns the counters of the connections.
-func (h *Helper) ConnStats() *door.ConnStats { return h.server.ConnStats() }
 
 func (h *Helper) answer(ctx context.Context, c *door.Conn, mail []byte) {
 	spam, ham, err := h.look(ctx, mail, bulkhead.Reporter{Addr: c.Client()})

@@ -434,11 +434,14 @@ func TestServeHelper(t *testing.T) {
 		want int // of three mails
 	}{
 		{"without limits", &Helper{Clearinghouse: &prototest.House{}}, 3},
-		{"over the rate", &Helper{Clearinghouse: &prototest.House{}, Rate: door.Rate{PerSecond: 1e-6, Burst: 2}}, 2},
-		{"exempt", &Helper{Clearinghouse: &prototest.House{}, Rate: door.Rate{PerSecond: 1e-6, Burst: 2},
-			Exempt: door.Loopback()}, 3},
-		{"too large", &Helper{Clearinghouse: &prototest.House{}, MaxMail: int64(len(mail)) - 1}, 0},
-		{"as large as may be", &Helper{Clearinghouse: &prototest.House{}, MaxMail: int64(len(mail))}, 3},
+		{"over the rate", &Helper{Clearinghouse: &prototest.House{}, MailServer: door.MailServer{
+			Rate: door.Rate{PerSecond: 1e-6, Burst: 2}}}, 2},
+		{"exempt", &Helper{Clearinghouse: &prototest.House{}, MailServer: door.MailServer{
+			Rate: door.Rate{PerSecond: 1e-6, Burst: 2}, Exempt: door.Loopback()}}, 3},
+		{"too large", &Helper{Clearinghouse: &prototest.House{}, MailServer: door.MailServer{
+			MaxMail: int64(len(mail)) - 1}}, 0},
+		{"as large as may be", &Helper{Clearinghouse: &prototest.House{}, MailServer: door.MailServer{
+			MaxMail: int64(len(mail))}}, 3},
 		{"fault", &Helper{Clearinghouse: &prototest.House{Err: prototest.ErrFault}}, 0},
 		{"whitelisted", &Helper{Clearinghouse: &verdicts{v: bulkhead.Verdict{Whitelisted: "sender",
 			Findings: []bulkhead.Finding{{Spam: 9}}}}}, 3},

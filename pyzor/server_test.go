@@ -412,7 +412,7 @@ func TestManyClients(t *testing.T) {
 func TestHelper(t *testing.T) {
 	house := &prototest.House{}
 	mail := []byte("Subject: x\n\nthis is the text of the mail\nwith a second line of it\n")
-	h := &Helper{Clearinghouse: house, MaxMail: 1 << 16}
+	h := &Helper{Clearinghouse: house, MailServer: door.MailServer{MaxMail: 1 << 16}}
 	address := prototest.ServeStream(t, "127.0.0.1:0", h)
 	ask := func(mail []byte) string {
 		got, _ := prototest.Ask(t, address, mail) // it hangs up on what it refuses

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -507,6 +508,10 @@ func TestServeHelper(t *testing.T) {
 	white := spamAnd(bulkhead.Finding{})
 	white.Whitelisted = "sender"
 	few := door.Rate{PerSecond: 1e-6, Burst: 1}
+	limited := func(rate door.Rate, exempt []netip.Prefix, size int) *Helper {
+		return &Helper{Clearinghouse: &prototest.House{}, MailServer: door.MailServer{Rate: rate, Exempt: exempt,
+			MaxMail: int64(size)}}
+	}
 	for _, tt := range []struct {
 		name string
 		h    *Helper
@@ -527,10 +532,10 @@ func TestServeHelper(t *testing.T) {
 			Contested: true})}}, "ham ham"},
 		{"white, as far as it is known", &Helper{Clearinghouse: &verdicts{v: white}}, "ham ham"},
 		{"fault", &Helper{Clearinghouse: &prototest.House{Err: prototest.ErrFault}}, " "},
-		{"over the rate", &Helper{Clearinghouse: &prototest.House{}, Rate: few}, "ham "},
-		{"exempt", &Helper{Clearinghouse: &prototest.House{}, Rate: few, Exempt: door.Loopback()}, "ham ham"},
-		{"as large as may be", &Helper{Clearinghouse: &prototest.House{}, MaxMail: int64(len(mail))}, "ham ham"},
-		{"too large", &Helper{Clearinghouse: &prototest.House{}, MaxMail: int64(len(mail)) - 1}, " "},
+		{"over the rate", limited(few, nil, 0), "ham "},
+		{"exempt", limited(few, door.Loopback(), 0), "ham ham"},
+		{"as large as may be", limited(door.Rate{}, nil, len(mail)), "ham ham"},
+		{"too large", limited(door.Rate{}, nil, len(mail)-1), " "},
 	} {
 		address := prototest.ServeStream(t, "127.0.0.1:0", tt.h)
 		first, _ := prototest.Ask(t, address, mail)

@@ -645,7 +645,7 @@ func TestDiscoveryNames(t *testing.T) {
 func TestHelper(t *testing.T) {
 	house := &prototest.House{}
 	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
-	h := &Helper{Clearinghouse: house, MaxMail: 1 << 16}
+	h := &Helper{Clearinghouse: house, MailServer: door.MailServer{MaxMail: 1 << 16}}
 	address := prototest.ServeStream(t, "127.0.0.1:0", h)
 	ask := func(mail []byte) string {
 		got, _ := prototest.Ask(t, address, mail) // it hangs up on what it refuses
@@ -681,7 +681,7 @@ func TestHelperWhitelisted(t *testing.T) {
 	mail := append(append(bytes.Clone(header), '\n'), part[bytes.Index(part, []byte("\n\n"))+2:]...)
 	for white, want := range map[string]string{"": "spam", "sender": "ham"} {
 		v := bulkhead.Verdict{Whitelisted: white, Findings: []bulkhead.Finding{{Judged: bulkhead.JudgedSpam}}}
-		h := &Helper{Clearinghouse: &verdicts{v: v}, MaxMail: 1 << 16}
+		h := &Helper{Clearinghouse: &verdicts{v: v}, MailServer: door.MailServer{MaxMail: 1 << 16}}
 		if got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", h), mail); got != want || err != nil {
 			t.Errorf("whitelisted as %q: %q, %v, want %q", white, got, err, want)
 		}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -136,17 +135,12 @@ func (u *adminFlags) showEntry(cmd *cobra.Command, c *admin.Client, text string)
 }
 
 func (u *adminFlags) printHistory(w io.Writer, entries []admin.HistoryEntry) error {
-	if u.JSON {
-		return command.PrintJSON(w, entries)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tTIME\tDOOR\tWHAT\tANSWER\tBY\tFROM\tLINKS\tSUBJECT")
-	for i := range entries {
-		e := &entries[i]
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Time.Format(time.DateTime), e.Door, e.Kind,
-			e.Answer(), command.Dash(e.Reporter()), command.Dash(e.From), command.Dash(strings.Join(e.Domains, " ")), e.Subject)
-	}
-	return t.Flush()
+	return command.PrintTable(w, u.JSON, entries,
+		"ID\tTIME\tDOOR\tWHAT\tANSWER\tBY\tFROM\tLINKS\tSUBJECT",
+		func(t io.Writer, e *admin.HistoryEntry) {
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Time.Format(time.DateTime), e.Door, e.Kind,
+				e.Answer(), command.Dash(e.Reporter()), command.Dash(e.From), command.Dash(strings.Join(e.Domains, " ")), e.Subject)
+		})
 }
 
 func newAuditCommand() *cobra.Command {
@@ -186,24 +180,19 @@ func newAuditCommand() *cobra.Command {
 }
 
 func (u *adminFlags) printAudit(w io.Writer, entries []admin.AuditEntry) error {
-	if u.JSON {
-		return command.PrintJSON(w, entries)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tBY\tFROM\tDOOR\tACTION\tABOUT\tRESULT")
-	for i := range entries {
-		e := &entries[i]
-		var about []string
-		for _, k := range slices.Sorted(maps.Keys(e.About)) {
-			about = append(about, k+"="+e.About[k])
-		}
-		result := e.Error
-		if result == "" {
-			result = "done"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), command.Dash(e.Account),
-			command.Dash(e.From), e.Door,
-			e.Action, command.Dash(strings.Join(about, " ")), result)
-	}
-	return t.Flush()
+	return command.PrintTable(w, u.JSON, entries,
+		"TIME\tBY\tFROM\tDOOR\tACTION\tABOUT\tRESULT",
+		func(t io.Writer, e *admin.AuditEntry) {
+			var about []string
+			for _, k := range slices.Sorted(maps.Keys(e.About)) {
+				about = append(about, k+"="+e.About[k])
+			}
+			result := e.Error
+			if result == "" {
+				result = "done"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.DateTime), command.Dash(e.Account),
+				command.Dash(e.From), e.Door,
+				e.Action, command.Dash(strings.Join(about, " ")), result)
+		})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -76,17 +75,12 @@ func newRatelimitCommand() *cobra.Command {
 }
 
 func (u *adminFlags) printTopKeys(w io.Writer, all []admin.TopKeys) error {
-	if u.JSON {
-		return command.PrintJSON(w, all)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RULE\tKEY\tRATE\tLIMIT\tDIFFERENT ITEMS")
-	for _, rule := range all {
-		for _, k := range rule.Keys {
-			fmt.Fprintf(t, "%s\t%s\t%.1f\t%g\t%.0f\n", rule.Rule, k.Key, k.Rate, k.Limit, k.Items)
-		}
-	}
-	return t.Flush()
+	return command.PrintTable(w, u.JSON, all, "RULE\tKEY\tRATE\tLIMIT\tDIFFERENT ITEMS",
+		func(t io.Writer, rule *admin.TopKeys) {
+			for _, k := range rule.Keys {
+				fmt.Fprintf(t, "%s\t%s\t%.1f\t%g\t%.0f\n", rule.Rule, k.Key, k.Rate, k.Limit, k.Items)
+			}
+		})
 }
 
 func showRules(cmd *cobra.Command, c *admin.Client, asJSON bool) error {
@@ -97,7 +91,7 @@ func showRules(cmd *cobra.Command, c *admin.Client, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(rules)
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := command.NewTable(cmd.OutOrStdout())
 	fmt.Fprintln(w, "RULE\tKEY\tUNIQUE\tLIMIT\tPERIOD\tACTION\tKEYS\tBYTES\tEVICTED")
 	for _, r := range rules {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%s\t%d\t%d\t%d\n", r.Name, r.Key, r.Unique, r.Limit, r.Period, r.Action, r.Keys,
@@ -118,7 +112,7 @@ func showKey(cmd *cobra.Command, c *admin.Client, rule, key string, asJSON bool)
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing is counted\n", cli.Visible(key))
 		return err
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := command.NewTable(cmd.OutOrStdout())
 	fmt.Fprintln(w, "RULE\tRATE\tLIMIT\tPERIOD\tDIFFERENT ITEMS")
 	for _, k := range keys {
 		fmt.Fprintf(w, "%s\t%.1f\t%g\t%s\t%.0f\n", k.Rule, k.Rate, k.Limit, k.Period, k.Items)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +50,7 @@ func newRulesCommand() *cobra.Command {
 }
 
 func printRules(w io.Writer, rules []admin.Rule, explain, classes bool) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := command.NewTable(w)
 	fmt.Fprint(t, "RULE\tVERDICT\tDECIDED\tOBJECTED\tCONFIRMED\tMISSED\tWRONG")
 	if explain {
 		fmt.Fprint(t, "\tWHEN")

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
@@ -70,7 +70,7 @@ func newSizeCommand() *cobra.Command {
 }
 
 func printSizes(out io.Writer, p admin.Sizes) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := command.NewTable(out)
 	fmt.Fprintln(w, "\tTALLY\tBLOCKLIST")
 	row := func(name, tally, block string) { fmt.Fprintf(w, "%s\t%s\t%s\n", name, tally, block) }
 	t, b := p.Tally, p.Blocklist

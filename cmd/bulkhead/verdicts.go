@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,7 +74,7 @@ func (u *adminFlags) printVerdicts(w io.Writer, v *admin.Verdicts, overTime bool
 			all.Add(n)
 		}
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := command.NewTable(w)
 	row := func(name string, s *admin.DoorSum) {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, s.Checks(), s.Spam, s.Suspected, s.Bulk,
 			s.Good, s.Unknown,

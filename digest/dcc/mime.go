@@ -12,18 +12,18 @@ import (
 const (
 	maxBoundary = 93    // bytes
 	maxNesting  = 3     // levels of multipart
-	rawChunk    = 20480 // bytes of raw body that dccproc hands on at a time
+	rawChunk    = 20480 // bytes of raw body that dccproc reads at a time
 	qpChunk     = 1024  // decoded bytes
-	base64Chunk = 1021  // decoded bytes: handed on at this many or up to 3 more
+	base64Chunk = 1021  // decoded bytes; a chunk has up to 3 more
 )
 
-// An entity is what the header of a message or part says of its body.
+// An entity is the description of a body in the header of its message or part.
 type entity struct {
 	kind      kind
 	encoding  transfer
 	latin2    bool // folding table 2
 	multipart bool
-	boundary  []byte // of a multipart that has a usable one, else nil
+	boundary  []byte // nil if there is none, or it is unusable
 }
 
 type kind uint8
@@ -65,7 +65,7 @@ func parseEntity(header []byte, p *pace.Pace) entity {
 }
 
 func (e *entity) contentType(value []byte) {
-	const longest = 64 << 10 // bytes that are looked at
+	const longest = 64 << 10 // bytes that are read
 	value = value[:min(len(value), longest)]
 	lower := lowerASCIIBytes(value)
 	e.kind, e.latin2, e.multipart, e.boundary = kindText, false, false, nil
@@ -112,21 +112,21 @@ func boundaryParameter(value, lower []byte) []byte {
 type bodyReader struct {
 	body  bodySum
 	fuz1  fuz1Sum
-	other *fuz1Sum // of the other rules, nil if they do not matter
-	both  fuz1Sum  // the memory of other
+	other *fuz1Sum // by the other version of the rules; nil if only one version is wanted
+	both  fuz1Sum  // memory of other
 	fuz2  fuz2Sum
 
 	unquoted func(body []byte) (text []byte, size int) // see Options
 
 	pace   *pace.Pace
-	stack  [][]byte // boundaries, the outermost first
-	offset int      // in the raw body, which dccproc reads in chunks of rawChunk
+	stack  [][]byte // open boundaries, the outermost first
+	offset int      // in the raw body
 }
 
-// readers keeps the memory of readers that have finished; it holds no state.
+// readers reuses the memory of readers.
 var readers = sync.Pool{New: func() any { return new(bodyReader) }}
 
-// back gives c to those who look for one.
+// back returns c to readers.
 func (c *bodyReader) back() {
 	*c = bodyReader{}
 	readers.Put(c)
@@ -143,7 +143,7 @@ func (c *bodyReader) init(opt Options, p *pace.Pace) {
 	c.fuz2.init(opt.Words)
 }
 
-// letters hands text to Fuz1.
+// letters adds text to Fuz1.
 func (c *bodyReader) letters(p []byte) {
 	c.fuz1.chunk(p)
 	if c.other != nil {
@@ -159,11 +159,11 @@ func (c *bodyReader) message(header, body []byte) {
 		c.stack = append(c.stack, top.boundary)
 		c.multipart(body)
 	case top.multipart:
-		c.aside(body) // a preamble without end
+		c.aside(body) // all of it is preamble
 	default:
 		c.entity(top, body)
 	}
-	// The end of the message counts as the end of a line.
+	// The end of the message is also the end of a line.
 	c.letters([]byte{'\n'})
 	c.fuz1.flush()
 	if c.other != nil {
@@ -173,7 +173,7 @@ func (c *bodyReader) message(header, body []byte) {
 	c.body.flush()
 }
 
-// A place says what the lines of a multipart body belong to at present.
+// A place is the part of a multipart body that a line belongs to.
 type place uint8
 
 const (
@@ -186,7 +186,7 @@ const (
 func (c *bodyReader) multipart(body []byte) {
 	part := placeAside
 	var entity entity
-	start := 0 // of what belongs to part
+	start := 0 // of the piece in place part
 	finish := func(end int) {
 		piece := body[start:end]
 		switch {
@@ -233,8 +233,8 @@ func (c *bodyReader) multipart(body []byte) {
 	finish(len(body))
 }
 
-// boundary says which boundary of the stack the line is, -1 for none, and
-// whether it is the closing one.
+// boundary returns the index in the stack of the boundary that a line is, or -1 if it is none. closing reports
+// whether it ends the multipart.
 func (c *bodyReader) boundary(line []byte) (level int, closing bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("--"))
 	if !ok {
@@ -254,7 +254,7 @@ func (c *bodyReader) boundary(line []byte) (level int, closing bool) {
 	return -1, false
 }
 
-// aside feeds what is raw in the Body sum and one line end to the fuzzy sums.
+// aside adds a piece outside of all parts to the Body sum, and one line end to the fuzzy sums.
 func (c *bodyReader) aside(piece []byte) {
 	for rest := piece; len(rest) > 0; {
 		n := min(len(rest), rawChunk)
@@ -279,12 +279,12 @@ func (c *bodyReader) boundaryLine(line []byte, closing bool) {
 	c.aside(line[end:])
 }
 
-// entity reads the body of one entity, decoding it.
+// entity decodes the body of one entity and adds it to the sums.
 func (c *bodyReader) entity(e entity, raw []byte) {
 	c.fuz2.entity(e.kind == kindHTML, e.latin2)
 	var qp qpDecoder
 	var b64 base64Decoder
-	var known []byte // what all but the last bytes stand for
+	var known []byte // decoded text of raw[:last], if it is known
 	last, emitted := len(raw), 0
 	if e.encoding == transferQP && c.unquoted != nil {
 		var size int
@@ -333,7 +333,7 @@ func (c *bodyReader) entity(e entity, raw []byte) {
 	}
 }
 
-// bodyAlone reports whether nothing but the Body sum depends on what follows, to which chunks mean nothing.
+// bodyAlone reports whether only the Body sum depends on the rest of the body. It does not depend on the chunks.
 func (c *bodyReader) bodyAlone() bool {
 	return c.fuz1.full() && (c.other == nil || c.other.full()) && c.fuz2.words == nil
 }
@@ -341,7 +341,7 @@ func (c *bodyReader) bodyAlone() bool {
 // A qpDecoder decodes quoted-printable as DCC clients do: a broken sequence is
 // passed through.
 type qpDecoder struct {
-	held []byte // of a sequence that is not complete: "=", "=X" or "=\r"
+	held []byte // an incomplete sequence: "=", "=X" or "=\r"
 	out  []byte
 }
 
@@ -359,7 +359,7 @@ func (d *qpDecoder) decode(raw []byte, emit func([]byte)) {
 	}
 	for len(raw) > 0 {
 		if len(d.held) == 0 && raw[0] == '=' && len(raw) > 2 {
-			// Most sequences are whole.
+			// The common case: a complete sequence.
 			if raw[1] == '\n' {
 				raw = raw[2:]
 				continue
@@ -466,7 +466,7 @@ func (d *base64Decoder) decode(raw []byte, emit func([]byte)) {
 	}
 	for len(raw) > 0 {
 		if d.n == 0 && len(raw) >= 4 {
-			// Most are four digits in a row.
+			// The common case: four digits in a row.
 			d0, d1, d2, d3 := scan.Base64[raw[0]], scan.Base64[raw[1]], scan.Base64[raw[2]], scan.Base64[raw[3]]
 			if (d0|d1|d2|d3)&^63 == 0 {
 				d.out = append(d.out, d0<<2|d1>>4, d1<<4|d2>>2, d2<<6|d3)
@@ -507,7 +507,7 @@ func (d *base64Decoder) sextet(v uint32) {
 }
 
 func (d *base64Decoder) padding() {
-	const equals = 0x41 // what the real decoder's table holds for "="
+	const equals = 0x41 // value of "=" in the table of the real decoder
 	switch d.n {
 	case 2:
 		d.out = append(d.out, byte(d.group>>4))

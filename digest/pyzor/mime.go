@@ -17,8 +17,7 @@ const maxDepth = 100
 // maxParts bounds the parts of a mail. One of more has no digest.
 const maxParts = 10_000
 
-// maxValue bounds a field that says what a part is, in bytes. A mail with a
-// longer one has no digest.
+// maxValue bounds a field that describes a part, in bytes. A mail with a longer one has no digest.
 const maxValue = 64 << 10
 
 // A node is one node of the MIME tree as the client's MIME library reads it.
@@ -331,8 +330,8 @@ func lastLeaf(p *node) *node {
 	}
 }
 
-// isBoundary says whether a line is a boundary, given with the dashes before
-// it, and whether it is the last.
+// isBoundary reports whether a line is a boundary, given with the dashes before it, and whether it is the
+// last one.
 func isBoundary(line, dashes []byte) (found, end bool) {
 	rest, ok := bytes.CutPrefix(line, dashes)
 	if !ok {

@@ -292,8 +292,8 @@ func urlStart(word []rune) int {
 	return len(word)
 }
 
-// isLetter says whether r is a to z without regard to case, which takes in
-// four characters from far away.
+// isLetter reports whether r folds to a letter from a to z. Four characters outside of ASCII do, too,
+// such as the Kelvin sign.
 func isLetter(r rune) bool {
 	return r|0x20 >= 'a' && r|0x20 <= 'z' || r == 0x130 || r == 0x131 || r == 0x17f || r == 0x212a
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// minChars is how many bytes of memory the characters of a page may take,
-// beside as many as the mail has.
+// minChars is the memory in bytes that the characters of a page may take in addition to the size of
+// the mail.
 const minChars = 4 << 20
 
 func newReader(raw []byte, p *pace.Pace, own *space) *reader {
@@ -25,7 +25,7 @@ func newReader(raw []byte, p *pace.Pace, own *space) *reader {
 	return r
 }
 
-// lines passes on to l what each part of a mail contributes, from a line on:
+// lines passes the text of each part of a mail to l, from a mark on:
 // docs/specs/pyzor.md#parts and #html-text.
 func (r *reader) lines(l *liner, from mark) {
 	for i := int(from.part); i < len(r.leaves); i++ {
@@ -50,14 +50,14 @@ func (p *node) walk(visit func(*node)) {
 	}
 }
 
-// text passes on to l what a leaf contributes, from a mark in it on.
+// text passes the text of a leaf to l, from a mark in it on.
 func (p *node) text(r *reader, l *liner, from mark) {
 	if p.codec == "" {
 		p.readType(r)
 	}
 	switch {
 	case !p.isText:
-		r.decodeLines(p.body, p.codec, '\uFFFD', l, from) // as it stands in the mail
+		r.decodeLines(p.body, p.codec, '\uFFFD', l, from) // without undoing its transfer encoding
 	case !p.isPage:
 		r.decodeLines(p.decoded(r, l), p.codec, ignoreErrors, l, from)
 	default:
@@ -68,7 +68,7 @@ func (p *node) text(r *reader, l *liner, from mark) {
 	}
 }
 
-// readType finds out what a leaf is and how its characters are coded.
+// readType determines the type of a leaf and the codec of its characters.
 func (p *node) readType(r *reader) {
 	main, sub := p.contentType()
 	p.isText, p.isPage = main == "text", sub == "html"
@@ -89,7 +89,7 @@ func (p *node) readType(r *reader) {
 	}
 }
 
-// codecOrASCII returns the codec of a charset, that of ASCII for an unknown one.
+// codecOrASCII returns the codec of a charset, or ASCII for an unknown charset.
 func codecOrASCII(charset string) string {
 	if codec, known := codecOf(charset); known {
 		return codec
@@ -97,7 +97,7 @@ func codecOrASCII(charset string) string {
 	return "ascii"
 }
 
-// decodeLines decodes body and passes it on to l, from a mark in it on.
+// decodeLines passes the decoded body to l, from a mark in it on.
 func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, from mark) {
 	if (scan.ASCIIPrefix(body) < len(body) || !keepsASCII(codec)) && (codec != "utf_8" || !utf8.Valid(body)) {
 		s := sink{take: l.put, run: l.puts, with: with, pace: r.pace, lines: l, from: int(from.at)}
@@ -121,7 +121,7 @@ func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, fro
 	l.at = nil
 }
 
-// page decodes all of a page. The pass that counts lines keeps the result for the pass that reads
+// page returns a page, decoded. The pass that counts lines keeps the result for the pass that reads
 // them.
 func (r *reader) page(p *node, l *liner) []byte {
 	if r.charsOf == p {
@@ -132,18 +132,19 @@ func (r *reader) page(p *node, l *liner) []byte {
 		return body
 	}
 	s := sink{with: ignoreErrors, pace: r.pace}
-	size := len(body) // of the text, or about that
+	size := len(body) // approximate size of the text
 	if largest := 8 * len(body); largest > minChars {
-		// Find out how much memory it takes first, and takes the client: each character as much as the widest one.
-		chars, most := 0, rune(0)
+		// First measure the memory that it takes here, and in the client: there, each character takes as much as the
+		// widest one.
+		chars, widest := 0, rune(0)
 		size = 0
 		s.run, s.take = func(run []byte) { chars, size = chars+len(run), size+len(run) }, func(c rune) {
 			chars++
 			size += charSize(c)
-			most = max(most, c)
+			widest = max(widest, c)
 		}
 		s.decode(body, codec)
-		if chars*width(most) > minChars+len(r.raw) {
+		if chars*width(widest) > minChars+len(r.raw) {
 			r.bad = true
 			return nil
 		}
@@ -155,7 +156,8 @@ func (r *reader) page(p *node, l *liner) []byte {
 	s.run, s.take = func(run []byte) { r.chars = append(r.chars, run...) },
 		func(c rune) { r.chars = appendChar(r.chars, c) }
 	if size > 2*len(body) {
-		// One byte for a character of three: those get shorter names, of which that many are enough.
+		// One byte of the body may stand for a character of three bytes. Such characters get shorter names, of
+		// which there are enough.
 		r.named = r.named[:0]
 		s.take = func(c rune) { r.chars, r.named = appendNamed(r.chars, r.named, c) }
 	} else {
@@ -165,7 +167,7 @@ func (r *reader) page(p *node, l *liner) []byte {
 	return r.chars
 }
 
-// width returns how many bytes the client takes for each character of a text of which r is the widest.
+// width returns the bytes that the client takes for each character of a text whose widest one is r.
 func width(r rune) int {
 	switch {
 	case r < 0x100:
@@ -176,7 +178,7 @@ func width(r rune) int {
 	return 4
 }
 
-// decoded undoes the transfer encoding of a text part. The pass that counts lines keeps the last
+// decoded returns a text part without its transfer encoding. The pass that counts lines keeps the last
 // result for the pass that reads them.
 func (p *node) decoded(r *reader, l *liner) []byte {
 	if r.bodyOf == p {
@@ -197,7 +199,7 @@ func (p *node) decoded(r *reader, l *liner) []byte {
 	return r.body
 }
 
-// decode uses the memory of room for what it does not return as it is.
+// decode undoes the transfer encoding. It may return the body itself, or decode into the memory of room.
 func (p *node) decode(room []byte, pc *pace.Pace) []byte {
 	encoding, _ := p.get("content-transfer-encoding")
 	switch lowerASCII(encoding) {
@@ -213,8 +215,8 @@ func (p *node) decode(room []byte, pc *pace.Pace) []byte {
 	return p.body
 }
 
-// decodeQuotedPrintable decodes as the client does: a soft line end may be any
-// "=" CR ..., "==" is one "=", and what is no escape stays.
+// decodeQuotedPrintable decodes as the client does. A "=" before CR or LF removes everything
+// up to the next LF, "==" is one "=", and an invalid escape stays as it is.
 func decodeQuotedPrintable(room, b []byte, p *pace.Pace) []byte {
 	out := slices.Grow(room[:0], len(b))[:len(b)] // no piece becomes longer
 	n, from := 0, 0
@@ -264,8 +266,8 @@ func decodeQuotedPrintable(room, b []byte, p *pace.Pace) []byte {
 	return out[:n]
 }
 
-// decodeBase64 decodes what is base64 in b and ends at the first full padding.
-// Data that cannot be brought to an end is returned as it is, without line ends.
+// decodeBase64 decodes the base64 digits in b, up to the first complete padding. If the last group is
+// incomplete, it returns b without line ends.
 func decodeBase64(room, b []byte, p *pace.Pace) []byte {
 	out := slices.Grow(room[:0], len(b)/4*3+3)
 	var quad, pads int
@@ -275,7 +277,7 @@ func decodeBase64(room, b []byte, p *pace.Pace) []byte {
 			return nil
 		}
 		if quad == 0 {
-			// Most is digits, four of which are three bytes.
+			// The common case: four digits are three bytes.
 			for len(b)-i >= 4 && i%pace.Step < pace.Step-4 {
 				d0, d1, d2, d3 := scan.Base64[b[i]], scan.Base64[b[i+1]], scan.Base64[b[i+2]], scan.Base64[b[i+3]]
 				if (d0|d1|d2|d3)&^63 != 0 {
@@ -286,7 +288,7 @@ func decodeBase64(room, b []byte, p *pace.Pace) []byte {
 				i += 4
 			}
 		}
-		c := byte('=') // two of which end all
+		c := byte('=') // two more of them complete the padding
 		if i < len(b) {
 			c = b[i]
 		}
@@ -326,8 +328,7 @@ func decodeBase64(room, b []byte, p *pace.Pace) []byte {
 	return joined
 }
 
-// decodeUU undoes uuencode. It reports false where the client gives up and takes
-// the text as it is.
+// decodeUU undoes uuencode. It reports false where the client gives up and reads the text as it is.
 func decodeUU(b []byte, p *pace.Pace) ([]byte, bool) {
 	next := func() []byte {
 		line := lineAt(b)
@@ -365,7 +366,7 @@ func decodeUU(b []byte, p *pace.Pace) ([]byte, bool) {
 	return out, true
 }
 
-// isOctal says whether the word before the first blank is a file mode.
+// isOctal reports whether the word before the first blank is a file mode.
 func isOctal(b []byte) bool {
 	mode, _, _ := bytes.Cut(b, []byte{' '})
 	s := strings.TrimFunc(string(mode), isSpace)

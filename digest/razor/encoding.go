@@ -40,8 +40,8 @@ func reverseNibbles(c byte) byte {
 }
 
 // Parse reads a signature as clients write it. The scheme, E4 or
-// E8, says how many bytes it must have. Its error wraps
-// [bulkhead.ErrMalformed] and says what a signature of that engine looks like;
+// E8, determines its length in bytes. The error wraps
+// [bulkhead.ErrMalformed] and describes the signatures of that engine;
 // no other text stands for the same signature.
 func Parse(scheme bulkhead.Scheme, text string) (bulkhead.Signature, error) {
 	size := 20

@@ -61,7 +61,7 @@ func tagName(b []byte, i int) (name []byte, after int) {
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// isTag says whether the client takes a tag of this name for HTML.
+// isTag reports whether the client takes a tag of this name for HTML.
 func isTag(name []byte) bool {
 	switch string(name) {
 	case "html", "body", "a", "font", "table", "head", "base", "meta", "td", "tr",

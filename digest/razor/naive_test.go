@@ -363,7 +363,7 @@ func naiveEngine4(text []byte) (sig bulkhead.Signature, empty bool) {
 	return bulkhead.MustSignature(bulkhead.RazorE4, sum[:]), len(input) == 0
 }
 
-// naiveIsVoid says whether line k counts as missing.
+// naiveIsVoid reports whether line k counts as missing.
 func naiveIsVoid(lines [][]byte, k int) bool {
 	return k >= len(lines) || len(lines[k]) == 0 || string(lines[k]) == "0"
 }

@@ -125,7 +125,7 @@ func keepFields(header []byte, p *pace.Pace) []byte {
 	return kept
 }
 
-// isKept says whether a line begins like those that a part keeps.
+// isKept reports whether a line begins a header field that a part keeps.
 func isKept(line []byte) bool {
 	return scan.HasPrefixFold(line, "Content-") || scan.HasPrefixFold(line, "X-Razor2")
 }

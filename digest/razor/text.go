@@ -223,7 +223,7 @@ func bodyOf(part []byte) []byte {
 	return bytes.TrimRight(part[end:], "\n")
 }
 
-// isSkipped says whether a part gets no signature: docs/specs/razor2.md#skipped-parts.
+// isSkipped reports whether a part gets no signature: docs/specs/razor2.md#skipped-parts.
 func isSkipped(v8 []byte) bool {
 	if allBlank(v8) {
 		return true
@@ -239,7 +239,7 @@ func isSkipped(v8 []byte) bool {
 	return false
 }
 
-// isContentField says whether a line "Content...:" begins b.
+// isContentField reports whether b begins with a line "Content...:".
 func isContentField(b []byte) bool {
 	if !bytes.HasPrefix(b, []byte("Content")) {
 		return false

@@ -15,7 +15,7 @@ const Bands = 20
 // front doors vote. No fuzzy storage has a list of that number.
 const Votes = 1 << 16
 
-// bandOffsets says which shingles make band b: those at b plus each offset,
+// bandOffsets determines the shingles of band b: they are at b plus each offset,
 // modulo 32. All differences of two offsets are distinct, so two bands share
 // at most one shingle; every shingle lies in two to four bands.
 var bandOffsets = [...]int{0, 1, 5, 14}

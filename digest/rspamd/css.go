@@ -11,16 +11,16 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// A look is how an element looks, as far as it is said.
+// A look is the appearance of an element, as far as a style or an attribute sets it.
 type look struct {
 	fg, bg              rgb
-	coloured, on, sized bool // it has a colour, a background, a size of letters
-	displayed           bool // a style says how it is displayed
+	coloured, on, sized bool // whether fg, bg and size are set
+	displayed           bool // whether display is set
 	display             display
-	size                int8 // of letters, in pixels; below 0 in percent of those around it
+	size                int8 // of the font, in pixels; a negative size is in percent of the parent's
 }
 
-// A display is how an element stands in its surroundings.
+// A display is the way in which an element is laid out.
 type display uint8
 
 const (
@@ -30,7 +30,7 @@ const (
 	none
 )
 
-// fill takes what is not said from what else is said of the element.
+// fill sets the unset properties of l from other, a less specific declaration for the same element.
 func (l *look) fill(other *look) {
 	l.takeOver(other)
 	if !l.displayed {
@@ -38,7 +38,7 @@ func (l *look) fill(other *look) {
 	}
 }
 
-// takeOver takes the colours and the size that are not said.
+// takeOver sets the unset colours and the unset size of l.
 func (l *look) takeOver(from *look) {
 	if !l.coloured {
 		l.fg, l.coloured = from.fg, from.coloured
@@ -51,42 +51,24 @@ func (l *look) takeOver(from *look) {
 	}
 }
 
-// inherit takes what is not said from around.
-func (l *look) inherit(around *look) {
-	const usual = 10 // pixels
+// inherit sets the unset properties of l from its parent.
+func (l *look) inherit(parent *look) {
+	const defaultSize = 10 // pixels
 	if l.sized && l.size < 0 {
 		share := -float64(l.size) / 100
 		switch {
-		case !around.sized:
-			l.size = int8(usual * share)
+		case !parent.sized:
+			l.size = int8(defaultSize * share)
 		default:
-			l.size = int8(float64(around.size) * share)
+			l.size = int8(float64(parent.size) * share)
 		}
 	}
-	l.takeOver(around)
+	l.takeOver(parent)
 }
 
-// A knownFaint is whether what was looked at last is transparent. Most of a page has the same colours.
-type knownFaint struct {
-	fg, bg       rgb
-	coloured, on bool
-	known, faint bool
-}
-
-// of reports whether l is transparent.
-func (k *knownFaint) of(l *look) bool {
-	if !l.coloured && !l.on {
-		return false
-	}
-	if !k.known || k.coloured != l.coloured || k.on != l.on || k.fg != l.fg || k.bg != l.bg {
-		*k = knownFaint{l.fg, l.bg, l.coloured, l.on, true, l.transparent()}
-	}
-	return k.faint
-}
-
-// transparent reports whether a reader cannot distinguish the text from what is behind.
+// transparent reports whether the text has nearly the colour of its background.
 func (l *look) transparent() bool {
-	const visible = 10 // least alpha
+	const visible = 10 // minimum alpha
 	white := rgb{255, 255, 255, 255}
 	switch {
 	case l.coloured && l.fg.alpha < visible:
@@ -99,13 +81,13 @@ func (l *look) transparent() bool {
 	return l.on && l.bg.alpha > visible && l.bg.near(rgb{})
 }
 
-// A knownLook is a style as it is written, and what it says.
+// A knownLook is a style attribute as it is written, and its declarations.
 type knownLook struct {
 	style string
 	look  look
 }
 
-// style returns what a style says. A page repeats few of them.
+// style returns the declarations of a style attribute. It caches them, because a page repeats a few styles.
 func (v *page) style(written string) *look {
 	n := len(written)
 	mix := n
@@ -121,14 +103,14 @@ func (v *page) style(written string) *look {
 	return &known.look
 }
 
-// A sheet is what style sheets say of elements by their names, identifiers and classes, and of all.
+// A sheet holds the rules of style sheets by element name, identifier and class, and the rules for all elements.
 type sheet struct {
 	tags         map[atom.Atom]*look
 	ids, classes map[string]*look
 	all          *look
 }
 
-// read takes the rules of a style sheet.
+// read adds the rules of a style sheet.
 func (s *sheet) read(text string) {
 	r := cssReader{text: strings.ToLower(text)}
 	if s.tags == nil {
@@ -152,7 +134,7 @@ func (s *sheet) read(text string) {
 		if declared == (look{}) {
 			continue
 		}
-		// Selectors of one rule share what other rules add to it.
+		// The selectors of one rule share one look, as in rspamd: a later rule for one of them changes all.
 		for _, selector := range selectors {
 			s.add(selector, &declared)
 		}
@@ -179,7 +161,7 @@ func (s *sheet) add(selector string, declared *look) {
 	}
 }
 
-// addLook adds what a rule says to what is known.
+// addLook adds the declarations of a rule to those of earlier rules.
 func addLook(known **look, declared *look) {
 	if *known == nil {
 		*known = declared
@@ -188,7 +170,7 @@ func addLook(known **look, declared *look) {
 	}
 }
 
-// of takes what style sheets say of a node, and reports whether that is anything.
+// of sets the unset properties of l by the rules that match a node. It reports whether l has any property then.
 func (s *sheet) of(l *look, n *node, marks []mark) bool {
 	if s.empty() || n.kind&comment != 0 || !isKnown(n.tag) {
 		return false
@@ -210,12 +192,12 @@ func (s *sheet) of(l *look, n *node, marks []mark) bool {
 	return *l != look{}
 }
 
-// empty reports whether style sheets say nothing.
+// empty reports whether there are no rules.
 func (s *sheet) empty() bool {
 	return len(s.tags) == 0 && len(s.ids) == 0 && len(s.classes) == 0 && s.all == nil
 }
 
-// isKnown reports whether rspamd knows an element, and style sheets change it.
+// isKnown reports whether rspamd knows an element and applies style sheets to it.
 func isKnown(tag atom.Atom) bool {
 	switch tag {
 	case 0, atom.Article, atom.Aside, atom.Audio, atom.Canvas, atom.Figcaption, atom.Figure, atom.Footer,
@@ -226,26 +208,28 @@ func isKnown(tag atom.Atom) bool {
 	return tag>>31 == 0
 }
 
-// A cssReader reads tokens of styles.
+// A cssReader reads the tokens of style sheets and style attributes.
 type cssReader struct {
 	text    string
-	kind    byte   // of the present token: a character, or one of those below
-	word    string // of a name
+	kind    byte   // of the current token: a character, or one of the constants below; 0 at the end
+	word    string // of a name or a hash
 	number  float64
 	percent bool
-	hiding  int // length of the text from where on the end of a declaration may be hidden, 0 for unknown
+	// hiding is the length of the text from the next quote, comment or bracket on: behind it, a ';' need not end a
+	// declaration. 0: unknown.
+	hiding int
 }
 
-// The tokens that are more than a character. 0 is the end.
+// The kinds of tokens of more than one character.
 const (
 	cssName     = 'a'
-	cssFunction = 'f' // a name and the bracket behind it
+	cssFunction = 'f' // a name with its opening bracket
 	cssHash     = '#'
 	cssNumber   = '0'
 	cssText     = '"'
 )
 
-// next takes the next token.
+// next reads the next token.
 func (r *cssReader) next() {
 	r.kind, r.word = 0, ""
 	for r.text != "" {
@@ -291,7 +275,7 @@ func startsName(c byte) bool { return 'a' <= c && c <= 'z' || c == '_' || c >= 0
 
 func inName(c byte) bool { return nameBytes[c] }
 
-// nameBytes are those of names, from the second one on.
+// nameBytes are the bytes that a name may have after its first one.
 var nameBytes = func() (table [256]bool) {
 	for c := range table {
 		table[c] = startsName(byte(c)) || c == '-' || '0' <= c && c <= '9'
@@ -314,20 +298,13 @@ func (r *cssReader) takeName() {
 	r.word, r.text = r.text[:n], r.text[n:]
 }
 
-// takeNumber takes a number with its unit. Lengths are in pixels.
+// takeNumber reads a number and its unit, and converts lengths to pixels.
 func (r *cssReader) takeNumber() {
 	n := 1
 	for n < len(r.text) && (r.text[n] == '.' || '0' <= r.text[n] && r.text[n] <= '9') {
 		n++
 	}
-	if c := r.text[0]; n <= 2 && '0' <= c && c <= '9' && '0' <= r.text[n-1] && r.text[n-1] <= '9' {
-		r.number = float64(c - '0')
-		if n == 2 {
-			r.number = 10*r.number + float64(r.text[1]-'0')
-		}
-	} else {
-		r.number, _ = strconv.ParseFloat(r.text[:n], 64)
-	}
+	r.number, _ = strconv.ParseFloat(r.text[:n], 64)
 	r.kind, r.text, r.percent = cssNumber, r.text[n:], false
 	if strings.HasPrefix(r.text, "%") {
 		r.percent, r.text = true, r.text[1:]
@@ -342,11 +319,11 @@ func (r *cssReader) takeNumber() {
 	}
 }
 
-// cssUnits are how many pixels units have for rspamd.
+// cssUnits are the lengths of units in pixels, as rspamd defines them.
 var cssUnits = map[string]float64{"px": 1, "em": 16, "rem": 16, "ex": 8, "pt": 96.0 / 72, "cm": 96 / 2.54,
 	"mm": 9.6 / 2.54, "in": 96, "pc": 16}
 
-// skip passes over what is in brackets, up to their end.
+// skip reads up to the given closing bracket, and over the brackets in between.
 func (r *cssReader) skip(end byte) {
 	const deepest = 20
 	ends := []byte{end}
@@ -369,22 +346,22 @@ func (r *cssReader) skip(end byte) {
 	}
 }
 
-// selectors reads the selectors of a rule, up to the bracket behind them, as far as rspamd does: of each the first
-// simple one, of the last only if it is all.
+// selectors reads the selectors of a rule up to its opening bracket. As in rspamd, each selector is its first simple
+// selector, and the last one counts only if it has no other part.
 func (r *cssReader) selectors() (all []string) {
 	const (
 		start   = iota
-		name    // behind a point
-		whole   // behind a simple selector
-		skipped // behind what is not looked at
-		ignored // nothing is read any more
+		name    // after a point
+		whole   // after a simple selector
+		skipped // after the parts that are ignored
+		ignored // the rest of the rule is ignored
 	)
 	state, one := start, ""
 	for ; r.kind != 0 && r.kind != '{'; r.next() {
 		switch {
 		case r.kind == '[' || r.kind == '(' || r.kind == cssFunction:
 			if r.kind != cssFunction {
-				all, one = nil, "" // which rspamd takes for what the rule says
+				all, one = nil, "" // rspamd takes them for a part of the declarations
 			}
 			if state == whole && one != "" {
 				all = append(all, one)
@@ -429,10 +406,10 @@ func (r *cssReader) selectors() (all []string) {
 	return all
 }
 
-// declarations reads what is declared, up to the bracket behind it. Of a property the first declaration counts.
+// declarations reads declarations up to the closing bracket. The first declaration of a property counts.
 func (r *cssReader) declarations() (l look) {
-	var shorthand, behind look // what font and background say, which counts for less
-	var hidden, shown bool     // there was visibility, display
+	var shorthand, behind look // font and background, which give way to single properties
+	var hidden, shown bool     // visibility and display have occurred
 	for r.next(); r.kind != 0 && r.kind != '}'; r.next() {
 		property := ""
 		if r.kind == cssName {
@@ -478,7 +455,7 @@ func (r *cssReader) declarations() (l look) {
 	return l
 }
 
-// matters reports whether a property says something that is read.
+// matters reports whether a property changes a look.
 func matters(property string) bool {
 	switch property {
 	case "color", "font-color", "font", "font-size", "background-color", "bgcolor", "background", "display", "visibility":
@@ -487,8 +464,8 @@ func matters(property string) bool {
 	return false
 }
 
-// skipPlain passes over what is left of a declaration that does not matter, if nothing in it, up to
-// its end, may hide an end.
+// skipPlain skips the rest of a declaration that does not matter, if it has neither quotes nor comments nor
+// brackets.
 func (r *cssReader) skipPlain() {
 	if len(r.text) > r.hiding && r.hiding > 0 {
 		return
@@ -498,7 +475,7 @@ func (r *cssReader) skipPlain() {
 		case ';', '}':
 			r.text = r.text[i:]
 			return
-		case '"', '\'', '/', '(', '[', '{', 0: // the last is an end to rspamd
+		case '"', '\'', '/', '(', '[', '{', 0: // rspamd ends the text at a NUL
 			r.hiding = len(r.text) - i
 			return
 		}
@@ -506,7 +483,7 @@ func (r *cssReader) skipPlain() {
 	r.text = ""
 }
 
-// value takes a value of a property, at the present token.
+// value applies the current token as a value of a property.
 func (r *cssReader) value(property string, l *look) {
 	switch property {
 	case "color", "font-color", "font", "background-color", "bgcolor", "background":
@@ -537,7 +514,7 @@ func (r *cssReader) value(property string, l *look) {
 	}
 }
 
-// colour returns the colour at the present token, of which it takes the arguments if it is a function.
+// colour returns the colour at the current token. It reads the arguments of a function.
 func (r *cssReader) colour() (c rgb, ok bool) {
 	switch r.kind {
 	case cssHash:
@@ -593,7 +570,7 @@ func displayOf(value string) (d display, ok bool) {
 // An rgb is a colour.
 type rgb struct{ r, g, b, alpha uint8 }
 
-// near reports whether two colours are much the same.
+// near reports whether two colours are nearly equal.
 func (c rgb) near(o rgb) bool {
 	const least = 0.1
 	square := func(a, b uint8) float32 { d := float32(a) - float32(b); return d * d }
@@ -601,7 +578,7 @@ func (c rgb) near(o rgb) bool {
 	return math.Sqrt(float64(2*r+4*g+3*b+(float32(c.r)+float32(o.r))/2*(r-b)/256))/256 < least
 }
 
-// names are colours by name: those of HTML 4, and those that are nearly white.
+// names has the colours of HTML 4, and those that are nearly white.
 var names = map[string]rgb{
 	"transparent": {},
 	"white":       {255, 255, 255, 255}, "black": {0, 0, 0, 255}, "red": {255, 0, 0, 255},
@@ -614,7 +591,7 @@ var names = map[string]rgb{
 	"mintcream": {245, 255, 250, 255}, "azure": {240, 255, 255, 255},
 }
 
-// parse takes a colour by its name or number, and reports whether it is one; if not, it leaves c as it is.
+// parse sets c to a colour, given by its name or number. It reports false, and leaves c as it is, if text is none.
 func (c *rgb) parse(text string) bool {
 	digits, ok := strings.CutPrefix(text, "#")
 	if !ok {

@@ -37,7 +37,6 @@ type page struct {
 	named    [64]knownReference // character references read recently
 	names    [256]knownName     // names of tags read recently
 	looks    [64]knownLook      // styles read recently
-	faint    knownFaint
 	nodes    []node
 	marks    []mark
 	sheet    sheet               // style sheets of the page
@@ -503,7 +502,7 @@ func (v *page) append(at int32, around *look, p *pace.Pace) (next int32) {
 		case l.display == cell:
 			margin = ' '
 		}
-		if transparent = visible && v.faint.of(l); transparent {
+		if transparent = visible && l.transparent(); transparent {
 			margin = 0
 		}
 	}

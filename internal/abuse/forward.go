@@ -106,7 +106,7 @@ func headerAt(lines []string, at int, enough int) (h forwardedHeader) {
 
 func isBlankLine(line string) bool { return strings.Trim(line, " \t\r>|\u00a0") == "" }
 
-// A separation says how a line separates what is forwarded from what is above it.
+// A separation is the way in which a line separates a forwarded message from the text above it.
 type separation uint8
 
 const (

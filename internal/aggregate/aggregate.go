@@ -1,12 +1,12 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"log/slog"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -97,9 +97,7 @@ func (t *Tap) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayStat
 	parts, states, err := t.Engine.TakeRounds(ctx)
 	// Rounds of one array must be fed in order.
 	sorted := slices.Clone(parts)
-	sort.Slice(sorted, func(i, j int) bool {
-		return sorted[i].From < sorted[j].From
-	}) // slices.SortFunc of a large struct adds 19 kB of code
+	slices.SortFunc(sorted, func(a, b engine.Part) int { return cmp.Compare(a.From, b.From) })
 	for i := range sorted {
 		t.aggregate.feed(own, &sorted[i])
 	}

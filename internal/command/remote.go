@@ -2,16 +2,13 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"reflect"
 	"strings"
 	"syscall"
 	"time"
@@ -219,22 +216,4 @@ func (u *Admin) Ask(run func(cmd *cobra.Command, c *admin.Client,
 	return func(cmd *cobra.Command, args []string) error {
 		return u.AsAdmin(cmd, u.Data, func(c *admin.Client) error { return run(cmd, c, args) })
 	}
-}
-
-// JSONFlag defines --json.
-func JSONFlag(f *pflag.FlagSet, to *bool) {
-	f.BoolVar(to, "json", false, "print JSON, one value a line")
-}
-
-// PrintJSON prints the values of a slice, one per line. It is not generic, because each type of
-// values would add another copy of it to the program.
-func PrintJSON(w io.Writer, values any) error {
-	enc := json.NewEncoder(w)
-	all := reflect.ValueOf(values)
-	for i := range all.Len() {
-		if err := enc.Encode(all.Index(i).Addr().Interface()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

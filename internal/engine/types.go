@@ -106,7 +106,7 @@ const (
 	maxRound = 1 << 12
 )
 
-// An Owner is what a store says of the node that it belongs to.
+// An Owner describes the node that a store belongs to.
 type Owner struct {
 	Networks []uint64 // IDs of the secrets that its arrays were made with
 	Tokens   [][]byte // hashes of the accounts' tokens, including those of accounts that are closed

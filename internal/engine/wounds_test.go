@@ -242,7 +242,7 @@ func TestHeal(t *testing.T) {
 	}
 }
 
-// TestHealNot: a salvage says whether the shared arrays can be what they were. They cannot
+// TestHealNot: a salvage reports whether the shared arrays can be what they were. They cannot
 // without the sums of the pages or with a hole in the journal; other arrays are not shared.
 func TestHealNot(t *testing.T) {
 	whole := newPatient(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
-// A holding says what the body of an entity is that its media type does not declare.
+// A holding is the kind of content of a body whose media type does not declare it.
 type holding uint8
 
 const (

@@ -398,8 +398,8 @@ func decodeText(data []byte, name string) string {
 	return string(asUTF8(data, name, math.MaxInt, nil))
 }
 
-// text returns the text of a part, cut to what there is room for. inRaw says that
-// data lies in the message.
+// text returns the text of a part, cut to the room that is left. inRaw is set if
+// data is a part of the message itself.
 func (r *reader) text(data []byte, charset string, inRaw bool) string {
 	text := asUTF8(data, charset, r.room, r.pace)
 	if !inRaw || !sameMemory(text, data) {

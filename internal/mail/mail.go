@@ -66,7 +66,7 @@ type Message struct {
 
 	// Parts are the leaves of the MIME tree, in order. There is always one.
 	Parts []Part
-	// Damage says what was wrong with the message, in words; nil if nothing.
+	// Damage describes the faults of the message, in words; nil if it has none.
 	Damage []string
 	// Cut is set if the message has more parts than are read, or parts that are nested too deeply.
 	Cut bool

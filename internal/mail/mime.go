@@ -21,7 +21,7 @@ type reader struct {
 	attached     [][]byte // the messages that are not in another one
 }
 
-// A place says where in the tree an entity stands.
+// A place is the position of an entity in the tree.
 type place struct {
 	depth       int
 	alternative int
@@ -135,7 +135,7 @@ func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte,
 	r.m.Parts = append(r.m.Parts, part)
 }
 
-// describe takes what the fields of a part say of it as a file.
+// describe sets the properties that a part has as a file, from its fields.
 func (p *Part) describe(h header) {
 	if field := h.get("Content-Disposition"); field != "" {
 		disposition, _, _ := strings.Cut(field, ";")

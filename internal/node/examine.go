@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"syscall"
 
@@ -378,9 +378,7 @@ func unsafePlaces(dir string) (out []place) {
 		}
 		return nil
 	})
-	sort.Slice(out, func(a, b int) bool {
-		return out[a].path < out[b].path
-	}) // slices.SortFunc of a large struct adds 14 kB of code
+	slices.SortFunc(out, func(a, b place) int { return cmp.Compare(a.path, b.path) })
 	return out
 }
 

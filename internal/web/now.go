@@ -111,7 +111,7 @@ func today(o *admin.Overview) g.Node {
 			"Complained about: a person called it wanted, or took it off the blocklist.", plural(o.Now.Checked, "message")))))
 }
 
-// compared describes a number against an earlier one. worse says that a rise is bad.
+// compared describes a number against an earlier one. worse is set if a rise is bad.
 func compared(known bool, n, before uint64, worse bool) g.Node {
 	if !known {
 		return g.Text("no week to compare with yet")

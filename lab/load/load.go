@@ -47,7 +47,7 @@ type Options struct {
 	Warmup   time.Duration // time at the beginning that does not count
 }
 
-// A Result says what was measured.
+// A Result holds the measurements of a run.
 type Result struct {
 	Requests uint64        // answered without an error
 	Errors   uint64        // refused, lost or broken

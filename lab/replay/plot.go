@@ -152,7 +152,7 @@ func (r *Result) barPlot() (*plot.Plot, error) {
 	return p, nil
 }
 
-// sliceName says how long a slice of time is.
+// sliceName returns the length of a slice of time, in words.
 func (r *Result) sliceName() string {
 	switch hours := int(r.sliceSeconds() / 3600); {
 	case hours == 1:

@@ -40,7 +40,7 @@ type answer struct {
 	confidence int // 0 to 100; 0 of rules that state none
 }
 
-// A judge says what copies are, and learns from what people say of them.
+// A judge classifies copies, and learns from people's votes on them.
 type judge interface {
 	// turn sets the clock, which never goes back.
 	turn(ctx context.Context, now time.Time) error

@@ -29,8 +29,8 @@ func outside(cs []experiment.Comparison) (numbers, plain, drawn, few int) {
 	return numbers, plain, drawn, few
 }
 
-// agreementSection says how well the tables agree with print, what chance would do, and
-// what is not chance.
+// agreementSection writes how well the tables agree with the printed ones, how far chance explains the
+// differences, and which differences remain.
 func (p *plan) agreementSection(d *document, experiments [][]experiment.Row, compared []experiment.Comparison) {
 	d.heading(3, "How well they agree")
 	spreads := p.spreads()
@@ -221,8 +221,8 @@ func rowsOfExperiment(all [][]experiment.Row, n int) []experiment.Row {
 	return nil
 }
 
-// offsetSection says how far the refined rates at 80K lie from print, and tests what may
-// explain that those of Experiments 6 and 8 lie above it.
+// offsetSection writes how far the refined rates at 80K differ from the printed ones. It tests
+// explanations for the higher rates of Experiments 6 and 8.
 func (p *plan) offsetSection(d *document, experiments [][]experiment.Row) {
 	d.heading(4, "The offset of Experiments 6 and 8")
 	spreads := p.spreads()
@@ -276,7 +276,7 @@ func (p *plan) offsetSection(d *document, experiments [][]experiment.Row) {
 	d.end()
 }
 
-// ordersText says what it would matter if all rounds of the paper had one order.
+// ordersText writes what difference one order for all rounds of the paper would make.
 func (p *plan) ordersText(d *document, experiments [][]experiment.Row, spreads map[int]float64) {
 	orders := experiment.SpreadsOf(p.orders)
 	if len(orders) == 0 {

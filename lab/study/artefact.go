@@ -24,8 +24,8 @@ import (
 // ManifestName is the file in which an artefact says what it is.
 const ManifestName = "artefact.json"
 
-// A Manifest says what made a study, from what, and with which results, so that others can
-// repeat it and compare theirs.
+// A Manifest names the program, the inputs and the results of a study, so that others can repeat it and
+// compare theirs.
 type Manifest struct {
 	Format  int             `json:"format"` // 1
 	Command string          `json:"command"`

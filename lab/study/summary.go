@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// A Summary says how well the tables of a run agree with those printed.
+// A Summary describes how well the tables of a run agree with the printed ones.
 type Summary struct {
 	Compared int      // printed numbers with a number of ours beside them
 	Within3  int      // that differ by at most 3 standard errors

@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/dcc"
 	digests "github.com/bulkhead-mail/bulkhead/digest/dcc"
 	"github.com/bulkhead-mail/bulkhead/digest/razor"
+	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/fuzzy"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
@@ -122,7 +123,7 @@ func openRazor(t testing.TB, house bulkhead.Clearinghouse) []operation {
 }
 
 func openRazorHelper(t testing.TB, house bulkhead.Clearinghouse) []operation {
-	h := &razor2.Helper{Clearinghouse: house, MaxMail: 1 << 20}
+	h := &razor2.Helper{Clearinghouse: house, MailServer: door.MailServer{MaxMail: 1 << 20}}
 	address := prototest.ServeStream(t, "127.0.0.1:0", h)
 	return []operation{{"check", func() string {
 		got, _ := prototest.Ask(t, address, []byte(mail))
@@ -171,7 +172,7 @@ func openPyzor(t testing.TB, house bulkhead.Clearinghouse) []operation {
 }
 
 func openPyzorHelper(t testing.TB, house bulkhead.Clearinghouse) []operation {
-	h := &pyzor.Helper{Clearinghouse: house, MaxMail: 1 << 20}
+	h := &pyzor.Helper{Clearinghouse: house, MailServer: door.MailServer{MaxMail: 1 << 20}}
 	address := prototest.ServeStream(t, "127.0.0.1:0", h)
 	return []operation{{"check", func() string {
 		got, _ := prototest.Ask(t, address, []byte(mail))

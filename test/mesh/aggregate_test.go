@@ -125,7 +125,7 @@ func (w *tier) doctor(code int, verdict, found string) {
 
 // TestSum: processes that count others through a sum count exactly what was reported, when
 // the aggregator is killed, cut off from those who count it, or expels a member and takes it
-// back. doctor says whether the sum is heard.
+// back. doctor reports whether messages of the sum arrive.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	w := newTier(t)

@@ -109,7 +109,8 @@ func Example_razor2() {
 
 func Example_razor2Helper() {
 	l := listen()
-	h := &razor2.Helper{Clearinghouse: new(outside.House), MaxMail: 1 << 20}
+	h := &razor2.Helper{Clearinghouse: new(outside.House)}
+	h.MaxMail = 1 << 20
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(l) }()
 	fmt.Println(ask(l, mail))

@@ -19,6 +19,7 @@ func TestSentences(t *testing.T) {
 		{"It costs as much as that of the array", []string{"that-of"}},
 		{"It knows that of course", nil},
 		{"The peer is told the secret", []string{"tell"}},
+		{"isLast says whether the line ends the part", []string{"says-whether"}},
 		{"Nobody verified it", []string{"nobody"}},
 		{"There are so many keys", []string{"so-many"}},
 		{"It counts these, too", []string{"trailing-too"}},

@@ -22,6 +22,7 @@ var sentenceRules = []rule{
 	// "Who joins is counted" has a clause as its subject; questions are none.
 	{"clause-subject", regexp.MustCompile(`^(Who|Whose|Whom|Whoever|Whatever|What) [a-z][^?]*$`)},
 	{"that-of", regexp.MustCompile(`(?i)\b(that|those) of (the|a|an|its|their|which|whom|whose|one|other|each|all)\b`)},
+	{"says-whether", regexp.MustCompile(`(?i)\bsays? whether\b`)},
 	{"tell", regexp.MustCompile(`(?i)\b(tell|tells|told|telling)\b`)},
 	{"nobody", regexp.MustCompile(`(?i)\b(nobody|somebody|anybody)\b`)},
 	{"so-many", regexp.MustCompile(`(?i)\bso many\b`)},

@@ -48,7 +48,7 @@ func spamassassin(t *testing.T, config, mail string, mode ...string) string {
 	return out
 }
 
-// hits says whether the header that SpamAssassin adds names a rule.
+// hits reports whether the header that SpamAssassin adds names a rule.
 func hits(mail, rule string) bool {
 	_, after, _ := strings.Cut(mail, "X-Spam-Rules:")
 	rules, _, _ := strings.Cut(after, "\n")

@@ -178,7 +178,7 @@ func (d *disk) survivor(n *node) *node {
 	return next
 }
 
-// change says whether an operation that changes something fails. It needs mu.
+// change reports whether an operation that changes something fails. It needs mu.
 func (d *disk) change() syscall.Errno {
 	if d.left == 0 {
 		d.dead = true

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -115,38 +114,24 @@ func (u *adminFlags) printToken(w io.Writer, t *admin.Token) error {
 }
 
 func newUserList(u *adminFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "Print every account", Args: cli.Args(cobra.NoArgs),
-		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
-			users, err := c.Users(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return u.printUsers(cmd.OutOrStdout(), users)
-		}),
-	}
+	return command.NewList(&u.Admin, "list", "Print every account", (*admin.Client).Users, u.printUsers)
 }
 
 func (u *adminFlags) printUsers(w io.Writer, users []admin.User) error {
-	if u.JSON {
-		return command.PrintJSON(w, users)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tROLE\tWEIGHT\tWORTH NOW\tCONFIRMED\tDAYS\tREVOKED\tACCURACY\tSINCE\tSECRETS\tSTATE")
-	for i := range users {
-		a := &users[i]
-		secrets := a.Protocols
-		if a.Token {
-			secrets = append([]string{"token"}, secrets...)
-		}
-		state := "open"
-		if a.Closed {
-			state = "closed"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%.3g\t%.3g\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", a.Name, a.Role, a.Weight, a.Worth,
-			a.Confirmed, a.Days, a.Reverted, accuracy(a), a.Created.Format(time.DateOnly), strings.Join(secrets, ","), state)
-	}
-	return t.Flush()
+	return command.PrintTable(w, u.JSON, users,
+		"NAME\tROLE\tWEIGHT\tWORTH NOW\tCONFIRMED\tDAYS\tREVOKED\tACCURACY\tSINCE\tSECRETS\tSTATE",
+		func(t io.Writer, a *admin.User) {
+			secrets := a.Protocols
+			if a.Token {
+				secrets = append([]string{"token"}, secrets...)
+			}
+			state := "open"
+			if a.Closed {
+				state = "closed"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%.3g\t%.3g\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", a.Name, a.Role, a.Weight, a.Worth,
+				a.Confirmed, a.Days, a.Reverted, accuracy(a), a.Created.Format(time.DateOnly), strings.Join(secrets, ","), state)
+		})
 }
 
 // accuracy describes in words how many of an account's reports were right.
@@ -175,17 +160,12 @@ func newUserWeights(u *adminFlags) *cobra.Command {
 				}
 				all = slices.DeleteFunc(all, func(w admin.Weights) bool { return w.Account != args[0] })
 			}
-			if u.JSON {
-				return command.PrintJSON(cmd.OutOrStdout(), all)
-			}
-			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "NAME\tFROM\tWORTH")
-			for _, w := range all {
-				for _, s := range w.Samples {
-					fmt.Fprintf(t, "%s\t%s\t%.3g\n", w.Account, time.Unix(s.Time, 0).UTC().Format(time.DateTime), s.Worth)
-				}
-			}
-			return t.Flush()
+			return command.PrintTable(cmd.OutOrStdout(), u.JSON, all, "NAME\tFROM\tWORTH",
+				func(t io.Writer, w *admin.Weights) {
+					for _, s := range w.Samples {
+						fmt.Fprintf(t, "%s\t%s\t%.3g\n", w.Account, time.Unix(s.Time, 0).UTC().Format(time.DateTime), s.Worth)
+					}
+				})
 		}),
 	}
 }

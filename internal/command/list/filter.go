@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -170,7 +169,7 @@ func printRows(w io.Writer, path string, rows []row, asJSON bool) error {
 		return json.NewEncoder(w).Encode(out)
 	}
 	fmt.Fprintf(w, "%s\n", path)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := command.NewTable(w)
 	for _, r := range rows {
 		switch v := r.value.(type) {
 		case float64:

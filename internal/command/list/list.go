@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -267,7 +266,7 @@ func newListInfo() *cobra.Command {
 
 func printInfo(out io.Writer, l *lists.List) error {
 	m := l.Meta()
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := command.NewTable(out)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
 	row("name", "%s", m.Name)
 	row("tone", "%s", m.Tone)

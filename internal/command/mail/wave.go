@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -78,19 +77,14 @@ func unread(page *admin.WavePage) string {
 }
 
 func (u *adminFlags) printWaves(w io.Writer, waves []admin.Wave) error {
-	if u.JSON {
-		return command.PrintJSON(w, waves)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tMESSAGES\tANSWER\tSPAM VOTES\tHAM VOTES\tREVOKED\tFIRST SEEN\tLATEST\tDOORS\tSENDERS\tLINKS")
-	for i := range waves {
-		v := &waves[i]
-		fmt.Fprintf(t, "%d\t%d\t%s %d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Messages, v.Class, v.Confidence, v.Spam,
-			v.Ham, v.Revoked,
-			v.First.Format(time.DateTime), v.Last.Format(time.DateTime), counted(v.Doors, 3), counted(v.Senders, 3),
-			counted(v.Domains, 3))
-	}
-	return t.Flush()
+	return command.PrintTable(w, u.JSON, waves,
+		"ID\tMESSAGES\tANSWER\tSPAM VOTES\tHAM VOTES\tREVOKED\tFIRST SEEN\tLATEST\tDOORS\tSENDERS\tLINKS",
+		func(t io.Writer, v *admin.Wave) {
+			fmt.Fprintf(t, "%d\t%d\t%s %d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Messages, v.Class, v.Confidence, v.Spam,
+				v.Ham, v.Revoked,
+				v.First.Format(time.DateTime), v.Last.Format(time.DateTime), counted(v.Doors, 3), counted(v.Senders, 3),
+				counted(v.Domains, 3))
+		})
 }
 
 // counted lists up to most names with their counts.
@@ -124,7 +118,7 @@ func (u *adminFlags) printWave(w io.Writer, d *admin.WaveDetail) error {
 		return json.NewEncoder(w).Encode(d)
 	}
 	v := &d.Wave
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := command.NewTable(w)
 	for _, row := range []struct{ name, value string }{
 		{"wave", fmt.Sprint(v.ID)}, {"messages", fmt.Sprint(v.Messages)},
 		{"answer", fmt.Sprintf("%s, confidence %d", v.Class, v.Confidence)},
@@ -143,7 +137,7 @@ func (u *adminFlags) printWave(w io.Writer, d *admin.WaveDetail) error {
 	for _, reason := range d.Verdict.Reasons {
 		fmt.Fprintf(w, "    %s\n", reason)
 	}
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t = command.NewTable(w)
 	fmt.Fprintln(t, "SIGNATURE\tJUDGED\tSEEN\tSPAM\tHAM\tERROR")
 	for i := range d.Verdict.Findings {
 		f := &d.Verdict.Findings[i]
@@ -225,16 +219,8 @@ func newWhitelistCommand() *cobra.Command {
 	}
 	add.Flags().StringVar(&note, "note", "", "why, for those who read the list later")
 	cmd.AddCommand(
-		&cobra.Command{
-			Use: "list", Short: "Print the signatures of these texts", Args: cli.Args(cobra.NoArgs),
-			RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
-				all, err := c.Whitelist(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return u.printWhitelist(cmd.OutOrStdout(), all)
-			}),
-		},
+		command.NewList(&u.Admin, "list", "Print the signatures of these texts", (*admin.Client).Whitelist,
+			u.printWhitelist),
 		add,
 		&cobra.Command{
 			Use: "remove SIGNATURE", Short: "Take a signature off the whitelist", Args: cli.Args(cobra.ExactArgs(1)),
@@ -251,14 +237,9 @@ func newWhitelistCommand() *cobra.Command {
 }
 
 func (u *adminFlags) printWhitelist(w io.Writer, all []admin.Cleared) error {
-	if u.JSON {
-		return command.PrintJSON(w, all)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SIGNATURE\tBY\tSINCE\tWHY")
-	for i := range all {
-		c := &all[i]
-		fmt.Fprintf(t, "%v\t%s\t%s\t%s\n", c.Signature, c.By, c.Time.Format(time.DateTime), command.Dash(c.Note))
-	}
-	return t.Flush()
+	return command.PrintTable(w, u.JSON, all,
+		"SIGNATURE\tBY\tSINCE\tWHY",
+		func(t io.Writer, c *admin.Cleared) {
+			fmt.Fprintf(t, "%v\t%s\t%s\t%s\n", c.Signature, c.By, c.Time.Format(time.DateTime), command.Dash(c.Note))
+		})
 }

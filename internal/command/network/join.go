@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -144,7 +143,7 @@ func newJoinCommand() *cobra.Command {
 
 // printPlan prints the consequences of joining.
 func printPlan(w io.Writer, p *admin.Joining, weight float64) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := command.NewTable(w)
 	fmt.Fprintf(t, "network\t%s\n", p.Network)
 	fmt.Fprintf(t, "invited by\t%s %s\n", command.Dash(p.Name), p.Inviter)
 	fmt.Fprintf(t, "found at\t%s\n", strings.Join(p.Hubs, ", "))
@@ -213,33 +212,24 @@ func newLeaveCommand() *cobra.Command {
 }
 
 func newPeerRequests(u *adminFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "requests", Short: "Print every invitation, and who has shown it", Args: cli.Args(cobra.NoArgs),
-		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
-			list, err := c.Invitations(cmd.Context())
-			if err != nil {
-				return err
+	return command.NewList(&u.Admin, "requests", "Print every invitation, and who has shown it",
+		(*admin.Client).Invitations, u.printInvitations)
+}
+
+func (u *adminFlags) printInvitations(w io.Writer, list []admin.Invitation) error {
+	return command.PrintTable(w, u.JSON, list,
+		"INVITATION\tFOR\tWEIGHT\tEXPIRES\tSTATE\tSINCE\tCALLS ITSELF\tKEY",
+		func(t io.Writer, v *admin.Invitation) {
+			head := fmt.Sprintf("%s\t%s\t%.3g\t%s", v.ID, command.Dash(v.Name), v.Weight,
+				v.Expires.Local().Format(time.DateTime))
+			if len(v.Joiners) == 0 {
+				fmt.Fprintf(t, "%s\tnot shown\t-\t-\t-\n", head)
 			}
-			if u.JSON {
-				return command.PrintJSON(cmd.OutOrStdout(), list)
+			for _, j := range v.Joiners {
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, j.State, j.At.Local().Format(time.DateTime), command.Dash(j.Name),
+					j.Key)
 			}
-			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "INVITATION\tFOR\tWEIGHT\tEXPIRES\tSTATE\tSINCE\tCALLS ITSELF\tKEY")
-			for i := range list {
-				v := &list[i]
-				head := fmt.Sprintf("%s\t%s\t%.3g\t%s", v.ID, command.Dash(v.Name), v.Weight,
-					v.Expires.Local().Format(time.DateTime))
-				if len(v.Joiners) == 0 {
-					fmt.Fprintf(t, "%s\tnot shown\t-\t-\t-\n", head)
-				}
-				for _, j := range v.Joiners {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", head, j.State, j.At.Local().Format(time.DateTime), command.Dash(j.Name),
-						j.Key)
-				}
-			}
-			return t.Flush()
-		}),
-	}
+		})
 }
 
 func newPeerAccept(u *adminFlags) *cobra.Command {

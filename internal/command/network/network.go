@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +61,7 @@ func (n *networkInfo) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(n)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := command.NewTable(w)
 	fmt.Fprintf(t, "network\t%s\n", n.Network)
 	fmt.Fprintf(t, "key\t%s\n", n.Key)
 	if n.Predecessor != "" {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -73,60 +72,54 @@ func newPeerAdd(u *adminFlags) *cobra.Command {
 }
 
 func newPeerList(u *adminFlags) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "Print every peer: weight, lag, bytes, refusals, keys, error", Args: cli.Args(cobra.NoArgs),
-		RunE: u.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
-			list, err := c.Peers(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return u.printPeers(cmd.OutOrStdout(), list)
-		}),
-	}
+	return command.NewList(&u.Admin, "list", "Print every peer: weight, lag, bytes, refusals, keys, error",
+		(*admin.Client).Peers, u.printPeers)
 }
 
 func (u *adminFlags) printPeers(w io.Writer, list []admin.Peer) error {
-	if u.JSON {
-		return command.PrintJSON(w, list)
+	return command.PrintTable(w, u.JSON, list,
+		"NAME\tWEIGHT\tSTATE\tHEARD\tLAG\tMISSING\tBYTES\tKEYS\tMEMORY\tMERGED\tGHOST\tREFUSED\tGROUP\tORGS\tKEY\tERROR",
+		func(t io.Writer, p *admin.Peer) {
+			contact, lag := "never", "-"
+			if !p.Heard.IsZero() {
+				contact, lag = p.Heard.Local().Format(time.DateTime), fmt.Sprintf("%.1fs", p.Lag)
+			}
+			refused := uint64(0)
+			for _, n := range p.Refused {
+				refused += n
+			}
+			fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%d\t%s\t%s\n", command.Dash(p.Name),
+				p.Weight, stateOf(p), contact, lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory),
+				p.Merged, p.Ghost, refused, command.Dash(p.Group), max(1, p.Organisations), p.Key, reasons(p))
+		})
+}
+
+// stateOf describes the state of a peer.
+func stateOf(p *admin.Peer) (state string) {
+	switch {
+	case p.Expels:
+		state = "expelled by it"
+	case p.Quarantine != "":
+		state = "quarantine: " + p.Quarantine
+	case p.Network != "":
+		state = "other secret: it is in network " + p.Network
+	case p.Silent > 0:
+		state = "silent for " + seconds(p.Silent)
+	case p.Weight == 0:
+		state = "kept apart"
+	case p.Behind > 0:
+		state = "behind " + seconds(p.Behind)
+	default:
+		state = "counted"
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t,
-		"NAME\tWEIGHT\tSTATE\tHEARD\tLAG\tMISSING\tBYTES\tKEYS\tMEMORY\tMERGED\tGHOST\tREFUSED\tGROUP\tORGS\tKEY\tERROR")
-	for i := range list {
-		p := &list[i]
-		state := "counted"
-		switch {
-		case p.Expels:
-			state = "expelled by it"
-		case p.Quarantine != "":
-			state = "quarantine: " + p.Quarantine
-		case p.Network != "":
-			state = "other secret: it is in network " + p.Network
-		case p.Silent > 0:
-			state = "silent for " + time.Duration(p.Silent*float64(time.Second)).Round(time.Second).String()
-		case p.Weight == 0:
-			state = "kept apart"
-		case p.Behind > 0:
-			state = fmt.Sprintf("behind %s", time.Duration(p.Behind*float64(time.Second)).Round(time.Second))
-		}
-		if n := p.FormerKeys(); n > 0 {
-			state += fmt.Sprintf(", and %d keys of before it lost its store", n)
-		}
-		contact, lag := "never", "-"
-		if !p.Heard.IsZero() {
-			contact, lag = p.Heard.Local().Format(time.DateTime), fmt.Sprintf("%.1fs", p.Lag)
-		}
-		refused := uint64(0)
-		for _, n := range p.Refused {
-			refused += n
-		}
-		fmt.Fprintf(t, "%s\t%.3g\t%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%.1g\t%d\t%s\t%d\t%s\t%s\n", command.Dash(p.Name), p.Weight,
-			state, contact,
-			lag, p.Missing, units.ByteSize(p.Bytes), p.Keys, units.ByteSize(p.Memory), p.Merged, p.Ghost, refused,
-			command.Dash(p.Group),
-			max(1, p.Organisations), p.Key, reasons(p))
+	if n := p.FormerKeys(); n > 0 {
+		state += fmt.Sprintf(", and %d keys of before it lost its store", n)
 	}
-	return t.Flush()
+	return state
+}
+
+func seconds(n float64) string {
+	return time.Duration(n * float64(time.Second)).Round(time.Second).String()
 }
 
 // reasons returns why parts of a peer were refused, with the text of the last refusal.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -92,7 +91,7 @@ func printSecretChange(w io.Writer, s *admin.SecretChange) error {
 		_, err := fmt.Fprintln(w, "no other secret was announced")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := command.NewTable(w)
 	fmt.Fprintf(t, "network\t%s\nnext\t%s\n", s.From, s.To)
 	when := "used from"
 	if s.Done {

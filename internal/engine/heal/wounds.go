@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
@@ -168,9 +167,8 @@ func without(doubts []Doubt, at place) (out []Doubt) {
 
 // sortWounds sorts by generation, newest first, then by array and page.
 func sortWounds(pages []Wound) {
-	sort.Slice(pages, func(i, j int) bool { // slices.SortFunc of a large struct is 17 kB of program
-		a, b := &pages[i], &pages[j]
-		return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(a.Array, b.Array), cmp.Compare(a.Page, b.Page)) < 0
+	slices.SortFunc(pages, func(a, b Wound) int {
+		return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(a.Array, b.Array), cmp.Compare(a.Page, b.Page))
 	})
 }
 

@@ -2,12 +2,17 @@ package resolve
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -215,6 +220,95 @@ func TestSenders(t *testing.T) {
 	}
 	b.pass(70 * day)
 	senders(0)
+}
+
+// counted returns the count of a key in an array.
+func counted(array interface{ CountBatch([]filter.Key, []uint32) }, k filter.Key) uint32 {
+	var n [1]uint32
+	array.CountBatch([]filter.Key{k}, n[:])
+	return n[0]
+}
+
+// TestSketch checks that a node with peers enters the sketch of a link's senders into the tally of each day, from
+// as many senders on as a signature needs sightings to be shared.
+func TestSketch(t *testing.T) {
+	for _, floor := range []uint32{0, 2, 3} {
+		b := newBooks(t)
+		o := tallyOf
+		o.Floor = floor
+		b.tally = book.NewTally(o, 50_000, maker.Secret.ID(), true, slog.New(slog.DiscardHandler))
+		b.view.Tally.Live = nil
+		b.pass(0)
+		b.view.Remote = &replica.View{Origins: []*replica.Held{{}}}
+		docs := link("docs.example")
+		base := maker.Base(&docs)
+		place := func(from string) int { return evidence.PlaceOf(maker.Sender(from, base)) }
+		shown := func() (places []int) {
+			for i := range evidence.SenderPlaces {
+				switch n := counted(b.view.Tally.Live[0].Counts, maker.SenderPlace(base, i).With(evidence.Sighting)); n {
+				case 0:
+				case max(1, floor):
+					places = append(places, i)
+				default:
+					t.Errorf("floor %d: place %d has a count of %d", floor, i, n)
+				}
+			}
+			return places
+		}
+		var want []int
+		from := func(name string) {
+			b.report(bulkhead.Report{Signatures: append(text(1), sender(name), docs)})
+		}
+		for i := 0; len(want) < 5; i++ {
+			name := fmt.Sprint("s", i, ".example")
+			if slices.Contains(want, place(name)) {
+				continue // two senders of one place count as one
+			}
+			want = append(want, place(name))
+			slices.Sort(want)
+			from(name)
+			if got := shown(); len(want) < int(floor) && got != nil || len(want) >= int(floor) && !slices.Equal(got, want) {
+				t.Errorf("floor %d: places %v are shown of %v", floor, got, want)
+			}
+		}
+		from("s0.example")
+		if got := shown(); !slices.Equal(got, want) {
+			t.Errorf("floor %d: places %v are shown after another letter, want %v", floor, got, want)
+		}
+		b.pass(day)
+		if got := shown(); got != nil {
+			t.Errorf("floor %d: places %v are shown on a new day", floor, got)
+		}
+		from("s0.example")
+		if got := shown(); !slices.Equal(got, want) {
+			t.Errorf("floor %d: places %v are shown on a new day, want %v", floor, got, want)
+		}
+	}
+}
+
+// TestVerified checks the count of all deliveries from verified senders, and of those that were their
+// senders' first of the week: a small site is mature by them.
+func TestVerified(t *testing.T) {
+	b := newBooks(t)
+	deliver := func(seen Seen, from ...bulkhead.Signature) {
+		b.seen(seen, bulkhead.Report{Signatures: append(text(1), from...)})
+		b.pass(time.Hour)
+	}
+	deliver(Seen{}, sender("a.example"))
+	deliver(Seen{}, sender("a.example"))
+	deliver(Seen{}, sender("b.example"), sender("bob@b.example"))
+	deliver(Seen{}, sender("b.example"), sender("ann@b.example"))
+	deliver(Seen{}, network("192.0.2.0/24"))
+	deliver(Seen{Caught: true, TextAlone: true}, sender("c.example"))
+	all := maker.Everything()
+	for name, array := range map[string]interface {
+		CountBatch([]filter.Key, []uint32)
+	}{"tally": b.view.Tally.Live[0].Counts, "names": b.view.Block.Live[0].Names} {
+		if n, first := counted(array, all.With(evidence.Sighting)), counted(array, all.With(evidence.Addresses)); n != 4 ||
+			first != 2 {
+			t.Errorf("%s: %d deliveries from verified senders, %d were their first; want 4 and 2", name, n, first)
+		}
+	}
 }
 
 // TestNames checks that names are known for weeks, and texts for days.

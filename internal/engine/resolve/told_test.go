@@ -13,6 +13,44 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
+// newFloorBooks returns books whose blocklist has a floor, and five voters of full weight.
+func newFloorBooks(t *testing.T, floor uint32) (b *books, voters []string) {
+	b = newBooks(t)
+	o := blockOf
+	o.Floor = floor
+	b.block = book.NewBlocklist(o, 50_000, 50_000, maker.Secret.ID(), true, slog.New(slog.DiscardHandler))
+	b.view.Block.Live = nil
+	b.pass(0)
+	voters = []string{"v0", "v1", "v2", "v3", "v4"}
+	for _, name := range voters {
+		b.put(name, trust.Trusted, 1)
+	}
+	return b, voters
+}
+
+// TestUnshared checks that peers learn from as many votes as the floor that a text is off the list, which they
+// never saw as listed.
+func TestUnshared(t *testing.T) {
+	b, _ := newFloorBooks(t, 2)
+	s := sig(bulkhead.Exact, 1)
+	for i, tt := range []struct {
+		name string
+		vote bulkhead.Vote
+		own  verdict.State
+		ends uint64
+	}{
+		{"v0", bulkhead.Spam, verdict.Listed, 0}, {"v1", bulkhead.Ham, verdict.ListedRevoked, 0},
+		{"v2", bulkhead.Ham, verdict.ListedRevoked, 1}, {"v3", bulkhead.Ham, verdict.ListedRevoked, 1},
+	} {
+		b.report(by(tt.name, tt.vote, s))
+		open := b.view.Block.Live[0]
+		if got := b.of(s).Own; got != tt.own || open.ToldRevoked.Keys() != tt.ends || open.ToldSpam.Keys() != 0 {
+			t.Errorf("vote %d: %v at home, peers see %d listings and %d ends of them; want %v, none and %d", i, got,
+				open.ToldSpam.Keys(), open.ToldRevoked.Keys(), tt.own, tt.ends)
+		}
+	}
+}
+
 // TestFloor compares what peers see of the blocklist with plain maps: a listing with as many roots
 // as the floor, until the node takes it off, over random votes and weeks.
 func TestFloor(t *testing.T) {
@@ -20,16 +58,7 @@ func TestFloor(t *testing.T) {
 	for _, floor := range []uint32{2, 3} {
 		for seed := range uint64(seeds(6)) {
 			rng := rand.New(rand.NewPCG(seed, uint64(floor)))
-			b := newBooks(t)
-			o := blockOf
-			o.Floor = floor
-			b.block = book.NewBlocklist(o, 50_000, 50_000, maker.Secret.ID(), true, slog.New(slog.DiscardHandler))
-			b.view.Block.Live = nil
-			b.pass(0)
-			voters := []string{"v0", "v1", "v2", "v3", "v4"}
-			for _, name := range voters {
-				b.put(name, trust.Trusted, 1)
-			}
+			b, voters := newFloorBooks(t, floor)
 			type state struct {
 				votes map[string]bulkhead.Vote // the latest of each voter
 				seen  bool                     // peers see it as listed

@@ -1,7 +1,7 @@
 // Package document opens what is attached to mail: archives (zip, gzip, tar), office
 // documents (Office Open XML, OpenDocument), PDF and calendar entries. It returns the
 // files of an archive, and the text and links of a document, as far as a [Budget] allows. It
-// does not trust what an archive says about its size.
+// does not trust the sizes that an archive declares.
 //
 // Source: the standard library for archives; ECMA-376 and ISO 26300 for where office
 // documents have their text; ISO 32000-1, sections "Syntax" and "Text", of which a small

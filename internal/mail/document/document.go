@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 )
 
-// A Kind says what an [Item] is.
+// A Kind is the kind of an [Item].
 type Kind uint8
 
 // The kinds.

@@ -10,28 +10,27 @@ import (
 )
 
 const (
-	maxGrid = 256 // cells of a side of a grid
+	maxGrid = 256 // cells along a side
 	strip   = 16  // rows that are converted at a time
 
-	// A margin is uniform if four fifths of the outermost cells differ by at most
-	// marginRange, and ends where a row or column differs from it by marginStep on average,
-	// in 256 grey levels.
+	// A margin is uniform if four fifths of the outermost cells differ by at most marginRange. It ends
+	// at the first row or column whose mean differs from it by marginStep. Both are in grey levels of 256.
 	marginRange = 40
 	marginStep  = 5
 )
 
-// A grid is the brightness of a picture, by cells: the means of 0 to 255.
+// A grid is the brightness of a picture: the mean of each cell, 0 to 255.
 type grid struct {
 	w, h int
-	v    []float32 // by rows
+	v    []float32 // row by row
 }
 
 func (g *grid) at(x, y int) float32 { return g.v[y*g.w+x] }
 
 func (g *grid) row(y int) []float32 { return g.v[y*g.w:][:g.w] }
 
-// gridOf returns the grid of a picture on white ground: of its own pixels if it has no
-// more than a grid, else of the means of those that fall into a cell.
+// gridOf returns the grid of a picture on a white background. A cell is a pixel if the picture is at
+// most maxGrid pixels wide and high. Otherwise it is the mean of the pixels that fall into it.
 func gridOf(img image.Image, p *pace.Pace) *grid {
 	b := img.Bounds()
 	w, h := b.Dx(), b.Dy()
@@ -43,7 +42,7 @@ func gridOf(img image.Image, p *pace.Pace) *grid {
 		count[column[x]]++
 	}
 	sums := make([]int, g.w)
-	rows := 0 // of sums
+	rows := 0 // rows in sums
 	grey := newGreys(img)
 	for y := range h {
 		if p.Over(w) {
@@ -66,13 +65,13 @@ func gridOf(img image.Image, p *pace.Pace) *grid {
 	return g
 }
 
-// greys are the rows of a picture in grey levels.
+// greys converts a picture to grey levels, row by row.
 type greys struct {
 	img     image.Image
-	palette []uint8 // of a picture with one
+	palette []uint8 // grey levels of the colours, of a picture with a palette
 	buf     []uint8
-	strip   *image.RGBA // of others that are not grey
-	first   int         // row of strip
+	strip   *image.RGBA // converted rows, of other coloured pictures
+	first   int         // number of the first row in strip
 }
 
 func newGreys(img image.Image) *greys {
@@ -92,7 +91,7 @@ func newGreys(img image.Image) *greys {
 	return g
 }
 
-// level returns the brightness of a colour: that of JPEG.
+// level returns the brightness of a colour, as JPEG defines it.
 func level(r, g, b int) uint8 { return uint8((299*r + 587*g + 114*b + 500) / 1000) }
 
 // row returns row y, which is valid until the next call.
@@ -122,11 +121,11 @@ func (g *greys) row(y int) []uint8 {
 	return g.buf
 }
 
-// whole is all of the grid.
+// whole returns the bounds of the grid.
 func (g *grid) whole() image.Rectangle { return image.Rect(0, 0, g.w, g.h) }
 
-// inside returns what is within the margin; the whole if it has none that is uniform,
-// or is nothing but margin.
+// inside returns the part inside the margin. It returns the whole grid if the margin is not uniform, or
+// if less than a quarter of a side is inside it.
 func (g *grid) inside() image.Rectangle {
 	box := g.whole()
 	edge := make([]float32, 0, 2*(g.w+g.h))
@@ -140,29 +139,14 @@ func (g *grid) inside() image.Rectangle {
 	if edge[len(edge)*9/10]-edge[len(edge)/10] > marginRange {
 		return box
 	}
-	ground := edge[len(edge)/2]
+	margin := edge[len(edge)/2]
 	rows, columns := make([]float32, g.h), make([]float32, g.w)
-	// Parts of a power of two are exact, and to multiply costs less than to divide. A
-	// conversion keeps a product from being added unrounded, as some processors can.
-	w, h := float32(g.w), float32(g.h)
-	exact := g.w&(g.w-1) == 0 && g.h&(g.h-1) == 0
 	for y := range g.h {
-		row := float32(0)
-		if line := g.row(y); exact {
-			partW, partH := 1/w, 1/h
-			for x, v := range line {
-				d := v - ground
-				row += float32(d * partW)
-				columns[x] += float32(d * partH)
-			}
-		} else {
-			for x, v := range line {
-				d := v - ground
-				row += d / w
-				columns[x] += d / h
-			}
+		for x, v := range g.row(y) {
+			d := v - margin
+			rows[y] += d / float32(g.w)
+			columns[x] += d / float32(g.h)
 		}
-		rows[y] = row
 	}
 	box.Min.Y, box.Max.Y = trim(rows)
 	box.Min.X, box.Max.X = trim(columns)
@@ -172,8 +156,7 @@ func (g *grid) inside() image.Rectangle {
 	return box
 }
 
-// trim returns where the first line begins that differs from the margin, and where the
-// last one ends.
+// trim returns the range of lines from the first to the last one that differs from the margin.
 func trim(lines []float32) (from, to int) {
 	to = len(lines)
 	for from < to && max(lines[from], -lines[from]) < marginStep {

@@ -11,27 +11,26 @@ import (
 )
 
 const (
-	side  = 64 // samples of a side that are transformed
-	order = 14 // of the terms: the sum of their frequencies is at most this and 2
+	side  = 64 // samples along each side
+	order = 14 // number of frequencies along a side, from 1; the sum of both frequencies of a term is at most order+1
 	terms = order * (order + 1) / 2
 
-	// minLoud is how strong half of the terms are: noise of one grey level makes terms
-	// of 1. Surfaces and shades with little on them have less.
+	// minLoud is the least median of the terms' absolute values. Noise of one grey level makes terms
+	// of 1. Plain surfaces and gradients stay below minLoud.
 	minLoud = 4
-	// minMargin is the largest share of the area that what is inside a margin may have.
+	// minMargin is the share of the area below which the part inside the margin has a view of its own.
 	minMargin = 0.96
 )
 
-// A Look is what a picture looks like. It may be read concurrently.
+// A Look is the perceptual description of a picture. It may be read concurrently.
 type Look struct {
 	views []view
 }
 
-// A view is the terms of low frequency of a picture, or of what is inside of its
-// margin.
+// A view is the low-frequency terms of a picture, or of the part inside its margin.
 type view [terms]float32
 
-// lookOf returns what img looks like.
+// lookOf returns the look of img, or an error that wraps [bulkhead.ErrOverLimit] if it has too little detail.
 func lookOf(img image.Image, p *pace.Pace) (*Look, error) {
 	g := gridOf(img, p)
 	whole, inside := g.whole(), g.inside()
@@ -49,7 +48,7 @@ func lookOf(img image.Image, p *pace.Pace) (*Look, error) {
 
 func area(r image.Rectangle) float64 { return float64(r.Dx()) * float64(r.Dy()) }
 
-// loud reports whether there is enough to be seen.
+// loud reports whether the view has enough detail to recognise the picture by.
 func (v *view) loud() bool {
 	var strength [terms]float32
 	for i, c := range v {
@@ -59,11 +58,11 @@ func (v *view) loud() bool {
 	return strength[terms/2] >= minLoud
 }
 
-// view transforms a part of the grid: 64 by 64 samples, each the mean of what it covers.
+// view returns the terms of a part of the grid, from 64 by 64 samples. Each sample is the mean of the
+// cells that it covers.
 //
-// Here and below, a conversion rounds each product before it is added. Otherwise processors
-// that can add it unrounded get other keys than those that cannot (the Go specification,
-// "Floating-point operators").
+// Here and below, a conversion rounds each product before it is added. Otherwise processors with a
+// fused multiply-add would compute other keys (the Go specification, "Floating-point operators").
 func (g *grid) view(box image.Rectangle) view {
 	var samples [side][side]float32
 	columns, rows := cover(box.Min.X, box.Max.X), cover(box.Min.Y, box.Max.Y)
@@ -104,14 +103,14 @@ func (g *grid) view(box image.Rectangle) view {
 	return transform(&samples)
 }
 
-// A span is the cells that a sample covers: the first and the last in part.
+// A span is the range of cells that a sample covers. It may cover a part of the first and the last.
 type span struct {
 	first, last int
-	head, tail  float32 // how much of the first and of the last; of one cell head is all
-	cells       float32 // in all
+	head, tail  float32 // covered shares of the first and the last cell; head alone, if they are one
+	cells       float32 // sum of the covered shares
 }
 
-// cover divides the cells from, up to to, among the samples.
+// cover divides the cells in [from, to) among the samples.
 func cover(from, to int) (spans [side]span) {
 	step := float64(to-from) / side
 	for i := range spans {
@@ -131,7 +130,7 @@ func cover(from, to int) (spans [side]span) {
 	return spans
 }
 
-// basis is the cosines of the frequencies from 1.
+// basis has the cosines of the frequencies, from 1 on.
 var basis = func() (b [order][side]float32) {
 	for k := range b {
 		for i := range side {
@@ -141,9 +140,9 @@ var basis = func() (b [order][side]float32) {
 	return b
 }()
 
-// transform returns the terms of the samples' discrete cosine transform (II,
-// orthonormal) by rising vertical, then horizontal frequency, without those of
-// frequency 0, which are the brightness and where it falls off.
+// transform returns the orthonormal discrete cosine transform (DCT-II) of the samples, by rising
+// vertical and then horizontal frequency. Terms of frequency 0 are left out: they are the brightness
+// and its gradients.
 func transform(samples *[side][side]float32) (v view) {
 	at := 0
 	for k := range order {

@@ -42,6 +42,9 @@ func TestDraw(t *testing.T) {
 		if got := m.Entry().Served; got < 2*most {
 			t.Errorf("%d bytes were served, want those that were charged", got)
 		}
+		if s.forgetDraws(); len(s.draws) != 1 {
+			t.Error("the volume of a peer is forgotten")
+		}
 		if err := m.EvictPeer(t.Context(), m.Peer.ID()); err != nil {
 			t.Fatal(err)
 		}

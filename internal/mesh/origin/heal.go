@@ -47,6 +47,11 @@ type asked struct {
 	pages map[lostPage]bool
 }
 
+func newCure(now time.Time) *cure {
+	return &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[wire.Transport]bool),
+		asked: make(map[wire.Hint]*asked), answered: make(map[wire.Hint]map[lostPage]bool), by: make(map[string]int)}
+}
+
 // heal asks peers for the pages that the node's store has lost, if any, until they are back or
 // given up. It returns false if ctx ends before. Until then the node publishes nothing: its peers
 // hold more of its counts than it does, and must not replace them with less.
@@ -62,9 +67,7 @@ func (s *Sender) heal(ctx context.Context) bool {
 	if s.recovery != nil {
 		return s.recover(ctx)
 	}
-	now := time.Now()
-	c := &cure{began: now, last: now, again: now, reads: make(chan *memory, 1), read: make(map[wire.Transport]bool),
-		asked: make(map[wire.Hint]*asked), answered: make(map[wire.Hint]map[lostPage]bool), by: make(map[string]int)}
+	c := newCure(time.Now())
 	s.opts.Log.Warn(
 		"pages of this node's arrays are lost: peers are asked for their replicas, " +
 			"and nothing is published until they are back")
@@ -274,15 +277,12 @@ func (s *Sender) refill(ctx context.Context, m *wire.Message) {
 	}
 	x := &m.Lost
 	most, cost := float64(drawLeast), 0
-	for _, a := range s.opts.Engine.Replica(p.ID) {
-		most += 2 * float64(min(a.Geometry.Bytes(), 1024+8*a.Keys)+pageHead*uint64(a.Geometry.Pages()))
-		if a.Merged && a.Array == x.Array && a.Start == x.Start {
-			cost = int(a.Geometry.Bytes()) // reading any page reads the whole merged array
-		}
-	}
-	for _, life := range s.lives(p.ID)[1:] {
+	for _, life := range s.lives(p.ID) {
 		for _, a := range s.opts.Engine.Replica(life) {
 			most += 2 * float64(min(a.Geometry.Bytes(), 1024+8*a.Keys)+pageHead*uint64(a.Geometry.Pages()))
+			if a.Merged && a.Array == x.Array && a.Start == x.Start {
+				cost = int(a.Geometry.Bytes()) // reading any page reads the whole merged array
+			}
 		}
 	}
 	if !may(s.refills, m.From, most) {

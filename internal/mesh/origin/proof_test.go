@@ -76,7 +76,7 @@ func TestForgot(t *testing.T) {
 			{101, 1, nil, true}, {99, 999, was(x, 99, 999), false}, {100, 121, nil, true}, {100, 120, nil, false},
 			{100, 119, nil, false},
 			{100, 120, was(x, 9, 120), false}, {100, 120, was(x, 10, 120), true}, {100, 110, was(x, 6, 110), false},
-			{100, 110, was(x, 7, 110), true},
+			{100, 110, was(x, 7, 110), true}, {100, 110, was(x, 1, 105), true},
 			{100, 110, was(x, 0, 110), false}, {100, 110, was(later, 1, 110), true}, {100, 110, was(later, 0, 110), false},
 			{100, 110, was(wire.Ref{Array: engine.ArrayCounts, Start: 5}, 1, 110), true},
 			{100, 110, was(wire.Ref{Array: engine.ArrayCounts, Start: 4}, 1, 110), false},

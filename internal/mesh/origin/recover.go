@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -299,9 +298,7 @@ func (s *Sender) adopt(ctx context.Context, peer string,
 			}
 		}
 	}
-	sort.SliceStable(list, func(a, b int) bool { // the newest first
-		return cmp.Compare(list[a].Start, list[b].Start) > 0
-	})
+	slices.SortStableFunc(list, func(a, b wire.LostPages) int { return cmp.Compare(b.Start, a.Start) }) // the newest first
 	return list
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -363,9 +362,8 @@ func (s *Sender) publish(ctx context.Context) []engine.ArrayState {
 		}
 		return s.opts.Engine.Own()
 	}
-	sort.Slice(parts, func(i, j int) bool { // slices.SortFunc of a large struct is 19 kB of program
-		a, b := &parts[i], &parts[j]
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Array, b.Array), cmp.Compare(a.From, b.From)) < 0
+	slices.SortFunc(parts, func(a, b engine.Part) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Array, b.Array), cmp.Compare(a.From, b.From))
 	})
 	var m wire.Message
 	size := 0
@@ -466,9 +464,7 @@ func (s *Sender) head(ctx context.Context) {
 	}
 	if len(m.Heads) > wire.MaxParts {
 		// To receivers that see only the head, an array that it omits is gone.
-		sort.Slice(m.Heads, func(a, b int) bool {
-			return m.Heads[a].Start > m.Heads[b].Start
-		}) // slices.SortFunc of a large struct adds 17 kB of code
+		slices.SortFunc(m.Heads, func(a, b wire.ArrayHead) int { return cmp.Compare(b.Start, a.Start) })
 		for _, h := range m.Heads[wire.MaxParts:] {
 			f := &m.Floors[wire.FloorIndex(h.Array)]
 			*f = max(*f, h.Start+1)

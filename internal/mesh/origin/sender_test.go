@@ -560,6 +560,16 @@ func TestDeltas(t *testing.T) {
 		if r.sender.publish(t.Context()); len(r.Bus.Sent) != 0 {
 			t.Error("nothing was taken, and sent")
 		}
+		// A failure is logged, except a full disk, which the node reports elsewhere.
+		r.Engine.Mine = []engine.ArrayState{{Array: engine.ArraySpam, Start: 8, Version: 1}}
+		for _, err := range []error{bulkhead.ErrReadOnly, errBroken} {
+			r.Engine.TakenErr, r.Engine.Taken = err, []engine.Part{part("spam", 8, 0, 40)}
+			r.Log.Reset()
+			own := r.sender.publish(t.Context())
+			if logged := r.Log.Len() > 0; len(own) != 1 || len(r.Bus.Sent) != 0 || logged != (err == errBroken) {
+				t.Errorf("%v: %d sent, states %v, log %q", err, len(r.Bus.Sent), own, r.Log)
+			}
+		}
 	})
 }
 

@@ -63,13 +63,13 @@ func (o *origin) fits(replica map[wire.Ref]engine.ArrayState, n engine.Need) roo
 	if _, ok := replica[at]; !ok && generations(replica, n.Array) >= maxGenerations {
 		if !o.full {
 			o.full = true
-			o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonLimit,
+			o.refuse(member.ReasonLimit,
 				fmt.Sprintf("more than %d generations of one peer: they are too short for how long this node keeps them",
 					maxGenerations))
 		}
 		return noRoom
 	}
-	found := roomOf(o.r.opts.Engine.Room(o.peer.ID, n))
+	found := roomOf(o.engine.Room(o.peer.ID, n))
 	if found == roomNow {
 		delete(o.cramped, at)
 		return found
@@ -77,9 +77,9 @@ func (o *origin) fits(replica map[wire.Ref]engine.ArrayState, n engine.Need) roo
 	o.cramped[at] = true
 	if found == noRoom && !o.full {
 		o.full = true
-		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonMemory,
+		o.refuse(member.ReasonMemory,
 			fmt.Sprintf("%s of generation %d exceeds the peer's share of mesh.memory_bytes, %d bytes", n.Array, n.Start,
-				o.r.opts.Engine.RemoteMemory().Limit))
+				o.engine.RemoteMemory().Limit))
 	}
 	return found
 }
@@ -108,16 +108,16 @@ func (b *batch) has(x wire.Ref) bool {
 // earlier ones arrive, and ignores rounds that were applied before.
 func (o *origin) delta(ctx context.Context, m *wire.Message) {
 	if o.suspect {
-		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonSuspect, "")
+		o.refuse(member.ReasonSuspect, "")
 		return
 	}
 	for i := range m.Rounds {
 		m.Rounds[i].Boot, m.Rounds[i].Statement = m.Stamp.Boot, m.Statement
 	}
-	held := o.r.replica(o.peer.ID)
+	held := o.replica()
 	before := len(held)
 	o.rounds(ctx, held, m.Rounds)
-	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Lag = max(0, o.r.opts.Now().Sub(m.Stamp.Time())) })
+	o.figures(func(s *member.Stats) { s.Lag = max(0, o.r.opts.Now().Sub(m.Stamp.Time())) })
 	if len(held) > before || len(o.pending) > 0 {
 		o.drain(ctx, held)
 	}
@@ -149,14 +149,14 @@ func (o *origin) admit(replica map[wire.Ref]engine.ArrayState,
 		geometry = a.Geometry
 	}
 	switch {
-	case !o.r.opts.Engine.Keeps(x.Array, x.Start):
+	case !o.engine.Keeps(x.Array, x.Start):
 		o.early(x.Ref)
 		return part, roundIgnored // expired on this node
 	case o.peer.Refuses(x.Start):
-		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonRollback, "")
+		o.refuse(member.ReasonRollback, "")
 		return part, roundIgnored
 	case x.Announce && x.Geometry != geometry:
-		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.Geometry,
+		o.refuse(member.ReasonGeometry, fmt.Sprintf("round of %v for a replica of %v", x.Geometry,
 			geometry))
 		return part, roundIgnored
 	case ok && x.To <= a.Version && a.Partial == 0:
@@ -168,7 +168,7 @@ func (o *origin) admit(replica map[wire.Ref]engine.ArrayState,
 	if d := o.continues(a, x); d != roundDue {
 		return part, d
 	}
-	part, err := o.r.opts.Engine.ParsePart(engine.Part{
+	part, err := o.engine.ParsePart(engine.Part{
 		Array: x.Array, Start: x.Start, Geometry: geometry, Round: x.Data, From: x.From, To: x.To, Boot: x.Boot,
 	})
 	if err != nil {
@@ -211,8 +211,8 @@ func (o *origin) continues(a engine.ArrayState, x *wire.Round) disposition {
 // early counts a refusal of a generation that is not kept because it begins in the future: a clock
 // is wrong, or was. Expired generations are ignored without a refusal.
 func (o *origin) early(x wire.Ref) {
-	if x.Start >= o.r.opts.Engine.Horizon(x.Array) {
-		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonEarly,
+	if x.Start >= o.engine.Horizon(x.Array) {
+		o.refuse(member.ReasonEarly,
 			fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
 				x.Array, time.Unix(int64(min(x.Start, 1<<40)), 0).UTC().Format(time.RFC3339)))
 	}
@@ -225,7 +225,7 @@ func (o *origin) doubt() {
 		if o.doubted.IsZero() {
 			o.doubted = time.Now()
 		}
-		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonSuspect, "its earlier counts are missing from its arrays")
+		o.refuse(member.ReasonSuspect, "its earlier counts are missing from its arrays")
 	}
 }
 
@@ -233,7 +233,7 @@ func (o *origin) doubt() {
 // if the array reports too many keys that were never added.
 func (o *origin) grow(ctx context.Context, a engine.ArrayState, parsed *arrays.Round) {
 	var why string
-	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) {
+	o.figures(func(s *member.Stats) {
 		why = s.Growth.Charge(o.r.opts, time.Now(), a.Array,
 			parsed)
 	})
@@ -253,7 +253,7 @@ func (o *origin) apply(ctx context.Context, held map[wire.Ref]engine.ArrayState,
 	if len(b.parts) == 0 {
 		return
 	}
-	err := o.r.opts.Engine.ApplyRemote(ctx, o.peer.ID, b.parts)
+	err := o.engine.ApplyRemote(ctx, o.peer.ID, b.parts)
 	if err != nil && len(b.parts) > 1 {
 		// One bad part must not keep the other parts out.
 		for i := range b.parts {
@@ -280,7 +280,7 @@ func (o *origin) apply(ctx context.Context, held map[wire.Ref]engine.ArrayState,
 		o.grow(ctx, a, b.parts[i].Adds())
 	}
 	n := uint64(len(b.rounds))
-	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Applied += n })
+	o.figures(func(s *member.Stats) { s.Applied += n })
 	*b = batch{}
 }
 
@@ -288,7 +288,7 @@ func (o *origin) apply(ctx context.Context, held map[wire.Ref]engine.ArrayState,
 // counted as a refusal of its sender, and requested again later.
 func (o *origin) hold(x *wire.Round) {
 	if !o.add(x) {
-		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonWaiting,
+		o.refuse(member.ReasonWaiting,
 			fmt.Sprintf("rounds of more than %d bytes wait for those before", maxPending))
 	}
 }
@@ -321,7 +321,7 @@ func (o *origin) prune(held map[wire.Ref]engine.ArrayState) {
 
 func (o *origin) pruneArray(held map[wire.Ref]engine.ArrayState, x wire.Ref) {
 	a, ok := held[x]
-	unwanted := !o.r.opts.Engine.Keeps(x.Array, x.Start) || o.peer.Refuses(x.Start)
+	unwanted := !o.engine.Keeps(x.Array, x.Start) || o.peer.Refuses(x.Start)
 	list := slices.DeleteFunc(o.pending[x], func(y wire.Round) bool {
 		gone := unwanted || ok && (y.Boot < a.Boot || a.Partial == 0 && y.To <= a.Version)
 		if gone {
@@ -358,14 +358,14 @@ func (o *origin) drain(ctx context.Context, held map[wire.Ref]engine.ArrayState)
 // image loads some pages of an array into the replica.
 func (o *origin) image(ctx context.Context, m *wire.Message) {
 	x := &m.Image
-	held := o.r.replica(o.peer.ID)
+	held := o.replica()
 	a, ok := held[x.Ref]
 	switch {
-	case !o.r.opts.Engine.Keeps(x.Array, x.Start):
+	case !o.engine.Keeps(x.Array, x.Start):
 		o.early(x.Ref)
 		return
 	case o.peer.Refuses(x.Start):
-		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonRollback, "")
+		o.refuse(member.ReasonRollback, "")
 		return
 	case ok && a.Partial == 0 && x.At <= a.Version, a.Partial > x.At:
 		return // older than the replica
@@ -382,7 +382,7 @@ func (o *origin) image(ctx context.Context, m *wire.Message) {
 	parts := make([]engine.Parsed, len(x.Pages))
 	for i, page := range x.Pages {
 		var err error
-		parts[i], err = o.r.opts.Engine.ParsePart(engine.Part{Array: x.Array, Start: x.Start, Geometry: x.Geometry,
+		parts[i], err = o.engine.ParsePart(engine.Part{Array: x.Array, Start: x.Start, Geometry: x.Geometry,
 			Image: page, At: x.At, Boot: m.Stamp.Boot})
 		if err != nil {
 			o.refuseError(err)
@@ -390,14 +390,14 @@ func (o *origin) image(ctx context.Context, m *wire.Message) {
 		}
 	}
 	o.supersedeBy(ctx, x) // first, or both would count
-	if err := o.r.opts.Engine.ApplyRemote(ctx, o.peer.ID, parts); err != nil {
+	if err := o.engine.ApplyRemote(ctx, o.peer.ID, parts); err != nil {
 		o.refuseError(err)
 		return
 	}
 	o.evidence.Keep(x.Ref, m.Statement)
 	n := uint64(len(parts))
-	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Pages += n })
-	held = o.r.replica(o.peer.ID)
+	o.figures(func(s *member.Stats) { s.Pages += n })
+	held = o.replica()
 	a = held[x.Ref]
 	// The pages received so far count, even if some images are missing.
 	o.suspend(ctx, cmp.Or(tooFull(o.r.opts, o.r.opts.Now(), a), o.showsTooMuch(a)))

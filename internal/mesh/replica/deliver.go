@@ -146,30 +146,5 @@ func reasonOf(err error) string {
 	return member.ReasonMalformed
 }
 
-// newcomer accepts from an unlisted key only a head that proves which peer the key succeeds. All
-// unlisted keys together have one share of the queue.
-func (r *Receiver) newcomer(from wire.Hint, a wire.Arrival) (x incoming, ok bool) {
-	if a.Topic.Kind == wire.KindHead {
-		if e, err := wire.OpenEnvelope(a.Data); err == nil && e.Kind == wire.KindHead {
-			m, err := e.Parse(r.opts.KeyID)
-			if err == nil && r.succeeds(e, m) {
-				m.Statement = e.Statement()
-				return incoming{m: m, size: len(a.Data)}, true
-			}
-		}
-	}
-	r.book.Refuse(from, member.ReasonStranger, strange)
-	return x, false
-}
-
-// succeeds reports whether a head proves that a peer chose its key.
-func (r *Receiver) succeeds(e *wire.Envelope, m *wire.Message) bool {
-	if m.Proof == nil || m.Key.Hint() != m.From || m.Stamp.Ahead(r.opts.Now()) {
-		return false
-	}
-	_, known := r.book.Find(m.Proof.Old.Hint())
-	return known && m.Proof.Names(m.Key) && e.SignedBy(m.Key)
-}
-
 // NetworkRest is how long a head from another network is evidence of the peer's network.
 const NetworkRest = time.Hour

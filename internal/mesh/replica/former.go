@@ -10,12 +10,12 @@ import (
 
 // lostIncarnation logs that the replica of a peer's former incarnation is kept.
 func (o *origin) lostIncarnation(incarnation uint64) {
-	former := o.r.opts.Engine.FormerIncarnations(o.peer.ID)
+	former := o.engine.FormerIncarnations(o.peer.ID)
 	if len(former) == 0 {
 		return
 	}
 	keys := uint64(0)
-	for _, a := range o.r.opts.Engine.Replica(former[len(former)-1].ID) {
+	for _, a := range o.engine.Replica(former[len(former)-1].ID) {
 		keys += a.Keys
 	}
 	o.r.opts.Log.Warn("peer has lost its store or was restored from a backup, and counts anew",
@@ -28,15 +28,15 @@ func (o *origin) lostIncarnation(incarnation uint64) {
 // the lineage in the head, its first process found counts in them. All other arrays were begun
 // anew, so both count. A former incarnation of an aggregate is dropped.
 func (o *origin) supersede(ctx context.Context) {
-	former := o.r.opts.Engine.FormerIncarnations(o.peer.ID)
+	former := o.engine.FormerIncarnations(o.peer.ID)
 	if len(former) == 0 {
 		return
 	}
 	aggregate := false
-	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { aggregate = len(s.Organisations) > 0 })
+	o.figures(func(s *member.Stats) { aggregate = len(s.Organisations) > 0 })
 	if aggregate {
 		// A sum is made anew from all its members at each start, so none of it is lost.
-		if err := o.r.opts.Engine.ForgetFormer(ctx, o.peer.ID); err != nil {
+		if err := o.engine.ForgetFormer(ctx, o.peer.ID); err != nil {
 			o.refuseError(err)
 		}
 		return
@@ -50,7 +50,7 @@ func (o *origin) supersede(ctx context.Context) {
 
 // supersedeBy is [origin.supersede] for an array whose image came before a head.
 func (o *origin) supersedeBy(ctx context.Context, x *wire.Image) {
-	if former := o.r.opts.Engine.FormerIncarnations(o.peer.ID); len(former) > 0 && x.Lineage.Restored() {
+	if former := o.engine.FormerIncarnations(o.peer.ID); len(former) > 0 && x.Lineage.Restored() {
 		o.drop(ctx, former, map[engine.ArrayKey]bool{{Array: x.Array, Start: x.Start}: true})
 	}
 }
@@ -59,7 +59,7 @@ func (o *origin) supersedeBy(ctx context.Context, x *wire.Image) {
 func (o *origin) drop(ctx context.Context, former []engine.FormerIncarnation, restored map[engine.ArrayKey]bool) {
 	var found []engine.ArrayKey
 	for _, f := range former {
-		for _, a := range o.r.opts.Engine.Replica(f.ID) {
+		for _, a := range o.engine.Replica(f.ID) {
 			if key := (engine.ArrayKey{Array: a.Array, Start: a.Start}); restored[key] {
 				found = append(found, key)
 			}
@@ -68,7 +68,7 @@ func (o *origin) drop(ctx context.Context, former []engine.FormerIncarnation, re
 	if len(found) == 0 {
 		return
 	}
-	if err := o.r.opts.Engine.Supersede(ctx, o.peer.ID, found); err != nil {
+	if err := o.engine.Supersede(ctx, o.peer.ID, found); err != nil {
 		o.refuseError(err)
 		return
 	}

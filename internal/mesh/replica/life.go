@@ -13,12 +13,12 @@ import (
 // alive reports whether a message belongs to the present incarnation of its origin. It begins a new
 // incarnation if the message does.
 func (o *origin) alive(ctx context.Context, m *wire.Message) bool {
-	held := o.r.opts.Engine.Incarnation(o.peer.ID)
+	held := o.engine.Incarnation(o.peer.ID)
 	old := m.Stamp.Incarnation < held || m.Stamp.Incarnation < o.last.Incarnation ||
 		m.Stamp.Incarnation == o.last.Incarnation && m.Stamp.Boot < o.last.Boot
 	if m.Kind == wire.KindHead {
 		o.conflict(ctx, m)
-		o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Clock, s.ClockAt = m.Stamp.Time(), time.Now() })
+		o.figures(func(s *member.Stats) { s.Clock, s.ClockAt = m.Stamp.Time(), time.Now() })
 	}
 	if old && m.Kind == wire.KindHead && time.Since(o.notified) > conflictRest {
 		// The peer's folder was copied back, with its knowledge of its last incarnation.
@@ -27,7 +27,7 @@ func (o *origin) alive(ctx context.Context, m *wire.Message) bool {
 			Proofs: o.evidence.About(nil)})
 	}
 	if m.Stamp.Incarnation < held {
-		o.r.book.Refuse(o.peer.Key.Hint(), member.ReasonOld, "")
+		o.refuse(member.ReasonOld, "")
 		return false
 	}
 	if m.Stamp.Incarnation > held {
@@ -75,7 +75,7 @@ func (o *origin) renew(ctx context.Context, m *wire.Message) bool {
 	nothing := m.Kind == wire.KindHead && len(m.Heads) == 0
 	// Rounds from version 0 on are equivalent to images.
 	whole := m.Kind == wire.KindImage || slices.ContainsFunc(m.Rounds, func(x wire.Round) bool { return x.From == 0 })
-	if len(o.r.opts.Engine.Replica(o.peer.ID)) > 0 && !whole && !nothing {
+	if len(o.engine.Replica(o.peer.ID)) > 0 && !whole && !nothing {
 		if m.Kind == wire.KindHead && m.Stamp.Incarnation >= o.next {
 			o.next, o.evidence.Head = m.Stamp.Incarnation, m.Statement
 			o.setHeads(m)
@@ -90,7 +90,7 @@ func (o *origin) renew(ctx context.Context, m *wire.Message) bool {
 	if err := o.r.Save(); err != nil {
 		o.r.opts.Log.Debug("last messages of peers not saved", "err", err)
 	}
-	if err := o.r.opts.Engine.Renew(ctx, o.peer.ID, m.Stamp.Incarnation); err != nil {
+	if err := o.engine.Renew(ctx, o.peer.ID, m.Stamp.Incarnation); err != nil {
 		o.refuseError(err)
 		return false
 	}
@@ -147,12 +147,12 @@ func (o *origin) applyHead(ctx context.Context, m *wire.Message) {
 	o.setHeads(m)
 	o.supersede(ctx)
 	o.suspect, o.full, o.gone = false, false, nil
-	maps.DeleteFunc(o.inspected, func(x wire.Ref, _ uint64) bool { return !o.r.opts.Engine.Keeps(x.Array, x.Start) })
-	for _, a := range o.r.opts.Engine.Replica(o.peer.ID) {
+	maps.DeleteFunc(o.inspected, func(x wire.Ref, _ uint64) bool { return !o.engine.Keeps(x.Array, x.Start) })
+	for _, a := range o.engine.Replica(o.peer.ID) {
 		x := wire.Ref{Array: a.Array, Start: a.Start}
 		h, ok := o.heads[x]
 		switch {
-		case max(a.Version, a.Partial) == 0, o.peer.Refuses(a.Start), !o.r.opts.Engine.Keeps(a.Array, a.Start):
+		case max(a.Version, a.Partial) == 0, o.peer.Refuses(a.Start), !o.engine.Keeps(a.Array, a.Start):
 		case !ok && a.Start >= m.Floors[wire.FloorIndex(a.Array)]:
 			if m.Stamp == o.last { // otherwise a round that overtook this head may have begun the array
 				o.gone = append(o.gone, x)
@@ -166,26 +166,8 @@ func (o *origin) applyHead(ctx context.Context, m *wire.Message) {
 	if !o.suspect {
 		o.doubted = time.Time{}
 	}
-	maps.DeleteFunc(o.evidence.Led, func(x wire.Ref, _ []byte) bool { return !o.r.opts.Engine.Keeps(x.Array, x.Start) })
+	maps.DeleteFunc(o.evidence.Led, func(x wire.Ref, _ []byte) bool { return !o.engine.Keeps(x.Array, x.Start) })
 	if m.Name != "" && o.peer.Name == "" && member.CheckPeer(m.Name, 0) == nil {
-		o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.OwnName = m.Name })
+		o.figures(func(s *member.Stats) { s.OwnName = m.Name })
 	}
-}
-
-// successor replaces an old key with the new key that it has signed. [Receiver.newcomer] has
-// verified the signature.
-func (r *Receiver) successor(ctx context.Context, m *wire.Message) (member.Peer, bool) {
-	if m.Kind != wire.KindHead || m.Proof == nil {
-		return member.Peer{}, false // the peer was evicted while the message waited
-	}
-	if err := r.book.Succeed(ctx, m.Proof, m.Key); err != nil {
-		return member.Peer{}, false
-	}
-	old := m.Proof.Old.Hint()
-	if t := r.origins[old]; t != nil {
-		r.Forget(old)
-		t.stop = nil
-		r.origins[m.From] = t
-	}
-	return r.book.Find(m.From)
 }

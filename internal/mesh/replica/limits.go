@@ -52,8 +52,8 @@ func (o *origin) showsTooMuch(s engine.ArrayState) string {
 		return ""
 	}
 	x := wire.Ref{Array: s.Array, Start: s.Start}
-	o.inspected[x] = o.r.replica(o.peer.ID)[x].Keys // the key count of s may include duplicates
-	if shown := o.r.opts.Engine.Shown(o.peer.ID, s.Array, s.Start); shown > maxShown {
+	o.inspected[x] = o.replica()[x].Keys // the key count of s may include duplicates
+	if shown := o.engine.Shown(o.peer.ID, s.Array, s.Start); shown > maxShown {
 		return fmt.Sprintf("%s of generation %d shows %.0f %% of all signatures, limit %.0f %%", s.Array, s.Start,
 			100*shown, 100*maxShown)
 	}

@@ -2,8 +2,11 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
@@ -11,8 +14,9 @@ import (
 // An origin is the receiver's state of one peer whose arrays are replicated here. Only the receiver's
 // goroutine uses it.
 type origin struct {
-	r    *Receiver
-	peer member.Peer // as it was on the list when its present message was taken
+	r      *Receiver
+	engine member.Engine
+	peer   member.Peer // as it was on the list when its present message was taken
 
 	lifetime
 	queue
@@ -69,9 +73,39 @@ type gap struct {
 }
 
 func newOrigin(r *Receiver) *origin {
-	return &origin{r: r, lifetime: lifetime{heads: make(map[wire.Ref]wire.ArrayHead)},
+	return &origin{r: r, engine: r.opts.Engine, lifetime: lifetime{heads: make(map[wire.Ref]wire.ArrayHead)},
 		queue: queue{pending: make(map[wire.Ref][]wire.Round)},
 		space: space{inspected: make(look), cramped: make(map[wire.Ref]bool)}}
+}
+
+// refuse counts a refused message of the peer.
+func (o *origin) refuse(reason, detail string) { o.r.book.Refuse(o.peer.Key.Hint(), reason, detail) }
+
+// refuseError counts a refusal by the engine, by the kind of its error.
+func (o *origin) refuseError(err error) {
+	reason := member.ReasonAbsurd
+	switch {
+	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap),
+		errors.Is(err, bulkhead.ErrForbidden):
+		return // not the peer's fault, or it is just being added; it is asked for again
+	case errors.Is(err, bulkhead.ErrGeometry):
+		reason = member.ReasonGeometry
+	case errors.Is(err, bulkhead.ErrOverLimit):
+		reason = member.ReasonLimit
+	}
+	o.refuse(reason, err.Error())
+}
+
+// figures calls change with the statistics of the peer. change must not block.
+func (o *origin) figures(change func(*member.Stats)) { o.r.book.Figures(o.peer.Key.Hint(), change) }
+
+// replica returns the arrays that are held of the peer.
+func (o *origin) replica() map[wire.Ref]engine.ArrayState {
+	out := make(map[wire.Ref]engine.ArrayState)
+	for _, a := range o.engine.Replica(o.peer.ID) {
+		out[wire.Ref{Array: a.Array, Start: a.Start}] = a
+	}
+	return out
 }
 
 // organisations records which organisations a head lists for the sender's arrays.
@@ -80,7 +114,7 @@ func (o *origin) organisations(ctx context.Context, m *wire.Message) {
 		return // replayed by another node
 	}
 	o.named = m.Stamp
-	o.r.book.Figures(o.peer.Key.Hint(), func(s *member.Stats) { s.Organisations = m.Organisations })
+	o.figures(func(s *member.Stats) { s.Organisations = m.Organisations })
 	o.suspend(ctx, o.r.book.CountedTwice(o.peer.Key.Hint()))
 }
 
@@ -97,14 +131,14 @@ func (o *origin) reset(ctx context.Context) {
 	if !o.suspect || o.next != 0 || time.Since(o.doubted) < resetAfter {
 		return
 	}
-	for _, a := range o.r.opts.Engine.Replica(o.peer.ID) {
+	for _, a := range o.engine.Replica(o.peer.ID) {
 		h, ok := o.heads[wire.Ref{Array: a.Array, Start: a.Start}]
 		sound := ok && a.Version <= h.Version && h.Lineage.Contains(a, h.Boot)
 		if !sound && (a.Boot == o.head.Boot || a.Boot >= o.head.At) {
 			return
 		}
 	}
-	if err := o.r.opts.Engine.ForgetGenerations(ctx, o.peer.ID, 0); err != nil {
+	if err := o.engine.ForgetGenerations(ctx, o.peer.ID, 0); err != nil {
 		o.refuseError(err)
 		return
 	}

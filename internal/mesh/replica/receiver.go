@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
@@ -209,7 +208,7 @@ func (r *Receiver) take(ctx context.Context, x *incoming) {
 			o.sum = x.sum
 		}
 		if len(o.pending) > 0 {
-			o.drain(ctx, r.replica(p.ID))
+			o.drain(ctx, o.replica())
 		}
 	case wire.KindDelta:
 		o.delta(ctx, m)
@@ -323,30 +322,6 @@ func (r *Receiver) saveSeen(now time.Time) {
 	if err != nil {
 		r.opts.Log.Debug("last messages of peers not saved", "err", err)
 	}
-}
-
-// refuseError counts a refusal by the engine, by the kind of its error.
-func (o *origin) refuseError(err error) {
-	reason := member.ReasonAbsurd
-	switch {
-	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, context.Canceled), errors.Is(err, engine.ErrGap),
-		errors.Is(err, bulkhead.ErrForbidden):
-		return // not the peer's fault, or it is just being added; it is asked for again
-	case errors.Is(err, bulkhead.ErrGeometry):
-		reason = member.ReasonGeometry
-	case errors.Is(err, bulkhead.ErrOverLimit):
-		reason = member.ReasonLimit
-	}
-	o.r.book.Refuse(o.peer.Key.Hint(), reason, err.Error())
-}
-
-// replica returns the arrays held of an origin.
-func (r *Receiver) replica(id string) map[wire.Ref]engine.ArrayState {
-	out := make(map[wire.Ref]engine.ArrayState)
-	for _, a := range r.opts.Engine.Replica(id) {
-		out[wire.Ref{Array: a.Array, Start: a.Start}] = a
-	}
-	return out
 }
 
 // lesson takes a lesson of a peer.

@@ -85,7 +85,7 @@ func TestAdmit(t *testing.T) {
 			}
 			var part engine.Parsed
 			var d disposition
-			got := r.Refused(func() { part, d = r.t.admit(r.receiver.replica(r.p.ID), &one) })
+			got := r.Refused(func() { part, d = r.t.admit(r.t.replica(), &one) })
 			now := d == roundDue
 			if waits := len(r.t.pending[x]) == 1; now != tt.now || waits != (d == roundHeld) || waits != tt.waits ||
 				got != tt.refused {
@@ -107,7 +107,7 @@ func TestBatches(t *testing.T) {
 		x, y := wire.Ref{Array: engine.ArrayCounts, Start: 7}, wire.Ref{Array: engine.ArraySpam, Start: 7}
 		send := func(rounds ...wire.Round) (held map[wire.Ref]engine.ArrayState) {
 			r.Engine.Applied = nil
-			held = r.receiver.replica(r.p.ID)
+			held = r.t.replica()
 			for i := range rounds {
 				rounds[i].Statement = []byte{byte(i + 1)}
 			}

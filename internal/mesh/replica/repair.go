@@ -69,10 +69,10 @@ func (o *origin) ask(ctx context.Context, wants []wire.ArrayHead) {
 	if o.stop == nil {
 		o.subscribe(ctx, h)
 	}
-	o.r.book.Figures(h, func(s *member.Stats) { s.Asked++ })
+	o.figures(func(s *member.Stats) { s.Asked++ })
 	life := o.next
 	if life == 0 {
-		life = o.r.opts.Engine.Incarnation(o.peer.ID)
+		life = o.engine.Incarnation(o.peer.ID)
 	}
 	var proofs [][]byte
 	if o.suspect || o.next != 0 { // it may have gone back to before its newest incarnation
@@ -104,7 +104,7 @@ func (o *origin) heal() {
 
 // roomier reports whether there may now be room for an array that had none.
 func (o *origin) roomier(x wire.Ref, g filter.Geometry, waits *bool) bool {
-	found := roomOf(o.r.opts.Engine.Room(o.peer.ID, engine.Need{Array: x.Array, Start: x.Start, Geometry: g, Pages: 1}))
+	found := roomOf(o.engine.Room(o.peer.ID, engine.Need{Array: x.Array, Start: x.Start, Geometry: g, Pages: 1}))
 	*waits = *waits || found == roomLater
 	if found == roomNow {
 		delete(o.cramped, x)
@@ -118,7 +118,7 @@ func (o *origin) missing() (wants []wire.ArrayHead, changes uint64, waits bool) 
 	if len(o.heads) == 0 && len(o.pending) == 0 && len(o.gone) == 0 {
 		return nil, 0, false
 	}
-	held := o.r.replica(o.peer.ID)
+	held := o.replica()
 	fresh := o.next != 0 // everything of a new incarnation is missing
 	want := func(r wire.Ref, version uint64) {
 		w := wire.ArrayHead{Ref: r}
@@ -135,7 +135,7 @@ func (o *origin) missing() (wants []wire.ArrayHead, changes uint64, waits bool) 
 	for ref, h := range o.heads {
 		a, ok := held[ref]
 		switch {
-		case !o.r.opts.Engine.Keeps(ref.Array, ref.Start) || o.peer.Refuses(ref.Start):
+		case !o.engine.Keeps(ref.Array, ref.Start) || o.peer.Refuses(ref.Start):
 		case !ok:
 			need := engine.Need{Array: ref.Array, Start: ref.Start, Geometry: h.Geometry, Pages: 1}
 			switch o.fits(held, need) {

@@ -42,11 +42,8 @@ func (s *Set) openPyzorHelper(ctx context.Context, address string) (*opened, err
 	cfg := s.opts.Config()
 	front := &pyzor.Helper{
 		Clearinghouse: s.houseFor("pyzor_helper"), Read: s.opts.Messages.Read, Listed: cfg.Pyzor.Listed,
-		MaxMail:  cfg.HTTP.MaxBody,
-		MaxConns: s.connections(), Memory: s.opts.Memory,
-		Log: s.opts.Log.With("door", "pyzor_helper"),
 	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	s.limitMails(&front.MailServer, "pyzor_helper")
 	return openStream(ctx, address, front)
 }
 

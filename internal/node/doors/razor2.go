@@ -52,14 +52,17 @@ func (s *Set) openRazor2(ctx context.Context, address string) (*opened, error) {
 
 // openRazorHelper opens the door for rspamd's razor module.
 func (s *Set) openRazorHelper(ctx context.Context, address string) (*opened, error) {
-	cfg := s.opts.Config()
-	front := &razor2.Helper{
-		Clearinghouse: s.houseFor("razor_helper"), Read: s.opts.Messages.Read, MaxMail: cfg.HTTP.MaxBody,
-		MaxConns: s.connections(), Memory: s.opts.Memory,
-		Log: s.opts.Log.With("door", "razor_helper"),
-	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	front := &razor2.Helper{Clearinghouse: s.houseFor("razor_helper"), Read: s.opts.Messages.Read}
+	s.limitMails(&front.MailServer, "razor_helper")
 	return openStream(ctx, address, front)
+}
+
+// limitMails sets the bounds and the log of a door that reads mails.
+func (s *Set) limitMails(m *door.MailServer, name string) {
+	cfg := s.opts.Config()
+	m.MaxMail, m.MaxConns, m.Memory = cfg.HTTP.MaxBody, s.connections(), s.opts.Memory
+	m.Rate, m.Exempt = s.doorRate(cfg.Limits)
+	m.Log = s.opts.Log.With("door", name)
 }
 
 func razor2Metrics(s *razor2.Stats) []prometheus.Collector {

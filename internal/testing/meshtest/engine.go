@@ -17,9 +17,11 @@ import (
 type Engine struct {
 	*engine.Engine
 	Mine      []engine.ArrayState // of [Engine.Own]
-	Held      []engine.ArrayState // of [Engine.Replica]
-	Taken     []engine.Part       // of [Engine.TakeRounds], once
-	Pages     []engine.Part       // of [Engine.Images]
+	Held      []engine.ArrayState // of [Engine.Replica], of every origin that HeldOf does not name
+	HeldOf    map[string][]engine.ArrayState
+	Taken     []engine.Part // of [Engine.TakeRounds], once
+	TakenErr  error
+	Pages     []engine.Part // of [Engine.Images]
 	ImagesErr error
 	ApplyErr  error
 	RenameErr error
@@ -31,6 +33,7 @@ type Engine struct {
 	Oldest                   uint64  // of [Engine.Floor]
 	Former                   []engine.FormerIncarnation
 	Calls
+	Repairs
 }
 
 // Calls are the arguments of the calls that change an engine.
@@ -41,6 +44,25 @@ type Calls struct {
 	Renamed    [][2]string
 	Needs      []engine.Need
 	Superseded []engine.ArrayKey
+}
+
+// Repairs is what a test sets of the calls that bring lost pages back, and what these were called with.
+type Repairs struct {
+	Missing    engine.Wounds // of [Engine.Wounds]
+	MissingErr error
+	HealErr    error
+	Said       int // pages that [Engine.HealSaid] restores
+	SaidErr    error
+	TakeErr    error // of [Engine.TakeBack]
+	AdoptErr   error
+	Copies     map[string][][]byte // of [Engine.ReplicaPages], by origin; an absent one gives [engine.ErrGap]
+	CopiesErr  error
+
+	Restored  []string // pages that [Engine.Heal] took
+	TakenBack []string // pages that [Engine.TakeBack] took
+	Ended     int      // calls of [Engine.EndHealing]
+	Adoptions []uint64 // starts
+	Recorded  int      // calls of [Engine.Record]
 }
 
 // Own implements [member.Engine].
@@ -55,7 +77,7 @@ func (e *Engine) Own() []engine.ArrayState {
 func (e *Engine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error) {
 	parts := e.Taken
 	e.Taken = nil
-	return parts, e.Own(), nil
+	return parts, e.Own(), e.TakenErr
 }
 
 // Images implements [member.Engine].
@@ -64,7 +86,12 @@ func (e *Engine) Images(context.Context, engine.Array, uint64) (uint64, []engine
 }
 
 // Replica implements [member.Engine].
-func (e *Engine) Replica(string) []engine.ArrayState { return e.Held }
+func (e *Engine) Replica(origin string) []engine.ArrayState {
+	if list, ok := e.HeldOf[origin]; ok {
+		return list
+	}
+	return e.Held
+}
 
 // Incarnation implements [member.Engine].
 func (e *Engine) Incarnation(string) uint64 { return e.Life }
@@ -126,6 +153,69 @@ func (e *Engine) Horizon(engine.Array) uint64 { return e.Expired }
 
 // Floor implements [member.Engine].
 func (e *Engine) Floor(engine.Array) uint64 { return e.Oldest }
+
+// Record implements [member.Engine].
+func (e *Engine) Record(ctx context.Context, on bool) error {
+	e.Recorded++
+	return e.Engine.Record(ctx, on)
+}
+
+// Wounds implements [member.Engine].
+func (e *Engine) Wounds(context.Context) (engine.Wounds, error) { return e.Missing, e.MissingErr }
+
+// Heal implements [member.Engine].
+func (e *Engine) Heal(_ context.Context, _ string, _ engine.Array, _ uint64, image []byte) error {
+	if e.HealErr == nil {
+		e.Restored = append(e.Restored, string(image))
+	}
+	return e.HealErr
+}
+
+// HealSaid implements [member.Engine].
+func (e *Engine) HealSaid(context.Context, engine.Array, uint64, [][]byte, []engine.Part) (int, error) {
+	return e.Said, e.SaidErr
+}
+
+// EndHealing implements [member.Engine].
+func (e *Engine) EndHealing(context.Context) error {
+	e.Ended++
+	return nil
+}
+
+// Adopt implements [member.Engine].
+func (e *Engine) Adopt(_ context.Context, start uint64, _ map[engine.Array]filter.Geometry) error {
+	if e.AdoptErr == nil {
+		e.Adoptions = append(e.Adoptions, start)
+	}
+	return e.AdoptErr
+}
+
+// TakeBack implements [member.Engine].
+func (e *Engine) TakeBack(_ context.Context, _ string, _ engine.Array, _ uint64, image []byte) error {
+	if e.TakeErr == nil {
+		e.TakenBack = append(e.TakenBack, string(image))
+	}
+	return e.TakeErr
+}
+
+// ReplicaPages implements [member.Engine].
+func (e *Engine) ReplicaPages(_ context.Context, origin string, _ engine.Array, _ uint64, _ filter.Geometry,
+	list []int) ([][]byte, error) {
+	if e.CopiesErr != nil {
+		return nil, e.CopiesErr
+	}
+	pages, ok := e.Copies[origin]
+	if !ok {
+		return nil, engine.ErrGap
+	}
+	out := make([][]byte, len(list))
+	for i, page := range list {
+		if page < len(pages) {
+			out[i] = pages[page]
+		}
+	}
+	return out, nil
+}
 
 // A SentBus records published messages, or refuses them.
 type SentBus struct {

@@ -117,7 +117,7 @@ func Program(t testing.TB, name string) string {
 }
 
 // Unavailable skips a test that lacks something of the interop root ("make interop"), and
-// says what. If $BULKHEAD_INTEROP is "required", the test fails.
+// names it. If $BULKHEAD_INTEROP is "required", the test fails.
 func Unavailable(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("BULKHEAD_INTEROP") == "required" {

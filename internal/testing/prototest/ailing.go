@@ -12,7 +12,7 @@ import (
 // turn. Its methods may be called concurrently.
 type Ailing struct {
 	*Tally
-	// Aside says which signatures a front door looks up in the background. Such calls
+	// Aside reports whether a front door looks a signature up in the background. Such calls
 	// neither fail nor count. nil means none.
 	Aside func(bulkhead.Signature) bool
 

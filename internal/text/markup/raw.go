@@ -65,7 +65,7 @@ func (t *Tokens) endsRaw(at int) (ends, whole bool) {
 	return classes[t.source[at]]&endsName != 0, true
 }
 
-// A scriptState says where in a script the reader is: in plain data, in what looks like a comment,
+// A scriptState is the position of the reader in a script: in plain data, in what looks like a comment,
 // or in a script within that comment, which may end without ending the element.
 type scriptState uint8
 

@@ -70,7 +70,7 @@ func (t *Tokens) Raw() string { return t.source[t.start:t.end] }
 // TooLong reports whether the tokens have ended at one that is too long.
 func (t *Tokens) TooLong() bool { return t.state == beyond }
 
-// NotRaw says that what follows the start tag of an element such as noscript is not its
+// NotRaw makes the reader expect mark-up behind the start tag of an element such as noscript, instead of
 // text alone.
 func (t *Tokens) NotRaw() { t.raw = "" }
 

@@ -121,7 +121,7 @@ func printServers(w io.Writer, r *replay.ServersResult, opts *replay.Options) {
 	t.Flush()
 }
 
-// deliveries says what was replayed.
+// deliveries describes the replayed deliveries.
 func deliveries(messages int, first, last time.Time, spam, ham int) string {
 	return fmt.Sprintf("%s, %s to %s: %d deliveries of spam and %d of ham", units.Plural(messages, "message"),
 		first.Format(time.DateOnly), last.Format(time.DateOnly), spam, ham)

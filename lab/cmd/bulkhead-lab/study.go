@@ -96,7 +96,7 @@ func newStudyCommand() *cobra.Command {
 	return cmd
 }
 
-// printStudy says where everything is, and how well the tables agree.
+// printStudy prints where the results are, and how well the tables agree.
 func printStudy(w io.Writer, c *experiment.Config) error {
 	s, err := study.Summarise(c.Out)
 	if err != nil {

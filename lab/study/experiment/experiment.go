@@ -92,7 +92,7 @@ func Experiments() []Experiment {
 // HashCounts returns the numbers of hash functions of every experiment.
 func HashCounts() []int { return []int{4, 6, 8} }
 
-// A Draw says where the numbers of insertions of Experiments 4 to 8 come from.
+// A Draw is the source of the numbers of insertions of Experiments 4 to 8.
 type Draw string
 
 // The draws.

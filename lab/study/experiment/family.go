@@ -11,7 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A HashFamily says how the simulations choose the cells of an element.
+// A HashFamily is the way in which the simulations choose the cells of an element.
 type HashFamily string
 
 // The hash families. Each round draws new functions.

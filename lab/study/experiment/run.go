@@ -16,7 +16,7 @@ import (
 	"sync"
 )
 
-// Config says what [Run] is to do.
+// Config has the settings of [Run].
 type Config struct {
 	// Out is the folder for results; it is made if it is absent. Results of
 	// earlier runs with the same seed and draw are used again.

@@ -1,11 +1,11 @@
 package signature
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // The shape of bulkhead/part and bulkhead/sketch. It was chosen on half of the
@@ -28,9 +28,9 @@ const partSalt = 0x70617274
 // hashes are the keyed hashes of the words of a skeleton, and memory for what is made of them.
 type hashes struct {
 	words, quoted, rest []uint64
-	runs                []uint64 // the orders of its runs
-	known               *knownWords
-	secret              [16]byte // that key is derived from
+	runs                []uint64    // the orders of its runs
+	known               *scan.Words // hashes of words by key
+	secret              [16]byte    // that key is derived from
 	key                 *nearKey
 }
 
@@ -38,54 +38,29 @@ type hashes struct {
 // before.
 func (h *hashes) keyOf(secret [16]byte) *nearKey {
 	if h.key == nil || h.secret != secret {
-		h.secret, h.key = secret, newNearKey(secret)
+		h.secret = secret
+		return newNearKey(secret)
 	}
 	return h.key
 }
 
 // take sets h to the hashes of s.
 func (h *hashes) take(k *nearKey, s *skeleton) {
-	if h.known == nil || h.known.k0 != k.k0 || h.known.k1 != k.k1 {
-		h.known = &knownWords{k0: k.k0, k1: k.k1}
+	if h.key != k {
+		h.key, h.known = k, new(scan.Words)
 	}
-	h.words = h.known.appendHashed(h.words[:0], k, &s.words)
-	h.quoted = h.known.appendHashed(h.quoted[:0], k, &s.quoted)
-	h.rest = h.known.appendHashed(h.rest[:0], k, &s.rest)
+	h.words = h.appendHashed(h.words[:0], k, &s.words)
+	h.quoted = h.appendHashed(h.quoted[:0], k, &s.quoted)
+	h.rest = h.appendHashed(h.rest[:0], k, &s.rest)
 }
-
-// knownWords are words of up to 16 bytes and their hashes of one key: most words of a text were
-// in it before, or in one of the same language.
-type knownWords struct {
-	k0, k1 uint64
-	words  [1 << knownBits]knownWord
-}
-
-// A knownWord is a word, as two numbers, and its hash.
-type knownWord struct{ head, tail, hash uint64 }
-
-const knownBits = 12
 
 // appendHashed appends the hashes of words.
-func (known *knownWords) appendHashed(h []uint64, k *nearKey, words *wordList) []uint64 {
-	h = slices.Grow(h, words.len())
-	start := 0
-	for _, end := range words.ends {
-		text, size := words.text[start:], int(end)-start
-		start = int(end)
-		if size == 0 || size > 16 || len(text) < 16 {
-			h = append(h, k.word(text[:size]))
-			continue
-		}
-		// The letters as two numbers: none of them is 0. A shift by 64 or more gives 0.
-		head := binary.LittleEndian.Uint64(text) & (math.MaxUint64 >> (64 - 8*min(size, 8)))
-		tail := binary.LittleEndian.Uint64(text[8:]) & (math.MaxUint64 >> (128 - 8*uint(max(size, 8))))
-		one := &known.words[(head^tail*0xbf58476d1ce4e5b9)*0x9e3779b97f4a7c15>>(64-knownBits)]
-		if one.head != head || one.tail != tail {
-			*one = knownWord{head, tail, k.word(text[:size])}
-		}
-		h = append(h, one.hash)
+func (h *hashes) appendHashed(all []uint64, k *nearKey, words *wordList) []uint64 {
+	all = slices.Grow(all, words.len())
+	for i := range words.len() {
+		all = append(all, h.known.Of(words.at(i), k.word))
 	}
-	return h
+	return all
 }
 
 // lowest returns the lowest orders of runs, in ascending order and none twice: the sample of a

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"bytes"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/mail/link"
 	"github.com/bulkhead-mail/bulkhead/internal/text/markup"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // style adds the idioms of HTML: declarations of CSS, names of classes and identifiers, and
@@ -178,8 +180,8 @@ func domainOf(text string) (string, bool) {
 	if at := strings.IndexAny(text, "/?#: \t\r\n<"); at >= 0 {
 		text = text[:at]
 	}
-	if len(text) > 253 {
-		return "", false
+	if len(text) > 253 || strings.IndexByte(text, '.') < 0 && strings.IndexByte(text, '%') < 0 && scan.IsASCII(text) {
+		return "", false // most texts
 	}
 	name, ok := link.Name(text)
 	if !ok {
@@ -269,12 +271,9 @@ func replyRelation(reply, from string) string {
 // field returns the first line of a field of the header, "" if there is none. name is in lower case.
 func field(raw []byte, name string) string {
 	for range 1000 {
-		n := len(raw)
-		for i, b := range raw {
-			if b == '\n' {
-				n = i + 1
-				break
-			}
+		n := bytes.IndexByte(raw, '\n') + 1
+		if n == 0 {
+			n = len(raw)
 		}
 		line := raw[:n]
 		if len(line) < 3 && strings.TrimSpace(string(line)) == "" {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // MaxTokens is the largest number of tokens of a message.
@@ -22,7 +23,28 @@ const scheme = "learn/1"
 
 // Of returns the token of a feature.
 func Of(secret filter.Secret, feature string) Token {
-	return Token(secret.KeyOf(scheme, []byte(feature)).Hi)
+	return Token(secret.KeyOf(scheme, scan.Bytes(feature)).Hi)
+}
+
+// A hasher computes tokens under a secret. It serves one goroutine.
+type hasher struct {
+	secret filter.Secret
+	known  scan.Words
+}
+
+// hashers are used again, with what they know: nearly always for the same secret.
+var hashers = sync.Pool{New: func() any { return new(hasher) }}
+
+func hasherOf(secret filter.Secret) *hasher {
+	h := hashers.Get().(*hasher)
+	if h.secret != secret {
+		*h = hasher{secret: secret}
+	}
+	return h
+}
+
+func (h *hasher) token(feature []byte) Token {
+	return Token(h.known.Of(feature, func(feature []byte) uint64 { return h.secret.KeyOf(scheme, feature).Hi }))
 }
 
 // Tokens returns the tokens of features in ascending order, at most [MaxTokens]: the smallest. The
@@ -50,9 +72,11 @@ type Chosen struct {
 
 // Select returns the features whose tokens [Tokens] returns, in the same order.
 func Select(secret filter.Secret, features []string) []Chosen {
+	h := hasherOf(secret)
+	defer hashers.Put(h)
 	all := make([]Chosen, len(features))
 	for i, f := range features {
-		all[i] = Chosen{Of(secret, f), f}
+		all[i] = Chosen{h.token(scan.Bytes(f)), f}
 	}
 	slices.SortFunc(all, func(a, b Chosen) int { return cmp.Compare(a.Token, b.Token) })
 	all = slices.CompactFunc(all, func(a, b Chosen) bool { return a.Token == b.Token })
@@ -62,12 +86,12 @@ func Select(secret filter.Secret, features []string) []Chosen {
 // A chooser keeps the features with the smallest tokens, none twice. Nothing is kept of the others, which
 // are most features of a long message.
 type chooser struct {
-	secret filter.Secret
+	*hasher
 	most   int // features that are kept
 	chosen []place
 	text   []byte
-	known  map[Token]struct{} // tokens of chosen, and of those that were dropped later
-	last   Token              // no greater token can be among the smallest
+	seen   [1 << 10]Token // the latest, by their last bits
+	last   Token          // no greater token can be among the smallest
 }
 
 // A place is where the text of a feature is.
@@ -77,25 +101,29 @@ type place struct {
 }
 
 // choosers are used again, with their memory.
-var choosers = sync.Pool{New: func() any { return &chooser{known: make(map[Token]struct{}, 2*MaxTokens)} }}
+var choosers = sync.Pool{New: func() any { return new(chooser) }}
 
 func newChooser(secret filter.Secret, most int) *chooser {
 	c := choosers.Get().(*chooser)
-	clear(c.known)
-	*c = chooser{secret: secret, most: most, chosen: c.chosen[:0], text: c.text[:0], known: c.known, last: math.MaxUint64}
+	*c = chooser{hasher: hasherOf(secret), most: most, chosen: c.chosen[:0], text: c.text[:0], last: math.MaxUint64}
+	c.seen[0] = 1 // which is not that of what is there at first
 	return c
+}
+
+// back returns c, and its hasher, to those who look for one.
+func (c *chooser) back() {
+	hashers.Put(c.hasher)
+	choosers.Put(c)
 }
 
 // add adds a feature. It does not keep it.
 func (c *chooser) add(feature []byte) {
-	t := Token(c.secret.KeyOf(scheme, feature).Hi)
-	if t > c.last {
+	t := c.token(feature)
+	last := &c.seen[t%Token(len(c.seen))]
+	if t > c.last || *last == t {
 		return
 	}
-	if _, had := c.known[t]; had {
-		return
-	}
-	c.known[t] = struct{}{}
+	*last = t
 	from := len(c.text)
 	c.text = append(c.text, feature...)
 	c.chosen = append(c.chosen, place{t, uint32(from), uint32(len(c.text))})
@@ -104,18 +132,19 @@ func (c *chooser) add(feature []byte) {
 	}
 }
 
-// drop drops all but the smallest.
+// drop drops all but the smallest, and those that came twice.
 func (c *chooser) drop() {
 	slices.SortFunc(c.chosen, func(a, b place) int { return cmp.Compare(a.Token, b.Token) })
-	c.chosen = c.chosen[:min(len(c.chosen), c.most)]
-	c.last = c.chosen[len(c.chosen)-1].Token
+	c.chosen = slices.CompactFunc(c.chosen, func(a, b place) bool { return a.Token == b.Token })
+	if len(c.chosen) >= c.most {
+		c.chosen = c.chosen[:c.most]
+		c.last = c.chosen[c.most-1].Token
+	}
 }
 
-// features returns the features that are kept: in the order of their tokens, or as they came if all are.
+// features returns the features that are kept, in the order of their tokens.
 func (c *chooser) features() []string {
-	if c.most <= MaxTokens && len(c.chosen) > 0 {
-		c.drop()
-	}
+	c.drop()
 	size := 0
 	for _, p := range c.chosen {
 		size += int(p.to - p.from)

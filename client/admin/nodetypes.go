@@ -27,7 +27,19 @@ type NodeState struct {
 	Learned    *Learned   `json:"learned,omitempty" doc:"What the node has learnt of words and style. Absent if it does not learn."`
 	Books      []Book     `json:"books"`
 	Standby    *Standby   `json:"standby,omitempty" doc:"The node's part in a pair of which one follows the other. Absent if it is alone."`
+	Journal    *Journal   `json:"journal,omitempty" doc:"The stream of the node's journal. Absent if the journal is on the node's disk only."`
 	Disk       *Disk      `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
+}
+
+// Journal describes the stream in which a node keeps its journal.
+type Journal struct {
+	Server   string `json:"server,omitempty" doc:"URL of the server that the node is connected to; absent if it is to none."`
+	First    uint64 `json:"first" doc:"First entry of the stream."`
+	Last     uint64 `json:"last" doc:"Last entry of the stream, as far as the node knows."`
+	Replicas int    `json:"replicas" doc:"Servers that keep the stream; 0 if that is not known."`
+	Bytes    uint64 `json:"bytes" doc:"Size of the stream, bytes, as far as the node knows."`
+	MaxBytes uint64 `json:"max_bytes" doc:"Size at which it takes no more entries, bytes."`
+	Problem  string `json:"problem,omitempty" doc:"Why it takes no entries; absent if it does."`
 }
 
 // Standby describes one of two nodes of which the second follows the first.

@@ -129,11 +129,21 @@ func (s *Server) healthz(*request) (any, error) {
 	return text{"text/plain; charset=utf-8", "ok\n"}, nil
 }
 
-func (s *Server) readyz(*request) (any, error) {
+func (s *Server) readyz(r *request) (any, error) {
 	if err := s.opts.Ready(); err != nil {
 		return nil, newProblem(http.StatusServiceUnavailable, err.Error())
 	}
-	return text{"text/plain; charset=utf-8", "ready\n"}, nil
+	answer := "ready\n"
+	if s.opts.Node != nil { // the reason is for an administrator, in GET /v1/node
+		switch state := s.opts.Node.State(r.Context()); {
+		case state.ReadOnly == "":
+		case state.Journal != nil && state.Journal.Problem != "":
+			answer = "ready for checks; reports are refused, because the stream of the journal takes none\n"
+		default:
+			answer = "ready for checks; reports are refused\n"
+		}
+	}
+	return text{"text/plain; charset=utf-8", answer}, nil
 }
 
 // examination makes the node read its files. It serves one request at a time, because each keeps a

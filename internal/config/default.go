@@ -77,6 +77,7 @@ func Default() *Config {
 		Mesh:      defaultMesh(),
 		Aggregate: Aggregate{Members: []string{}, Servers: []string{}},
 		Upstream:  defaultUpstream(),
+		Journal:   defaultJournal(),
 		Standby:   defaultStandby(),
 		Whitelist: Whitelist{
 			AuthResults: []string{}, Senders: []string{}, Domains: []string{}, Networks: []string{},

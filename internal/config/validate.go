@@ -190,6 +190,7 @@ func (cfg *Config) validate(lines map[string]int) []*Error {
 	c.dnsbl(&cfg.DNSBL, &cfg.Lists)
 	c.whitelist(&cfg.Whitelist)
 	c.upstream(&cfg.Upstream, &cfg.Mesh)
+	c.journal(&cfg.Journal, &cfg.Standby, &cfg.Node, &cfg.Upstream)
 	c.standby(&cfg.Standby, &cfg.Node, &cfg.Upstream)
 	return c.errs
 }

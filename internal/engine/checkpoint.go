@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"sync"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
@@ -21,6 +23,12 @@ import (
 // checkpointRest is the minimum time between a failed checkpoint and the next, regardless of the
 // journal's size.
 const checkpointRest = 30 * time.Second
+
+// The time between two attempts to join a shared journal again, after the first one and at most.
+const (
+	rejoinAfter = 100 * time.Millisecond
+	rejoinEvery = 2 * time.Second
+)
 
 // maintain writes a checkpoint, or recovers from a failure. It returns false if
 // the checkpoint failed.
@@ -36,7 +44,11 @@ func (e *Engine) maintain(ctx context.Context) bool {
 		}
 		return err == nil
 	}
-	for wait := time.Second; ; wait = min(2*wait, checkpointRest) {
+	wait, longest := time.Second, checkpointRest
+	if e.opts.Shared != nil && e.opts.Store.Err() == nil { // an exchange with the servers costs little
+		wait, longest = rejoinAfter, rejoinEvery
+	}
+	for ; ; wait = min(2*wait, longest) {
 		err := e.recover(ctx)
 		if err == nil {
 			return true
@@ -64,11 +76,56 @@ func (e *Engine) checkpoint(ctx context.Context, between func(func())) error {
 	}
 	e.taken(s, between)
 	e.counters.checkpoints.Add(1)
+	if e.opts.Shared != nil && e.journal.refusing() == nil {
+		if err := e.opts.Shared.Drop(ctx, s.start); err != nil {
+			e.opts.Log.Warn("the shared journal keeps entries that a checkpoint covers", "err", err)
+		}
+	}
 	return nil
 }
 
-// recover writes everything to new files and starts a fresh journal.
+// recover makes the node accept reports again.
 func (e *Engine) recover(ctx context.Context) error {
+	if e.opts.Shared == nil || e.opts.Store.Err() != nil {
+		if err := e.rewrite(ctx); err != nil {
+			return err
+		}
+	}
+	if e.opts.Shared != nil && e.journal.closed.Load() == nil {
+		if err := e.rejoin(ctx); err != nil {
+			reason := fmt.Errorf("%w: %v", bulkhead.ErrReadOnly, err)
+			e.journal.failed.Store(&reason)
+			return err
+		}
+	}
+	e.counters.recoveries.Add(1)
+	e.journal.failed.Store(nil)
+	e.replicas.Wake()
+	e.opts.Log.Info("reports are accepted again")
+	return nil
+}
+
+// rejoin takes what the shared journal has beyond the state, and makes room in it.
+func (e *Engine) rejoin(ctx context.Context) error {
+	if err := e.join(ctx, e.queue.between, true); err != nil {
+		return err
+	}
+	err := e.opts.Shared.Room(ctx)
+	if !errors.Is(err, store.ErrFull) {
+		return err
+	}
+	start := e.opts.Store.LastIndex() + 1
+	if err := e.checkpoint(ctx, e.queue.between); err != nil {
+		return err
+	}
+	if err := e.opts.Shared.Drop(ctx, start); err != nil {
+		return err
+	}
+	return e.opts.Shared.Room(ctx)
+}
+
+// rewrite writes everything to new files and starts a fresh journal.
+func (e *Engine) rewrite(ctx context.Context) error {
 	e.files.mu.Lock()
 	defer e.files.mu.Unlock()
 	s, err := e.snapshot(e.queue.between, nil)
@@ -79,10 +136,6 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	e.taken(s, e.queue.between)
-	e.counters.recoveries.Add(1)
-	e.journal.failed.Store(nil)
-	e.replicas.Wake()
-	e.opts.Log.Info("reports are accepted again")
 	return nil
 }
 
@@ -153,7 +206,7 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		m.Clock = uint64(max(0, e.clock.now().Unix()))
 		s.remote = e.replicas.Snapshot()
 		m.Doubts = e.Doubts()
-		m.Term, m.Wrong = e.Term(), e.clock.wrong.Load()
+		m.Term, m.Wrong, m.Link = e.Term(), e.clock.wrong.Load(), e.journal.link
 		wounds = e.healer.Encode()
 		if e.learned.On() {
 			m.Learned, learnt, messages = e.learned.Manifest(), e.learned.Live(), e.learned.EncodeMessages()

@@ -17,15 +17,12 @@ import (
 var ErrDiverged = errors.New("engine: the copy of the journal does not continue this node's state")
 
 // Follow appends entries of another node's journal to the own one, and applies them. They are durable
-// when it returns nil. After an error that wraps [ErrDiverged] or [bulkhead.ErrReadOnly], the entries
-// may be in the journal without having been applied.
+// when it returns nil. After an error that wraps [ErrDiverged], the entries may be in the journal without having been
+// applied. After one that wraps [bulkhead.ErrReadOnly], they are not on the disk yet.
 func (e *Engine) Follow(ctx context.Context, entries []store.Entry) error {
-	decoded := make([]codec.Entry, len(entries))
-	for i := range entries {
-		var err error
-		if decoded[i], err = codec.Decode(entries[i].Data); err != nil {
-			return fmt.Errorf("%w: entry %d: %w", ErrDiverged, entries[i].Index, err)
-		}
+	decoded, err := decode(entries)
+	if err != nil {
+		return err
 	}
 	return e.queue.change(ctx, func() error {
 		if e.journal.closed.Load() == nil {
@@ -34,32 +31,54 @@ func (e *Engine) Follow(ctx context.Context, entries []store.Entry) error {
 		if err := e.journal.failure(); err != nil {
 			return err
 		}
-		if len(entries) > 0 && entries[0].Index != e.opts.Store.LastIndex()+1 {
-			return fmt.Errorf("%w: entry %d, and the journal ends with entry %d", ErrDiverged, entries[0].Index,
-				e.opts.Store.LastIndex())
+		return e.take(entries, decoded)
+	})
+}
+
+func decode(entries []store.Entry) ([]codec.Entry, error) {
+	decoded := make([]codec.Entry, len(entries))
+	for i := range entries {
+		var err error
+		if decoded[i], err = codec.Decode(entries[i].Data); err != nil {
+			return nil, fmt.Errorf("%w: entry %d: %w", ErrDiverged, entries[i].Index, err)
 		}
-		for i, entry := range decoded {
-			if r, ok := entry.(*codec.Rotation); ok && r.OpenTally != nil {
-				if err := e.checkKey(r.OpenTally.CountsGeometry.KeyID); err != nil {
-					return fmt.Errorf("%w: entry %d: %w", ErrDiverged, entries[i].Index, err)
-				}
-			}
-		}
-		if err := e.opts.Store.AppendAll(entries); err != nil {
-			e.journal.fail("write journal", err)
-			return e.journal.failure()
-		}
-		for i, entry := range decoded {
-			e.journal.note(entries[i].Data)
-			if err := e.apply(entries[i].Index, entry); err != nil {
+	}
+	return decoded, nil
+}
+
+// take appends entries that are durable elsewhere to the own journal, and applies them. If they cannot be written, they
+// count nevertheless, and the checkpoint of the recovery will have them. Only the writer calls it.
+func (e *Engine) take(entries []store.Entry, decoded []codec.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if last := e.opts.Store.LastIndex(); entries[0].Index != last+1 {
+		return fmt.Errorf("%w: entry %d, and the journal ends with entry %d", ErrDiverged, entries[0].Index, last)
+	}
+	for i, entry := range decoded {
+		if r, ok := entry.(*codec.Rotation); ok && r.OpenTally != nil {
+			if err := e.checkKey(r.OpenTally.CountsGeometry.KeyID); err != nil {
 				return fmt.Errorf("%w: entry %d: %w", ErrDiverged, entries[i].Index, err)
 			}
-			if _, ok := entry.(*codec.Rotation); ok {
-				e.trimSecrets()
-			}
 		}
-		return nil
-	})
+	}
+	err := e.opts.Store.AppendAll(entries)
+	if err != nil {
+		e.opts.Store.SkipTo(entries[len(entries)-1].Index)
+		e.journal.fail("write journal", err)
+		err = e.journal.failure()
+	}
+	for i, entry := range decoded {
+		e.journal.passed(entries[i].Index, entries[i].Data)
+		e.journal.note(entries[i].Data)
+		if err := e.apply(entries[i].Index, entry); err != nil {
+			return fmt.Errorf("%w: entry %d: %w", ErrDiverged, entries[i].Index, err)
+		}
+		if _, ok := entry.(*codec.Rotation); ok {
+			e.trimSecrets()
+		}
+	}
+	return err
 }
 
 // FollowSecrets makes the secrets of another node this node's, for the entries that follow. past and
@@ -81,7 +100,31 @@ func (e *Engine) FollowSecrets(ctx context.Context, present filter.Secret, past,
 // Promote makes a node that follows decide for itself, in the given term, which is later than the
 // present one. The first entry of the term is durable when it returns nil. A node that decides already
 // begins the term as well.
+//
+// With a shared journal, it has all entries of that journal before. It fails if another node goes on appending.
 func (e *Engine) Promote(ctx context.Context, term uint64) error {
+	if e.opts.Shared == nil {
+		return e.promote(ctx, term)
+	}
+	for try := 1; ; try++ {
+		if err := e.rejoin(ctx); err != nil {
+			return fmt.Errorf("%w: %w", bulkhead.ErrReadOnly, err)
+		}
+		if e.opts.Store.Err() == nil {
+			e.journal.failed.Store(nil) // by the try before
+		}
+		err := e.promote(ctx, term)
+		if err == nil || e.journal.failure() == nil || try == promoteTries {
+			return err
+		}
+	}
+}
+
+// promoteTries is how often a node tries to append the first entry of its term before the other node appends the next
+// one.
+const promoteTries = 50
+
+func (e *Engine) promote(ctx context.Context, term uint64) error {
 	return e.queue.change(ctx, func() error {
 		if now := e.Term(); term <= now.Number {
 			return fmt.Errorf("%w: term %d, the present one is %d", bulkhead.ErrMalformed, term, now.Number)

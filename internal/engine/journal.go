@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -13,14 +15,18 @@ import (
 // A journal makes entries durable. After a failure it refuses entries until a recovery has
 // succeeded. Only the writer appends; refusing and wakeCheckpoint may be called concurrently.
 type journal struct {
-	store  store.Journal // nil: nothing is durable
+	store  *store.Store // nil: nothing is durable
+	shared store.Shared // which store is a copy of; nil: there is none
 	log    *slog.Logger
 	limit  uint64                // bytes from which a checkpoint is requested
 	failed atomic.Pointer[error] // why entries are refused; nil while they are accepted
 	closed atomic.Pointer[error] // why the node decides nothing, since another node does; nil if it decides
 	wake   chan struct{}         // requests a checkpoint
 
+	joining sync.Mutex // held while the shared journal is joined
+
 	index   uint64 // index of the last entry, on a node without a store
+	link    uint64 // [store.Position].Link after the last entry; 0: not known. Only the writer uses it once it runs
 	bytes   uint64 // since the last checkpoint
 	entries atomic.Uint64
 }
@@ -35,6 +41,9 @@ func (j *journal) append(entry []byte) (uint64, error) {
 	if err := j.refusing(); err != nil {
 		return 0, err
 	}
+	if j.shared != nil {
+		return j.appendShared(entry)
+	}
 	index, err := j.store.Append(entry)
 	if err != nil {
 		j.fail("write journal", err)
@@ -42,6 +51,34 @@ func (j *journal) append(entry []byte) (uint64, error) {
 	}
 	j.note(entry)
 	return index, nil
+}
+
+// appendShared is append with a shared journal. The entry is durable once it is there. If the own copy cannot be
+// written, the entry counts nevertheless, and the checkpoint of the recovery will have it.
+func (j *journal) appendShared(entry []byte) (uint64, error) {
+	at := store.Position{Index: j.store.LastIndex(), Link: j.link}
+	index, err := j.shared.Append(entry)
+	if err == nil && index != at.Index+1 {
+		err = fmt.Errorf("entry %d is entry %d there", at.Index+1, index)
+	}
+	if err != nil {
+		j.fail("append to the shared journal", err)
+		return 0, j.refusing()
+	}
+	if err := j.store.AppendAll([]store.Entry{{Index: index, Data: entry}}); err != nil {
+		j.store.SkipTo(index)
+		j.fail("write journal", err)
+	}
+	j.link = at.After(entry).Link
+	j.note(entry)
+	return index, nil
+}
+
+// passed notes an entry that the state has, whoever wrote it.
+func (j *journal) passed(index uint64, entry []byte) {
+	if j.link != 0 {
+		j.link = store.Position{Index: index - 1, Link: j.link}.After(entry).Link
+	}
 }
 
 // note counts an entry that was written.
@@ -97,4 +134,61 @@ func (j *journal) wakeCheckpoint() {
 	case j.wake <- struct{}{}:
 	default:
 	}
+}
+
+// join brings the state to the end of the shared journal, and makes this node a writer of it if begin is set. between
+// runs a function between two batches.
+func (e *Engine) join(ctx context.Context, between func(func()), begin bool) error {
+	e.journal.joining.Lock()
+	defer e.journal.joining.Unlock()
+	var at store.Position
+	between(func() { at = store.Position{Index: e.opts.Store.LastIndex(), Link: e.journal.link} })
+	take := func(ctx context.Context, from store.Position, entries []store.Entry) error {
+		if err := e.begun(ctx, between, from); err != nil {
+			return err
+		}
+		decoded, err := decode(entries)
+		if err == nil {
+			between(func() { err = e.take(entries, decoded) })
+		}
+		return err
+	}
+	end, err := e.opts.Shared.Join(ctx, at, begin, take)
+	if err != nil {
+		return err
+	}
+	return e.begun(ctx, between, end)
+}
+
+// begun keeps the link of a shared journal that the state has begun to follow. Without it, a restart
+// would find a state of unknown origin.
+func (e *Engine) begun(ctx context.Context, between func(func()), at store.Position) error {
+	fresh := false
+	between(func() {
+		if fresh = e.journal.link == 0 && at.Link != 0; fresh {
+			e.journal.link = at.Link
+		}
+	})
+	if !fresh {
+		return nil
+	}
+	if err := e.checkpoint(ctx, between); err != nil {
+		between(func() { e.journal.link = 0 })
+		return err
+	}
+	return nil
+}
+
+// CatchUp applies the entries of the shared journal that a node which follows another one lacks.
+func (e *Engine) CatchUp(ctx context.Context) error {
+	if e.opts.Shared == nil || e.journal.closed.Load() == nil {
+		return nil
+	}
+	return e.join(ctx, e.queue.between, false)
+}
+
+// Linked reports whether the state is known to come from the shared journal. It is true without one.
+func (e *Engine) Linked() (linked bool) {
+	e.queue.between(func() { linked = e.opts.Shared == nil || e.journal.link != 0 || e.opts.Store.LastIndex() == 0 })
+	return linked
 }

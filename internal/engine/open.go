@@ -38,6 +38,11 @@ func Open(ctx context.Context, opts Options) (*Engine, error) {
 			return nil, err
 		}
 	}
+	if opts.Shared != nil && opts.Follow == nil {
+		if err := e.join(ctx, func(f func()) { f() }, true); err != nil {
+			e.journal.fail("join the shared journal", err)
+		}
+	}
 	e.trimSecrets()
 	if err := e.current.Books().Secrets.Check(); err != nil {
 		return nil, err
@@ -77,7 +82,7 @@ func newEngine(opts Options) *Engine {
 			opts.Block.Overdue(wall, block) - opts.Block.Overdue(expected, block)
 	}
 	if opts.Store != nil {
-		e.journal.store = opts.Store
+		e.journal.store, e.journal.shared = opts.Store, opts.Shared
 	}
 	e.role.begin(&opts)
 	e.openLearned()

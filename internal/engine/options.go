@@ -24,6 +24,9 @@ type Options struct {
 	// before them.
 	Former []filter.Secret
 	Store  *store.Store // nil: nothing is durable, for tests and simulations
+	// Shared is the journal that the entries of Store are a copy of; nil: Store has the only journal. With it, an entry is
+	// acknowledged once it is in Shared.
+	Shared store.Shared
 	Tally  BookOptions
 	Block  BookOptions
 	// Reports is the number of keys of sightings that the first generation of the tally is sized
@@ -186,6 +189,9 @@ func (o *Options) complete() error {
 	}
 	if o.CheckpointBytes == 0 {
 		o.CheckpointBytes = 256 << 20
+	}
+	if o.Shared != nil && o.Store == nil {
+		return fmt.Errorf("engine: a shared journal needs a store for its copy")
 	}
 	if o.Exact && o.Store != nil {
 		return fmt.Errorf("engine: an exact engine keeps nothing on disk and takes no store")

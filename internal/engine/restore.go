@@ -35,6 +35,7 @@ func (e *Engine) load(ctx context.Context) error {
 		return err
 	}
 	if salvaged != nil {
+		e.journal.link = 0
 		if err := e.settle(ctx); err != nil {
 			return err
 		}
@@ -95,6 +96,9 @@ func (e *Engine) loadCheckpoint(data []byte, clock *uint64) error {
 	*clock = m.Clock
 	e.clock.wrong.Store(m.Wrong)
 	e.role.term.Store(&m.Term)
+	if e.opts.Shared != nil {
+		e.journal.link = m.Link
+	}
 	return errors.Join(e.loadBallots(&m), e.loadLearned(m.Learned))
 }
 
@@ -205,6 +209,7 @@ func (e *Engine) replay(index uint64, data []byte) error {
 		}
 		return &store.DamageError{File: "journal", What: fmt.Sprintf("entry %d: %v", index, err), Advice: advice}
 	}
+	e.journal.passed(index, data)
 	if e.opts.Store.Salvaged() == nil {
 		return e.apply(index, entry)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/digest/rspamd"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/calibration"
@@ -27,6 +28,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/node/pair"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/store/stream"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
@@ -42,6 +44,7 @@ type core struct {
 	started   time.Time
 	engine    *engine.Engine
 	store     *store.Store
+	journal   *stream.Journal // nil: the store has the only journal
 	sealer    *trust.Sealer
 	bookKey   logbook.Key // of the hashes in the history
 	secrets   secrets
@@ -101,7 +104,9 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 	n.state = manage.NewState(manage.StateOptions{Dir: n.dir, Version: n.version, Started: n.started, Engine: n.engine,
 		Missing: n.missing, Config: n.cfg.Load, Network: func() string { return fingerprint(n.secret()) },
 		Doors: n.doors.Addresses, Joined: n.front.joins,
-		Calibration: n.front.calibration, Standby: n.pair.State, Promote: n.pair.Promote})
+		Calibration: n.front.calibration, Standby: n.pair.State, Promote: n.pair.Promote,
+		Journal: func() *admin.Journal { return pair.JournalState(n.journal) }})
+	n.registry.MustRegister(pair.JournalCollector(n.journal))
 	st.tasks = append(st.tasks, task{name: "weights", run: n.accounts.WatchWeights},
 		task{name: "inventory", run: n.keepInventory})
 	return nil
@@ -153,11 +158,18 @@ func (n *core) open(ctx context.Context, still bool) error {
 	if n.store, err = store.Open(filepath.Join(n.dir, StoreFolder), opened); err != nil {
 		return err
 	}
+	if n.journal, err = pair.OpenJournal(cfg, sealKey, n.log); err != nil {
+		return errors.Join(err, n.close(ctx))
+	}
 	if err := n.whitelist.Read(); err != nil {
 		return errors.Join(err, n.close(ctx))
 	}
 	opts, err := n.engineOptions(cfg)
 	opts.Still = still
+	if n.journal != nil {
+		opts.Shared = n.journal
+		opts.CheckpointBytes = uint64(min(256<<20, cfg.Journal.MaxBytes/4))
+	}
 	n.pair.Attach(n.store, &opts)
 	if n.mending != nil {
 		opts.Refill = n.mending.refill
@@ -381,6 +393,9 @@ func (n *core) close(ctx context.Context) error {
 		if err = n.engine.Close(ctx); err == nil && n.engine.Refusing() == nil {
 			err = n.forgetSecrets()
 		}
+	}
+	if n.journal != nil {
+		err = errors.Join(err, n.journal.Close())
 	}
 	if n.store != nil {
 		err = errors.Join(err, n.store.Close())

@@ -293,6 +293,9 @@ func (n *core) noticeLostStore() error {
 	if _, err := os.Stat(filepath.Join(n.dir, StoreFolder)); !errors.Is(err, fs.ErrNotExist) || !mesh.Shared(dir) {
 		return nil
 	}
+	if n.cfg.Load().Journal.InStream() {
+		return nil // the journal has it all, or the node does not start
+	}
 	_, err := mesh.WantRecovery(dir, false)
 	return err
 }

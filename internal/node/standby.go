@@ -24,7 +24,8 @@ var ErrReopen = pair.ErrReopen
 func (n *Node) openPair(ctx context.Context) (err error) {
 	cfg := n.cfg.Load()
 	n.pair, err = pair.Open(ctx, pair.Options{Dir: n.dir, Aside: asideFolder(n.dir), Config: cfg.Standby,
-		Each: cfg.Node.Durability == "standby", Decide: n.decides, Log: n.log, History: n.historyOfPair,
+		Each: cfg.Node.Durability == "standby", Shared: cfg.Journal.InStream(),
+		Decide: n.decides, Log: n.log, History: n.historyOfPair,
 		Files: pair.Files{Names: func() []string { return copiedFiles(n.dir) }, Copies: copies, Held: held,
 			Changed: n.tookFile}})
 	return err

@@ -26,6 +26,9 @@ type Applier struct {
 	Entries func(context.Context, []store.Entry) error
 	// File takes a file over. It refuses names that are not among the ones that a first node sends.
 	File func(context.Context, File) error
+	// Rest applies what a shared journal has beyond the entries of the first node, while that is not followed; nil: there
+	// is no shared journal.
+	Rest func(context.Context) error
 }
 
 // ErrCopied means that a new copy of the first node's store is complete, and that the node has to be opened
@@ -103,6 +106,11 @@ func (f *Follower) Run(ctx context.Context) error {
 				s.Refused++
 			}
 		})
+		if f.apply.Rest != nil {
+			if err := f.apply.Rest(ctx); err != nil && ctx.Err() == nil {
+				f.note(func(s *Status) { s.Problem = err.Error() })
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil

@@ -39,6 +39,8 @@ type Options struct {
 	// itself, and otherwise it decides nothing. Each: it waits for the second node with each entry.
 	Wait        time.Duration
 	Alone, Each bool
+	// Shared: both nodes have the entries from a journal that the second node reads as well, see [Applier].Rest.
+	Shared bool
 	// Lease returns the lease of the pair; nil if the pair has none, or is not known yet.
 	Lease func() Lease
 	// History is copied to the second node as well; nil if there is none.
@@ -231,7 +233,8 @@ func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welc
 	reply.Incarnation, reply.Last = m.Incarnation, durable
 	same := h.Source == m.Incarnation
 	reply.Copy = !same || h.Last+1 < m.Start
-	if same && h.Last > durable {
+	// With a shared journal, the second node may have an entry first.
+	if same && h.Last > durable && !l.o.Shared {
 		reply.Problem = fmt.Sprintf("the standby has entries up to %d, and this node has lost those after %d: "+
 			"promote the standby", h.Last, durable)
 		l.o.Log.Error("the standby has entries that this node has lost", "last", durable, "of_standby", h.Last,
@@ -439,7 +442,7 @@ func (l *Leader) receiveAcks(w *wire, n int) {
 	for {
 		index, err := w.receiveAck()
 		last := l.o.Store.LastIndex()
-		if err == nil && index > last {
+		if err == nil && index > last && !l.o.Shared {
 			err = fmt.Errorf("standby: %w: entry %d is confirmed, and the last one is %d", bulkhead.ErrMalformed, index, last)
 		}
 		if err != nil {

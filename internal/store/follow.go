@@ -3,6 +3,8 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -10,23 +12,73 @@ import (
 // A Journal is an ordered log of entries that a node is a state machine of: entries are decisions, so
 // whoever applies them in order has the same state. [Store] is the journal in local files.
 //
-// One goroutine appends. A journal on several machines, such as a JetStream stream, can take the
-// place of the local one: Append returns once the entry is as durable as the journal promises, and
-// an index is used for one entry only.
+// One goroutine appends. Append returns once the entry is as durable as the journal promises. An index is
+// used for one entry only, and the entries have the indexes from FirstIndex to LastIndex. After Append has failed,
+// it is unknown whether the journal has the entry, and no further entry is accepted until the journal has recovered.
 type Journal interface {
-	// Append appends an entry and returns its index.
+	// Append appends an entry of at most [MaxEntry] bytes and returns its index.
 	Append(entry []byte) (index uint64, err error)
-	// Replay passes the entries from an index on to fn, in order.
+	// Replay passes the entries from an index on to fn, in order. It returns errors of fn unchanged.
 	Replay(ctx context.Context, from uint64, fn func(index uint64, entry []byte) error) error
-	// Follow returns the entries that become durable from now on.
-	Follow(limit int) Following
+	// FirstIndex returns the index of the oldest entry that Replay can pass on; LastIndex()+1 if there is none.
+	FirstIndex() uint64
 	// LastIndex returns the index of the last acknowledged entry.
 	LastIndex() uint64
+	// Drop allows the journal to drop the entries below an index, because a checkpoint covers them.
+	Drop(ctx context.Context, before uint64) error
 	// Err returns why the journal accepts no entries, or nil.
 	Err() error
+	// Close releases the journal.
+	Close() error
 }
 
 var _ Journal = (*Store)(nil)
+
+// A Shared journal is a [Journal] outside of the node, which several nodes read. One of them appends at a time: the
+// journal itself refuses the entries of any other. The node's own [Store] has a copy of every entry.
+type Shared interface {
+	Journal
+	// Join makes the journal continue where a node's state ends, at a position: it passes the entries after that on to
+	// take, in order and with the position before them, and returns the position of the last one. A writer joins before
+	// its first entry, with begin set, and after each error of Append. A journal that does not exist is begun at the
+	// position if begin is set.
+	//
+	// Errors wrap [ErrFenced] if another writer has appended since this one began, [ErrGap] if entries after the
+	// position are gone, and [ErrDiverged] if the state is none that the journal leads to.
+	Join(ctx context.Context, at Position, begin bool,
+		take func(ctx context.Context, from Position, entries []Entry) error) (Position, error)
+	// Room returns nil if the journal has room for entries, after an error of Append that wraps [ErrFull]. It returns
+	// one that does otherwise.
+	Room(ctx context.Context) error
+}
+
+var (
+	// ErrFenced means that another writer has appended to a shared journal, so that this one may not any more.
+	ErrFenced = errors.New("another node appends to the journal")
+	// ErrGap means that a shared journal does not have the entries that follow a state.
+	ErrGap = errors.New("entries are missing in the journal")
+	// ErrDiverged means that a state does not come from the entries of a shared journal.
+	ErrDiverged = errors.New("the journal does not continue this node's state")
+	// ErrFull means that a shared journal has reached its size.
+	ErrFull = errors.New("the journal is full")
+)
+
+// A Position is a place in a shared journal: after the entry with an index. Link identifies all entries up to it, see
+// [Position.After]; 0 for an empty state, or if it is not known.
+type Position struct {
+	Index, Link uint64
+}
+
+// After returns the position after one more entry.
+func (p Position) After(entry []byte) Position {
+	h := sha256.New()
+	var head [16]byte
+	binary.LittleEndian.PutUint64(head[:], p.Link)
+	binary.LittleEndian.PutUint64(head[8:], p.Index)
+	h.Write(head[:])
+	h.Write(entry)
+	return Position{p.Index + 1, max(1, binary.LittleEndian.Uint64(h.Sum(nil)))}
+}
 
 // ErrLag means that the receiver of a [Following] is too slow, so that entries were dropped. They are
 // still in the journal.
@@ -150,11 +202,35 @@ func (s *Store) wakeFollowers() {
 	}
 }
 
+// FirstIndex implements [Journal].
+func (s *Store) FirstIndex() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manifest.Start
+}
+
+// Drop implements [Journal]. [Store.Checkpoint] has dropped the entries that it covers, so Drop only checks that it
+// does.
+func (s *Store) Drop(_ context.Context, before uint64) error {
+	if start := s.FirstIndex(); before > start {
+		return fmt.Errorf("store: drop entries below %d, and the checkpoint covers those below %d", before, start)
+	}
+	return nil
+}
+
 // Durable returns the index of the last entry that is known to be on disk.
 func (s *Store) Durable() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.durable
+}
+
+// SkipTo notes that the indexes up to index are used, after AppendAll has failed to write these entries: the caller's
+// memory has them, so that the journal continues after them once it has recovered.
+func (s *Store) SkipTo(index uint64) {
+	s.appendMu.Lock()
+	defer s.appendMu.Unlock()
+	s.burned = max(s.burned, index)
 }
 
 // AppendAll appends the entries of another journal under their own indexes, which continue this one,

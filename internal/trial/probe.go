@@ -171,6 +171,10 @@ func store(s *admin.NodeState) Row {
 	case s.ReadOnly != "":
 		row.OK, row.Found, row.Mend = false, "read-only: "+s.ReadOnly,
 			"make room on the disk, or mend it; the node goes on by itself"
+		if s.Journal != nil && s.Journal.Problem != "" {
+			row.Mend = "see that the servers of [journal] run and keep the stream, or do what is said there; the node goes " +
+				"on by itself (docs/standby.md)"
+		}
 	case len(s.Doubts) > 0:
 		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged",
 			len(s.Doubts)), "bulkhead doctor --data FOLDER names them"

@@ -36,9 +36,15 @@ type half struct {
 // newHalf returns a node that is not started. witness is the quoted URL of its witness, or "".
 func newHalf(t *testing.T, away, witness string) *half {
 	t.Helper()
+	return newHalfWith(t, "standby", fmt.Sprintf("wait = \"1s\"\naway = %q\nwitness = [%s]\n", away, witness))
+}
+
+// newHalfWith is newHalf with a durability and further keys of [standby], which other sections may follow.
+func newHalfWith(t *testing.T, durability, sections string) *half {
+	t.Helper()
 	h := &half{t: t, dir: t.TempDir(), http: nodetest.FreePort(t), port: nodetest.FreePort(t)}
 	config := fmt.Sprintf(`[node]
-durability = "standby"
+durability = %q
 checkpoint = "2s"
 [listen]
 http = "127.0.0.1:%d"
@@ -48,10 +54,7 @@ anonymous_report = "loopback"
 requests_per_second = 0
 [standby]
 listen = "127.0.0.1:%d"
-wait = "1s"
-away = %q
-witness = [%s]
-`, h.http, h.port, away, witness)
+%s`, durability, h.http, h.port, sections)
 	if err := os.WriteFile(filepath.Join(h.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +105,13 @@ func pairUp(t *testing.T, away string) (first, second *half) { return pairWith(t
 func pairWith(t *testing.T, away, witness string) (first, second *half) {
 	t.Helper()
 	first, second = newHalf(t, away, witness), newHalf(t, away, witness)
+	meet(t, first, second)
+	return first, second
+}
+
+// meet starts two nodes that were never started, and pairs them.
+func meet(t *testing.T, first, second *half) {
+	t.Helper()
 	first.start()
 	_, out := nodetest.Command(t, "", nodetest.Binary(t), "standby", "invite", fmt.Sprintf("127.0.0.1:%d", first.port),
 		"--data", first.data())
@@ -112,7 +122,6 @@ func pairWith(t *testing.T, away, witness string) (first, second *half) {
 	}
 	second.start()
 	awaitPair(t, first, second)
-	return first, second
 }
 
 // awaitPair waits until second follows first without a lag.

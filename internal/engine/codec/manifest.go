@@ -36,6 +36,10 @@ type Meta struct {
 	Wounds string  `json:"wounds,omitempty"` // file
 
 	Term Term `json:"term,omitzero"` // of the node that decides; absent if there never was a standby
+
+	// Link is [store.Position].Link after the last entry of the journal that the checkpoint covers; 0 if the node has
+	// no shared journal.
+	Link uint64 `json:"journal_link,omitempty"`
 }
 
 // A TallyMeta is a generation of the tally, and its files.

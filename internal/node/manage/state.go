@@ -40,6 +40,8 @@ type StateOptions struct {
 	// Standby describes the node's part in a pair, nil if it is alone. Promote makes it the first.
 	Standby func() *admin.Standby
 	Promote func(context.Context) error
+	// Journal describes the stream of the journal, nil if there is none.
+	Journal func() *admin.Journal
 	// Calibration records what became of the decisions of the rules; nil on an edge.
 	Calibration *calibration.House
 }
@@ -68,7 +70,7 @@ func (s *State) State(context.Context) admin.NodeState {
 func (s *State) describe() admin.NodeState {
 	state := s.describeEngine()
 	state.Disk = diskOf(s.opts.Dir)
-	state.Standby = s.opts.Standby()
+	state.Standby, state.Journal = s.opts.Standby(), s.opts.Journal()
 	if state.Disk != nil {
 		for _, b := range state.Books {
 			state.Disk.Needed += b.Bytes

@@ -25,11 +25,20 @@ func (p *Pair) openLease(other string) error {
 		return err
 	}
 	if p.lead.Load() != nil {
-		l.Hold(p.engine.Term().Number)
+		p.hold(l)
 	}
 	p.lease.Store(l)
 	p.leases <- l
 	return nil
+}
+
+// hold makes this node want a lease for its term. With a shared journal, the second node never lacks what this one
+// acknowledges.
+func (p *Pair) hold(l *lease.Lease) {
+	l.Hold(p.engine.Term().Number)
+	if p.o.Shared {
+		l.ClearBehind()
+	}
 }
 
 // leaseOfPair returns the lease for a [standby.Leader].

@@ -37,8 +37,10 @@ type Options struct {
 	Aside  string // folder for a store that is no copy
 	Config config.Standby
 	// Each: every entry waits for the second node (durability "standby").
-	Each  bool
-	Files Files
+	Each bool
+	// Shared: the journal is in a stream that both nodes read, which lets one of them append.
+	Shared bool
+	Files  Files
 	// History returns the history of messages; nil if there is none, or it is not open yet.
 	History func() standby.History
 	// Decide is called once the node has taken over.
@@ -170,7 +172,8 @@ func (p *Pair) fetch(ctx context.Context) error {
 func (p *Pair) options() standby.Options {
 	o := standby.Options{Dir: p.dir, Key: p.key, State: p.now(), Port: p.port, Store: p.store, Files: p.files,
 		Fence: p.fenced, StandDown: p.standDown, Paired: p.paired, Wait: time.Duration(p.set.Wait),
-		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each, Lease: p.leaseOfPair, History: p.o.History(), Log: p.log,
+		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each, Shared: p.o.Shared,
+		Lease: p.leaseOfPair, History: p.o.History(), Log: p.log,
 		Term: func() (uint64, uint64) { return 0, 0 }}
 	if p.engine != nil {
 		o.Term = func() (uint64, uint64) {
@@ -216,7 +219,7 @@ func (p *Pair) Attach(st *store.Store, o *engine.Options) {
 	if p.Second() {
 		o.Follow = errFollows
 	}
-	if p.o.Each || len(p.set.Witness) > 0 {
+	if p.o.Each || len(p.set.Witness) > 0 && !p.o.Shared {
 		o.Standby = p
 	}
 }
@@ -252,7 +255,14 @@ func (p *Pair) Start(ctx context.Context, e *engine.Engine) (net.Listener, error
 		return nil, &config.Error{Key: "standby.listen", Detail: err.Error()}
 	}
 	if p.Second() {
-		p.follow = standby.NewFollower(p.options(), standby.Applier{Entries: e.Follow, File: p.takeFile})
+		o, apply := p.options(), standby.Applier{Entries: e.Follow, File: p.takeFile}
+		if p.o.Shared {
+			apply.Rest = e.CatchUp
+		}
+		if !e.Linked() {
+			o.State.Source = "" // a copy of the first node knows the shared journal
+		}
+		p.follow = standby.NewFollower(o, apply)
 	} else if err := p.begin(ctx); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -272,7 +282,7 @@ func (p *Pair) begin(ctx context.Context) error {
 	lead := standby.NewLeader(p.options())
 	p.lead.Store(lead)
 	if l := p.lease.Load(); l != nil {
-		l.Hold(p.engine.Term().Number)
+		p.hold(l)
 	}
 	if state.Peer == "" || state.Address == "" {
 		return nil
@@ -422,7 +432,18 @@ func (p *Pair) takeOver(ctx context.Context, ask bool) error {
 		return err
 	}
 	if err := p.engine.Promote(ctx, s.Term); err != nil {
-		return errors.Join(err, p.paired(before))
+		p.follow.Decline()
+		if l := p.lease.Load(); l != nil {
+			l.Pause()
+		}
+		err = errors.Join(err, p.paired(before))
+		if p.resume != nil {
+			p.resume()
+		}
+		return err
+	}
+	if l := p.lease.Load(); l != nil {
+		p.hold(l)
 	}
 	p.lead.Store(standby.NewLeader(p.options()))
 	p.follow = nil

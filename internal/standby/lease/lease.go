@@ -364,6 +364,13 @@ func (l *Lease) Free(term uint64) bool {
 	return l.seen.Holder == l.o.Other && l.seen.Term == term && !l.seen.Behind && l.expired()
 }
 
+// Pause keeps this node from renewing its lease, after a take-over that was not finished. See [Lease.Free].
+func (l *Lease) Pause() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wants, l.written, l.declared = false, time.Time{}, false
+}
+
 // Holder describes who holds the lease, as far as this node knows: "this" node, the "other" one, "none", or
 // "unknown".
 func (l *Lease) Holder() string {

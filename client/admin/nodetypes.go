@@ -29,6 +29,7 @@ type NodeState struct {
 	Standby    *Standby   `json:"standby,omitempty" doc:"The node's part in a pair of which one follows the other. Absent if it is alone."`
 	Journal    *Journal   `json:"journal,omitempty" doc:"The stream of the node's journal. Absent if the journal is on the node's disk only."`
 	Disk       *Disk      `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
+	Memory     *Memory    `json:"memory,omitempty" doc:"The memory of the process; absent if the system cannot be asked."`
 }
 
 // Journal describes the stream in which a node keeps its journal.
@@ -137,6 +138,18 @@ type Disk struct {
 	Free   uint64 `json:"free" doc:"Bytes that the node can still write."`
 	Total  uint64 `json:"total" doc:"Bytes of the file system."`
 	Needed uint64 `json:"needed" doc:"Bytes that a snapshot of everything would take."`
+}
+
+// Memory is the memory of the process, by what it is for.
+type Memory struct {
+	Resident uint64        `json:"resident" doc:"Bytes that are in the machine's memory now."`
+	Owners   []MemoryOwner `json:"owners" doc:"What the process has asked the system for. Of new arrays, the system gives it only the pages that are in use."`
+}
+
+// A MemoryOwner is one use of memory.
+type MemoryOwner struct {
+	Name  string `json:"name" enum:"tally,blocklist,peers,words,objects,unused,stacks,runtime,files" doc:"peers: their counts; words: the words and the style of mail; objects: everything else that the node remembers or works on; unused: what garbage left; files: the program, lists and other files."`
+	Bytes uint64 `json:"bytes"`
 }
 
 // Counters count the node's work since it started, through all doors.

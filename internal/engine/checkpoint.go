@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/ballots"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
@@ -18,6 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // checkpointRest is the minimum time between a failed checkpoint and the next, regardless of the
@@ -191,17 +193,18 @@ type written struct {
 func (e *Engine) snapshot(between func(func()), last map[string]written) (*snapshot, error) {
 	s := &snapshot{last: last, between: between, written: make(map[string]written)}
 	m := codec.Meta{Version: codec.MetaVersion, Accounts: "accounts", Ballots: "ballots"}
-	var accounts, ballots, wounds, messages []byte
+	var accounts trust.Snapshot
+	var votes []ballots.Ballot
+	var wounds []byte
 	var learnt []*learned.Generation
-	var err error
+	var messages learned.Messages
 	var books *view.Books
-	between(func() {
+	between(func() { // reports wait for it, so what can be encoded later is only referred to
 		s.start = e.opts.Store.LastIndex() + 1
 		books = e.current.Books()
 		m.KeyID = books.Secrets.IDs[0]
-		accounts, err = e.accounts.Encode()
+		accounts, votes = e.accounts.Snapshot(), e.ballots.All()
 		m.AccountsIndex = e.writer.accountsIndex
-		ballots = e.ballots.Encode()
 		e.journal.bytes = 0
 		m.Clock = uint64(max(0, e.clock.now().Unix()))
 		s.remote = e.replicas.Snapshot()
@@ -209,9 +212,10 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 		m.Term, m.Wrong, m.Link = e.Term(), e.clock.wrong.Load(), e.journal.link
 		wounds = e.healer.Encode()
 		if e.learned.On() {
-			m.Learned, learnt, messages = e.learned.Manifest(), e.learned.Live(), e.learned.EncodeMessages()
+			m.Learned, learnt, messages = e.learned.Manifest(), e.learned.Live(), e.learned.Messages()
 		}
 	})
+	encoded, err := accounts.Encode()
 	if err != nil {
 		return nil, err
 	}
@@ -220,8 +224,8 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 	m.Origins = s.remote.Origins(between, s.add, func(name string, write func(io.Writer) error) {
 		s.files = append(s.files, store.File{Name: name, Write: write})
 	})
-	s.addSmall(m.Accounts, accounts)
-	s.addSmall(m.Ballots, ballots)
+	s.addSmall(m.Accounts, encoded)
+	s.addSmall(m.Ballots, ballots.Encode(votes))
 	if wounds != nil {
 		m.Wounds = "wounds"
 		s.addSmall(m.Wounds, wounds)
@@ -253,7 +257,7 @@ func (s *snapshot) addBooks(m *codec.Meta, books *view.Books) {
 }
 
 // addLearned adds the files of what the node has learnt. m is nil if it does not learn.
-func (s *snapshot) addLearned(m *learned.Manifest, live []*learned.Generation, messages []byte) {
+func (s *snapshot) addLearned(m *learned.Manifest, live []*learned.Generation, messages learned.Messages) {
 	if m == nil {
 		return
 	}
@@ -261,7 +265,7 @@ func (s *snapshot) addLearned(m *learned.Manifest, live []*learned.Generation, m
 		m.Generations[i].File = s.addOwn("learned", g.Start, g.Counts)
 	}
 	m.Messages = "learned"
-	s.addSmall(m.Messages, messages)
+	s.addSmall(m.Messages, messages.Encode())
 }
 
 // add adds an array's file.

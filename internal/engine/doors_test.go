@@ -103,7 +103,7 @@ func TestDoors(t *testing.T) {
 }
 
 // spent returns the processor time that this process has used.
-func spent(t *testing.T) time.Duration {
+func spent(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

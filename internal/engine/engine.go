@@ -85,8 +85,9 @@ type writerState struct {
 	tally         *book.TallyKeeper
 	block         *book.BlockKeeper
 	leaving       leaving
-	buf           []byte // for journal entries
-	accountsIndex uint64 // last journal entry that is in the trust book
+	buf           []byte   // for journal entries
+	accountsIndex uint64   // last journal entry that is in the trust book
+	stale         []string // names of accounts to be removed
 }
 
 // counters count the work of an engine since it started.

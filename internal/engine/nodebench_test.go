@@ -99,7 +99,7 @@ func nodeMessage(n int) (sigs []bulkhead.Signature) {
 
 // processor returns the processor time that this thread has used. The goroutine must be
 // locked to it.
-func processor(b *testing.B) time.Duration {
+func processor(b testing.TB) time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
 		b.Skip(err)
@@ -108,11 +108,14 @@ func processor(b *testing.B) time.Duration {
 }
 
 // BenchmarkNode is what a node does at nodeKeys keys: checks of messages that it has not seen, and
-// votes on them, of all facets; a second voter's vote on what one has reported, and that one's change
-// of mind; and deliveries to one recipient, which the reporter's goroutine judges. It measures the
-// processor time that the thread of a check takes, and the writer's for a vote: its keys, decisions,
-// entry and changes of the arrays. With -benchtime 4000x the votes have room in the open generation,
-// as in a node, which opens another one when it is full.
+// votes on them, of all facets, by a stranger and by an account; a second voter's vote on what one has
+// reported, and that one's change of mind; and deliveries to one recipient, which the reporter's goroutine
+// judges. It measures the processor time that the thread of a check takes, and the writer's for a vote: its
+// keys, decisions, entry and changes of the arrays. The open generation has room for 3000 votes, so each row
+// is measured in a process of its own:
+//
+//	for row in check vote first second change delivery; do
+//		go test ./internal/engine -run xxx -bench "Node/$row\$" -cpu 1 -benchtime 3000x; done
 func BenchmarkNode(b *testing.B) {
 	c := newClock()
 	e := ofNode(b, c)
@@ -133,6 +136,7 @@ func BenchmarkNode(b *testing.B) {
 		before, votes bulkhead.Report
 	}{
 		{name: "vote", votes: bulkhead.Report{Vote: bulkhead.Spam}},
+		{name: "first", votes: by("ana", bulkhead.Spam)},
 		{"second", by("ana", bulkhead.Spam), by("ben", bulkhead.Spam)},
 		{"change", by("ana", bulkhead.Spam), by("ana", bulkhead.Ham)},
 		{name: "delivery", votes: bulkhead.Report{Recipients: []string{"ana@here.example"}}},
@@ -246,3 +250,45 @@ func ofNew(b *testing.B, before, each func(message []bulkhead.Signature)) {
 }
 
 var messageNumber atomic.Int64
+
+// BenchmarkFlat looks 21 signatures up, and counts them, in a tally of seven days with a million keys, and in one
+// with a hundred million: the processor time that the thread of a look-up takes, and the writer's for a count.
+func BenchmarkFlat(b *testing.B) {
+	const days = 7
+	for _, keys := range []int{1e6, 1e8} {
+		c := newClock()
+		e := open(b, Options{Now: c.Now, Tally: BookOptions{Generation: 24 * time.Hour, Keep: days,
+			Capacity: uint64(keys) / days, Error: 1e-3}})
+		for day := range days {
+			report(b, e, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 0)}})
+			if day < days-1 {
+				c.Advance(24 * time.Hour)
+			}
+		}
+		for day, g := range e.current.View().Tally.Live {
+			countKeys(g, day*keys/days, keys/days)
+		}
+		ones := slices.Repeat([]uint32{1}, 21)
+		b.Run(fmt.Sprintf("look/%.0e", float64(keys)), func(b *testing.B) {
+			looks := make([]bulkhead.Look, len(ones))
+			ofNew(b, nil, func(message []bulkhead.Signature) {
+				if err := e.Look(b.Context(), message[:len(ones)], looks, bulkhead.Counts); err != nil {
+					b.Fatal(err)
+				}
+			})
+		})
+		b.Run(fmt.Sprintf("count/%.0e", float64(keys)), func(b *testing.B) {
+			var failed error
+			err := e.queue.inTurn(b.Context(), func() {
+				ofNew(b, nil, func(message []bulkhead.Signature) {
+					a, err := e.countAddition(message[:len(ones)], ones)
+					failed = errors.Join(failed, err)
+					e.addAll([]*request{{addition: a, done: make(chan struct{})}})
+				})
+			})
+			if err != nil || failed != nil {
+				b.Fatal(err, failed)
+			}
+		})
+	}
+}

@@ -121,8 +121,8 @@ func (p *twins) compare(messages []bulkhead.Query) {
 			})
 		}
 	}
-	got, err := p.node.Accounts().Encode()
-	want, wantErr := p.exact.Accounts().Encode()
+	got, err := p.node.Accounts().Snapshot().Encode()
+	want, wantErr := p.exact.Accounts().Snapshot().Encode()
 	if err := errors.Join(err, wantErr); err != nil || !bytes.Equal(got, want) {
 		p.t.Fatalf("accounts %s, want %s; %v", got, want, err)
 	}

@@ -55,7 +55,7 @@ func (e *Engine) rotateWithout(given map[uint64]bool) error {
 	}
 	e.trimSecrets()
 	if r.OpenTally != nil {
-		e.sweep(now)
+		e.unused(now)
 	}
 	e.counters.forgotten.Add(e.writer.tally.GivenUp(tally, now) + e.writer.block.GivenUp(block, now))
 	e.opts.Log.Info("generations rotated", "opened_tally", r.OpenTally != nil, "opened_blocklist", r.OpenBlock != nil,
@@ -129,16 +129,25 @@ func appendNew(list, starts []uint64) []uint64 {
 	return list
 }
 
-// sweep removes unused self-registered accounts.
-func (e *Engine) sweep(now time.Time) {
-	stale := e.accounts.Stale(now)
-	for _, name := range stale {
-		if err := e.commit(&codec.Account{Remove: name}); err != nil {
-			return // the journal has logged the reason
-		}
+// unused notes which self-registered accounts are to be removed.
+func (e *Engine) unused(now time.Time) {
+	e.writer.stale = e.accounts.Stale(now)
+	if n := len(e.writer.stale); n > 0 {
+		e.opts.Log.Info("self-registered accounts are removed: their votes never helped", "accounts", n)
 	}
-	if len(stale) > 0 {
-		e.opts.Log.Info("self-registered accounts removed: their votes never helped", "accounts", len(stale))
+}
+
+// sweep removes one unused self-registered account in each turn of the writer. There may be thousands, and
+// each removal waits for the disk.
+func (e *Engine) sweep() {
+	w := &e.writer
+	if len(w.stale) == 0 || e.journal.refusing() != nil {
+		return
+	}
+	name := w.stale[0]
+	w.stale = w.stale[1:]
+	if e.accounts.IsStale(name, e.clock.now()) { // it may have voted since
+		_ = e.commit(&codec.Account{Remove: name}) // the journal logs an error
 	}
 }
 

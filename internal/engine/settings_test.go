@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -385,6 +386,7 @@ func TestStaleAccounts(t *testing.T) {
 	}
 	c.Advance(24 * time.Hour)
 	report(t, e, one)
+	await.True(t, "one account is left", func() bool { return e.Accounts().Len() == 1 })
 	for restarted := range 2 {
 		if _, ok := e.Accounts().Get("vouched"); !ok || e.Accounts().Len() != 1 {
 			t.Errorf("restarted %d times: %d accounts, want the one that was vouched for", restarted, e.Accounts().Len())

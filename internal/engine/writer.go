@@ -49,6 +49,7 @@ func (e *Engine) turn(batch []*request) {
 	if err := e.rotate(); err != nil {
 		e.journal.fail("open generation", err)
 	}
+	e.sweep()
 	var adds []*request
 	for _, req := range batch {
 		if req.addition != nil {

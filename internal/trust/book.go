@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 
@@ -163,13 +164,15 @@ type Credit struct {
 func (b *Book) Credit(c Credit) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := b.byName[c.Account]
+	a := b.changed(c.Account)
 	if a == nil {
 		return
 	}
 	a.Confirmed, a.Reverted = addSat(a.Confirmed, c.Confirmed), addSat(a.Reverted, c.Reverted)
-	if parent := b.byName[a.Parent]; parent != nil {
-		parent.Reverted = addSat(parent.Reverted, c.Reverted)
+	if c.Reverted > 0 {
+		if parent := b.changed(a.Parent); parent != nil {
+			parent.Reverted = addSat(parent.Reverted, c.Reverted)
+		}
 	}
 	if c.Confirmed == 0 && c.Reverted == 0 {
 		a.Active = max(a.Active, c.Day)
@@ -187,6 +190,18 @@ func (b *Book) Credit(c Credit) {
 	a.RaisedBy = max(a.RaisedBy, min(float64(c.By)/100, 1))
 }
 
+// changed returns the account called name in a copy that replaces it, or nil: a [Snapshot] keeps the
+// account as it was. The caller holds the lock.
+func (b *Book) changed(name string) *Account {
+	a := b.byName[name]
+	if a == nil {
+		return nil
+	}
+	c := a.clone()
+	b.byName[name] = &c
+	return &c
+}
+
 func addSat(a, b uint32) uint32 {
 	if s := a + b; s >= a {
 		return s
@@ -194,10 +209,25 @@ func addSat(a, b uint32) uint32 {
 	return ^uint32(0)
 }
 
-// Encode returns every account as JSON, in the order of their names.
-func (b *Book) Encode() ([]byte, error) { return json.Marshal(b.All()) }
+// A Snapshot is all accounts of a book at one moment. It never changes.
+type Snapshot []*Account
 
-// Decode replaces the accounts with those that Encode wrote. On an error the book is unchanged.
+// Snapshot returns the accounts of the present moment. It copies none of them, so it is fast.
+func (b *Book) Snapshot() Snapshot {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return slices.Collect(maps.Values(b.byName))
+}
+
+// Encode returns the accounts as JSON, in the order of their names.
+func (s Snapshot) Encode() ([]byte, error) {
+	all := append(make(Snapshot, 0, len(s)), s...)
+	slices.SortFunc(all, func(x, y *Account) int { return cmp.Compare(x.Name, y.Name) })
+	return json.Marshal(all)
+}
+
+// Decode replaces the accounts with those that [Snapshot.Encode] wrote. On an error the book is
+// unchanged.
 func (b *Book) Decode(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()

@@ -510,7 +510,8 @@ func TestDecodeReplaces(t *testing.T) {
 	p.Loopback = 0.5
 	oldToken, oldHash := NewToken()
 	newToken, newHash := NewToken()
-	data, err := put(t, DefaultPolicy(), Account{Name: "new", Role: Admin, Weight: 1, TokenHash: newHash}).Encode()
+	other := put(t, DefaultPolicy(), Account{Name: "new", Role: Admin, Weight: 1, TokenHash: newHash})
+	data, err := other.Snapshot().Encode()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,11 +31,23 @@ func (b *Book) Stale(now time.Time) []string {
 	defer b.mu.RUnlock()
 	var names []string
 	for name, a := range b.byName {
-		if a.self() && !a.Closed && a.Days == 0 && a.idle(now) >= b.policy.IdleDays {
+		if b.stale(a, now) {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// IsStale reports whether Stale returns the account called name.
+func (b *Book) IsStale(name string, now time.Time) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	a := b.byName[name]
+	return a != nil && b.stale(a, now)
+}
+
+func (b *Book) stale(a *Account, now time.Time) bool {
+	return a.self() && !a.Closed && a.Days == 0 && a.idle(now) >= b.policy.IdleDays
 }
 
 // Room reports whether an account may register itself from the address: evict is the name of the

@@ -73,6 +73,14 @@ func TestRoomOracle(t *testing.T) {
 		if slices.Sort(got); !slices.Equal(got, stale) {
 			t.Fatalf("stale %q, want %q", got, stale)
 		}
+		for _, a := range b.All() {
+			if is := b.IsStale(a.Name, now); is != slices.Contains(stale, a.Name) {
+				t.Fatalf("%q is stale: %v, of %q", a.Name, is, stale)
+			}
+		}
+		if b.IsStale("nowhere", now) {
+			t.Fatal("an account that is not there is stale")
+		}
 		for _, addr := range from {
 			near := 0
 			for _, a := range self {

@@ -199,8 +199,25 @@ func TestEncodeDecode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	data, err := b.Encode()
+	data, err := b.Snapshot().Encode()
 	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.Snapshot()
+	if err := b.Put(Account{Name: "child", Role: Member, Weight: 0.05, Parent: "user2"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"user1", "child"} {
+		b.Credit(Credit{Account: name, Confirmed: 1, Reverted: 2, Day: 20_000, Network: 7, By: 50})
+	}
+	if a, _ := b.Get("user2"); a.Reverted != 2 {
+		t.Errorf("the parent of an account with 2 reverted reports has %d", a.Reverted)
+	}
+	b.Remove("user3")
+	if same, err := before.Encode(); err != nil || !bytes.Equal(same, data) {
+		t.Errorf("a snapshot has changed: %s, %v; want %s", same, err, data)
+	}
+	if data, err = b.Snapshot().Encode(); err != nil {
 		t.Fatal(err)
 	}
 	again := NewBook(DefaultPolicy())
@@ -288,7 +305,7 @@ func FuzzDecode(f *testing.F) {
 		if b.Decode(data) != nil {
 			return
 		}
-		out, err := b.Encode()
+		out, err := b.Snapshot().Encode()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -174,18 +175,25 @@ func Read(data []byte) (x Ballot, rest []byte, err error) {
 	return x, data, nil
 }
 
-// Encode returns all ballots: a version byte, then each ballot as [Ballot.Append] writes it.
-func (b *Book) Encode() []byte {
+// All returns the ballots, oldest first. The caller must not change their items. It takes time in
+// proportion to the number of ballots, and not to their items.
+func (b *Book) All() []Ballot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return slices.Clone(b.ballots)
+}
+
+// Encode returns ballots as [Book.Decode] reads them: a version byte, then each ballot as
+// [Ballot.Append] writes it.
+func Encode(all []Ballot) []byte {
 	out := []byte{version}
-	for i := range b.ballots {
-		out = b.ballots[i].Append(out)
+	for i := range all {
+		out = all[i].Append(out)
 	}
 	return out
 }
 
-// Decode replaces the ballots with the ones that Encode wrote. It leaves the book unchanged on an
+// Decode replaces the ballots with the ones that [Encode] wrote. It leaves the book unchanged on an
 // error.
 func (b *Book) Decode(data []byte) error {
 	if len(data) == 0 || data[0] != version {

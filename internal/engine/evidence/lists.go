@@ -14,7 +14,7 @@ import (
 // filters then need no look-up.
 func (r *Reader) list() {
 	l := &r.listing
-	l.candidates, l.bases, l.numbers = l.candidates[:0], l.bases[:0], l.numbers[:0]
+	l.candidates, l.bases, l.numbers, l.known = l.candidates[:0], l.bases[:0], l.numbers[:0], l.known[:0]
 	for i, a := range r.request.asks {
 		if a.Wants&(Listings|Judgement) != 0 {
 			r.listing.numbers = append(r.listing.numbers, len(r.listing.candidates))
@@ -186,14 +186,13 @@ func (r *Reader) size() {
 // narrow keeps only candidates that some spam filter has, whether it is in an index or not. It
 // reports whether any are left.
 func (r *Reader) narrow() bool {
-	loose := r.sources.loose
-	for i, p := range loose {
-		l := &r.sources.lists[p.list]
-		if i+1 < len(loose) && loose[i+1].list == p.list {
-			r.loadList(&l.gens[loose[i+1].gen], spamOf)
-		}
-		r.has(l, &l.gens[p.gen], r.listing.bases, r.listing.spam, spamOf)
-		for k, has := range r.listing.spam {
+	loose, n := r.sources.loose, len(r.listing.bases)
+	r.listing.known = r.hasEach(len(loose), func(i int) (*list, *lists) {
+		l := &r.sources.lists[loose[i].list]
+		return l, &l.gens[loose[i].gen]
+	}, spamOf, r.listing.known)
+	for row := range slices.Chunk(r.listing.known, n) {
+		for k, has := range row {
 			r.listing.revoked[k] = r.listing.revoked[k] || has
 		}
 	}
@@ -226,11 +225,38 @@ func (g *lists) of(s side) set {
 	return g.spam
 }
 
-// loadList starts to load the lines of one filter of a generation that hold the candidates.
-func (r *Reader) loadList(g *lists, of side) {
-	if array, ok := g.of(of).(*arrays.Bits); ok && g.at[of].in == 0 && g.epoch == 0 && array.Keys() > 0 {
-		array.Prefetch(r.listing.bases)
+// hasEach looks up the candidates in one filter of each of n generations, and returns the results by
+// generation in the buffer out. Filters of the present secret are read together.
+func (r *Reader) hasEach(n int, at func(i int) (*list, *lists), of side, out []bool) []bool {
+	keys := r.listing.bases
+	out = slices.Grow(out[:0], n*len(keys))[:n*len(keys)]
+	row := func(i int) []bool { return out[i*len(keys):][:len(keys)] }
+	for i := 0; i < n; i++ {
+		first := i
+		for r.listing.sets = r.listing.sets[:0]; i < n; i++ {
+			_, g := at(i)
+			array, ok := g.of(of).(*arrays.Bits)
+			if !ok || g.epoch > 0 || array.Keys() == 0 || r.known(g, of) {
+				break
+			}
+			r.listing.sets = append(r.listing.sets, array)
+		}
+		arrays.HasEach(r.listing.sets, keys, out[first*len(keys):])
+		for ; first < i; first++ {
+			l, g := at(first)
+			r.overlay(l, g, keys, row(first), of)
+		}
+		if i == n {
+			break
+		}
+		if l, g := at(i); r.known(g, of) {
+			r.recall(g, of, row(i))
+		} else {
+			r.has(l, g, keys, row(i), of)
+		}
 	}
+	clear(r.listing.sets) // or the buffer would keep them in memory
+	return out
 }
 
 // has looks up keys in one filter of a generation of a list.
@@ -240,6 +266,11 @@ func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) 
 	if from != nil && from.Keys() > 0 {
 		from.HasBatch(r.at(g.epoch, keys), out)
 	}
+	r.overlay(l, g, keys, out, of)
+}
+
+// overlay adds the keys that the batch has added to a filter of the node's own list.
+func (r *Reader) overlay(l *list, g *lists, keys []filter.Key, out []bool, of side) {
 	switch {
 	case !l.own || r.Overlay == nil:
 	case of == revokedOf:
@@ -249,17 +280,20 @@ func (r *Reader) has(l *list, g *lists, keys []filter.Key, out []bool, of side) 
 	}
 }
 
-// look looks up the candidates in one filter of a generation of a list, as has does, unless mark
-// has already done so.
-func (r *Reader) look(l *list, g *lists, out []bool, of side) {
-	at := g.at[of]
-	if at.in == 0 {
-		r.has(l, g, r.listing.bases, out, of)
-		return
-	}
-	keys := r.listing.found.of(at)
-	for k := range out {
-		out[k] = keys>>r.listing.numbers[k]&1 != 0
+// known reports whether an index or narrow has looked the candidates up in a filter.
+func (r *Reader) known(g *lists, of side) bool {
+	return g.at[of].in > 0 || of == spamOf && g.loose > 0 && len(r.listing.known) > 0
+}
+
+// recall sets out to which candidates a known filter has.
+func (r *Reader) recall(g *lists, of side, out []bool) {
+	at, loose := g.at[of], len(r.sources.loose)
+	for k, n := range r.listing.numbers[:len(out)] {
+		if at.in > 0 {
+			out[k] = r.listing.found.of(at)>>n&1 != 0
+		} else {
+			out[k] = r.listing.known[(g.loose-1)*(len(r.listing.known)/loose)+n]
+		}
 	}
 }
 
@@ -279,17 +313,15 @@ func (r *Reader) at(epoch int, keys []filter.Key) []filter.Key {
 // as new or newer means spam (Yan and Cho, section 3).
 func (r *Reader) walk(l *list) {
 	clear(r.listing.states)
-	if len(l.gens)*len(r.listing.bases) <= 2*inFlight {
-		for i := range l.gens {
-			r.loadList(&l.gens[i], spamOf)
-			r.loadList(&l.gens[i], revokedOf)
-		}
+	rows, n := &r.listing.rows, len(r.listing.bases)
+	for of := range rows {
+		rows[of] = r.hasEach(len(l.gens), func(i int) (*list, *lists) { return l, &l.gens[i] }, side(of), rows[of])
 	}
 	end := uint64(math.MaxUint64)
 	for i := range l.gens {
 		g := &l.gens[i]
-		r.look(l, g, r.listing.spam, spamOf)
-		r.look(l, g, r.listing.revoked, revokedOf)
+		copy(r.listing.spam, rows[spamOf][i*n:])
+		copy(r.listing.revoked, rows[revokedOf][i*n:])
 		for k := range r.listing.bases {
 			r.step(k, l, g, end)
 		}

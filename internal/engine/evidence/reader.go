@@ -102,8 +102,11 @@ type listing struct {
 
 	listed  listings
 	found   found
-	spam    []bool // of the candidates, in one generation
-	revoked []bool // of the candidates, in one generation
+	known   []bool         // of the first candidates, by generation of Sources.loose: whether its spam filter has them
+	sets    []*arrays.Bits // filters that are read together
+	rows    [2][]bool      // of the candidates, by generation of a list, for each side
+	spam    []bool         // of the candidates, in one generation
+	revoked []bool         // of the candidates, in one generation
 	moved   []filter.Key
 	states  []verdict.State
 	marked  []bool // the lists to read
@@ -222,10 +225,6 @@ type readAhead struct {
 	arrays        []*arrays.Counting
 	n             []uint32 // by array, then by key
 }
-
-// inFlight is the approximate number of lines being loaded at a time. It is enough to use a
-// processor's parallel cache misses, and a small part of its first-level cache.
-const inFlight = 64
 
 // readTogether is the maximum number of counts that are read ahead.
 const readTogether = 1 << 12

@@ -66,6 +66,7 @@ type lists struct {
 	spam, revoked set
 	epoch         int
 	at            [2]seat // where indexes have the two filters
+	loose         int     // number of the generation in Sources.loose, from 1; 0: it is not there
 }
 
 // A seat is the place of a filter in an index. The zero value means that no index has the filter.
@@ -331,8 +332,9 @@ func (s *Sources) cut() {
 		s.lists[i].gens = s.gens[first : first+n]
 		first += n
 		for j := range s.lists[i].gens {
-			if !s.lists[i].gens[j].found(spamOf) {
+			if g := &s.lists[i].gens[j]; !g.found(spamOf) {
 				s.loose = append(s.loose, place{i, j})
+				g.loose = len(s.loose)
 			}
 		}
 	}

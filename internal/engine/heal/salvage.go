@@ -117,10 +117,10 @@ func refillPeople(d *Doubt, state, backup *State) error {
 	}
 	var err error
 	if both || d.Array == "ballots" {
-		err = state.Ballots.Decode(backup.Ballots.Encode())
+		err = state.Ballots.Decode(ballots.Encode(backup.Ballots.All()))
 	}
 	if both || d.Array == "accounts" {
-		data, encErr := backup.Accounts.Encode()
+		data, encErr := backup.Accounts.Snapshot().Encode()
 		if encErr != nil {
 			return encErr
 		}

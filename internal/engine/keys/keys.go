@@ -122,7 +122,7 @@ func (m Maker) Turn(base filter.Key, turn int) filter.Key {
 	if turn == 1 {
 		return base
 	}
-	return m.unique("turn", 0, string(binary.AppendUvarint(nil, uint64(turn))), base)
+	return m.unique(turnKey, 0, string(binary.AppendUvarint(nil, uint64(turn))), base)
 }
 
 // Claim returns the key under which a filter remembers that a stranger has seen base.
@@ -184,6 +184,9 @@ func (m Maker) unique(who string, vote bulkhead.Vote, id string, base filter.Key
 // uniqueKey is the first part of the input that [Maker.unique] hashes. record is the ID in the keys
 // of [Maker.Record].
 const uniqueKey, record = "unique", "record"
+
+// turnKey takes the place of a voice in the keys of [Maker.Turn].
+const turnKey = "turn"
 
 func unique(s filter.Secret, who string, vote bulkhead.Vote, id string, base filter.Key) filter.Key {
 	var b [17]byte

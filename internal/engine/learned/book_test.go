@@ -92,7 +92,7 @@ func same(t interface{ Fatalf(string, ...any) }, name string, a, b *Book) {
 	if x, y := a.State(), b.State(); x != y {
 		t.Fatalf("%s: %+v and %+v", name, x, y)
 	}
-	if !bytes.Equal(a.EncodeMessages(), b.EncodeMessages()) {
+	if !bytes.Equal(a.Messages().Encode(), b.Messages().Encode()) {
 		t.Fatalf("%s: other messages", name)
 	}
 }
@@ -176,7 +176,7 @@ func restore(t *rapid.T, b, to *Book) {
 			}
 		}
 	}
-	if err := to.DecodeMessages(b.EncodeMessages()); err != nil {
+	if err := to.DecodeMessages(b.Messages().Encode()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -326,7 +326,7 @@ func FuzzDecodeMessages(f *testing.F) {
 	b := New(Options{Bytes: 1 << 20})
 	text, tokens := messageOf(3)
 	b.messages.add(text, 5, tokens)
-	f.Add(b.EncodeMessages())
+	f.Add(b.Messages().Encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := New(Options{Bytes: 1 << 20})

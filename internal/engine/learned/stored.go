@@ -3,6 +3,7 @@ package learned
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/internal/learn"
 )
@@ -56,11 +57,17 @@ func (b *Book) Restore(m *Manifest) error {
 
 const messagesVersion = 1
 
-// EncodeMessages returns the memory of messages: a version byte, and each message as its text, the ID
-// of its secret and its tokens.
-func (b *Book) EncodeMessages() []byte {
+// Messages is the memory of messages at one moment. It never changes.
+type Messages []*message
+
+// Messages returns the present memory of messages. It copies none of them, so it is fast.
+func (b *Book) Messages() Messages { return slices.Clone(b.messages.oldest) }
+
+// Encode returns the memory of messages: a version byte, and each message as its text, the ID of its
+// secret and its tokens.
+func (m Messages) Encode() []byte {
 	out := []byte{messagesVersion}
-	for _, x := range b.messages.oldest {
+	for _, x := range m {
 		out = binary.LittleEndian.AppendUint64(out, uint64(x.text))
 		out = binary.LittleEndian.AppendUint64(out, x.keyID)
 		out = appendTokens(out, x.tokens)
@@ -68,8 +75,8 @@ func (b *Book) EncodeMessages() []byte {
 	return out
 }
 
-// DecodeMessages replaces the memory of messages by the one that EncodeMessages wrote. On an error it
-// changes nothing.
+// DecodeMessages replaces the memory of messages by the one that [Messages.Encode] wrote. On an error
+// it changes nothing.
 func (b *Book) DecodeMessages(data []byte) error {
 	fresh := newMemory(uint64(b.messages.limit))
 	d := decoder{left: data}

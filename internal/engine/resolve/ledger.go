@@ -247,15 +247,20 @@ func (l *ledger) room(from, n, gens int) {
 func (r *Resolver) openIn(g int, block *book.Block) {
 	r.buf.keys = r.buf.keys[:0]
 	for _, i := range r.buf.which {
-		r.buf.keys = evidence.AppendWeights(evidence.AppendWeights(r.buf.keys, r.at(block, r.items[i].key)),
-			r.at(block, r.ledger.records[i]))
+		r.buf.keys = evidence.AppendWeights(r.buf.keys, r.at(block, r.items[i].key))
+		if r.mayWeigh(i, g) {
+			r.buf.keys = evidence.AppendWeights(r.buf.keys, r.at(block, r.ledger.records[i]))
+		}
 	}
 	n := r.weights(block)
 	taken := 0
-	for j, i := range r.buf.which {
+	for _, i := range r.buf.which {
 		c := &r.ledger.of(i)[g]
 		c.marked = true
-		c.all, c.mine = evidence.WeightsOf(n[2*j*evidence.WeightCells:]), evidence.WeightsOf(n[(2*j+1)*evidence.WeightCells:])
+		c.all, n = evidence.WeightsOf(n), n[evidence.WeightCells:]
+		if r.mayWeigh(i, g) {
+			c.mine, n = evidence.WeightsOf(n), n[evidence.WeightCells:]
+		}
 		if c.all[evidence.TakenBack] > 0 {
 			r.buf.which[taken] = i
 			taken++
@@ -272,6 +277,13 @@ func (r *Resolver) openIn(g int, block *book.Block) {
 	for j, i := range r.buf.which[:taken] {
 		r.ledger.of(i)[g].back = evidence.WeightsOf(n[j*evidence.WeightCells:])
 	}
+}
+
+// mayWeigh reports whether the voice may have weight on an item in the g'th generation. A vote on a pair is a
+// vote on its text as well.
+func (r *Resolver) mayWeigh(i, g int) bool {
+	it := &r.items[i]
+	return !it.pair() || r.ledger.of(it.text)[g].mine != weights{}
 }
 
 // weights reads r.buf.keys of the weights of a generation, the overlay included.

@@ -68,7 +68,7 @@ func (r *Resolver) settleHam(receipt *bulkhead.Receipt, it *item, who *voter, vo
 	}
 	r.revoke(it)
 	receipt.Revoked++
-	if it.facet == bulkhead.TextFacet && !it.part {
+	if b.Spam+b.StrangerSpam > 0 && it.facet == bulkhead.TextFacet && !it.part { // others still call it spam
 		r.blame(who, it.key)
 	}
 }
@@ -83,8 +83,9 @@ func pending(counted bool, vote bulkhead.Vote) int {
 }
 
 // turns looks up which of the items that move were listed in the open generation, or taken off, at
-// least once.
-func (r *Resolver) turns() {
+// least once. If back is true, the vote may take items off, and turns looks up which of them were listed
+// twice.
+func (r *Resolver) turns(back bool) {
 	open := r.view.Block.Live[0]
 	r.buf.which, r.buf.keys = r.buf.which[:0], r.buf.keys[:0]
 	for i := range r.items {
@@ -103,6 +104,18 @@ func (r *Resolver) turns() {
 	r.over.off().also(r.buf.keys, has)
 	for j, i := range r.buf.which {
 		r.items[i].revoked = has[j]
+	}
+	if !back {
+		return
+	}
+	second := r.opts.Keys.Turns(2)
+	for j, i := range r.buf.which {
+		r.buf.keys[j] = second.Of(r.items[i].key)
+	}
+	has = r.hasAll(open.Spam)
+	r.over.listed().also(r.buf.keys, has)
+	for j, i := range r.buf.which {
+		r.items[i].once = !has[j]
 	}
 }
 
@@ -140,7 +153,7 @@ func (r *Resolver) enterSpam(k filter.Key) { r.out.Spam = append(r.out.Spam, k) 
 // item.
 func (r *Resolver) revoke(it *item) {
 	spam := 1
-	if it.listed {
+	if it.listed && !it.once {
 		spam = r.turnsIn(r.view.Block.Live[0].Spam, r.over.listed(), it.key)
 	}
 	revoked := 0

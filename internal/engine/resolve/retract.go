@@ -47,7 +47,7 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 	}
 	r.reader.Read(r.present.asks, r.present.records)
 	r.open(0, voice)
-	r.turns()
+	r.turns(true)
 	for i := range r.items {
 		it, columns := &r.items[i], r.ledger.of(i)
 		it.record = &r.present.records[i]

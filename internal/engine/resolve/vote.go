@@ -31,8 +31,8 @@ type item struct {
 	turn    int                // turn in which the vote listed it; 0 if it did not
 	moves   bool               // the vote may enter it into the spam filter or the revocation filter
 	// For an item that moves: whether the open generation has listed it, and taken it off, at least
-	// once.
-	listed, revoked bool
+	// once. once: it has not listed it twice, as far as the vote needs to know.
+	listed, revoked, once bool
 }
 
 func (it *item) pair() bool { return it.text >= 0 }
@@ -50,7 +50,7 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	for i := range r.items {
 		r.weighIn(receipt, m, who, i)
 	}
-	r.turns()
+	r.turns(m.Vote != bulkhead.Spam)
 	for i := range r.items {
 		r.settle(receipt, m, who, i)
 	}

@@ -71,6 +71,14 @@ func (s *State) describe() admin.NodeState {
 	state := s.describeEngine()
 	state.Disk = diskOf(s.opts.Dir)
 	state.Standby, state.Journal = s.opts.Standby(), s.opts.Journal()
+	arrays := []admin.MemoryOwner{{Name: "peers", Bytes: s.opts.Engine.RemoteMemory().Bytes}}
+	for _, b := range state.Books {
+		arrays = append(arrays, admin.MemoryOwner{Name: b.Name, Bytes: b.Bytes})
+	}
+	if state.Learned != nil {
+		arrays = append(arrays, admin.MemoryOwner{Name: "words", Bytes: state.Learned.Bytes})
+	}
+	state.Memory = memoryOf(arrays)
 	if state.Disk != nil {
 		for _, b := range state.Books {
 			state.Disk.Needed += b.Bytes

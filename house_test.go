@@ -169,7 +169,7 @@ var mayImport = map[string][]string{
 		"internal/trust", "lab/figure", "lab/letters", "lab/reliability", "signature"},
 	"lab/stream": {".", "filter", "internal/engine", "internal/learn", "internal/mail", "internal/recent",
 		"internal/trust", "lab/figure", "lab/letters", "lab/reliability", "signature"},
-	"lab/real":             {".", "internal/abuse", "internal/interval", "lab/letters", "lab/stream"},
+	"lab/real":             {".", "digest/razor", "internal/abuse", "internal/interval", "lab/letters", "lab/stream"},
 	"lab/attack":           {".", "internal/engine", "internal/live", "internal/trust", "lab/figure"},
 	"lab/learning":         {"filter", "internal/learn", "internal/lesson", "internal/mail", "lab/letters"},
 	"lab/load":             {"digest/razor", "fuzzy", "internal/mmsg", "policy"},

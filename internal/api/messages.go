@@ -98,8 +98,14 @@ func valid(sigs []bulkhead.Signature) error {
 	return nil
 }
 
-// withSenders appends the signatures of a source to the signatures of its message, up to the limit.
+// withSenders appends the signatures of a source to the signatures of its message, up to the limit. It appends
+// none if there are such signatures: the plugins name the senders of a check, which knew the author's address.
 func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkhead.Source) []bulkhead.Signature {
+	if slices.ContainsFunc(sigs, func(s bulkhead.Signature) bool {
+		return s.Scheme() == bulkhead.Sender || s.Scheme() == bulkhead.Network
+	}) {
+		return sigs
+	}
 	all := slices.Clip(sigs)
 	for _, sig := range s.opts.Senders(source) {
 		if !slices.Contains(sigs, sig) && len(all) < r.set.MaxSignatures {

@@ -609,7 +609,17 @@ func TestSenders(t *testing.T) {
 			t.Errorf("%s: check %d %s", tt.sender, w.Code, w.Body)
 		}
 	}
-	s := newServer(t, &prototest.House{}, func(o *Options) { o.Senders = of })
+	// The plugins report the signatures of a check, which knew the author's address. The source, which has only the
+	// verified domains, adds none.
+	house := &prototest.House{}
+	s := newServer(t, house, func(o *Options) { o.Senders = of })
+	author := bulkhead.NamedSignature(bulkhead.Sender, "author.example")
+	body := fmt.Sprintf(`{"signatures":[%q],"vote":"spam","source":{"dkim":["service.example"]}}`, author)
+	if w := send(s, local, "POST", "/v1/report", requestType, body); w.Code != http.StatusOK ||
+		!strings.Contains(w.Body.String(), `"signatures":1`) {
+		t.Errorf("report of a known sender: %d %s", w.Code, w.Body)
+	}
+	s = newServer(t, &prototest.House{}, func(o *Options) { o.Senders = of })
 	if w := send(s, local, "POST", "/v1/signatures", mailType, sample); !strings.Contains(w.Body.String(),
 		bulkhead.NamedSignature(bulkhead.Sender, "shop@example.com[]").String()) {
 		t.Errorf("signatures %s", w.Body)

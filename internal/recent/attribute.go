@@ -24,10 +24,7 @@ func (h *House) Join(memory *Deliveries, archive Archive) { h.deliveries, h.arch
 
 // delivered remembers a delivery.
 func (h *House) delivered(r *bulkhead.Report) {
-	if h.deliveries == nil {
-		return
-	}
-	if space, ok := h.door(r.Reporter); !ok || space != "" {
+	if h.deliveries == nil || !h.own(r.Reporter) {
 		return // strangers must not choose who is blamed for a vote
 	}
 	d := &Delivery{Signatures: r.Signatures, MessageID: h.archive.MessageID(r.Source.MessageID), Source: &r.Source}

@@ -25,6 +25,7 @@ type House struct {
 	door       Door
 	deliveries *Deliveries // nil: votes are not joined with deliveries
 	archive    Archive
+	readings   readings
 	Stats      Stats
 	// Unjoined is called for each vote of a trusted reporter whose delivery was not found. nil: no
 	// call. It is set before the House is used.
@@ -108,9 +109,19 @@ func (h *House) atLeast(ctx context.Context, v *bulkhead.Verdict, alone *bulkhea
 
 // learn remembers a whole message that was checked, unless it is whitelisted.
 func (h *House) learn(q *bulkhead.Query, v *bulkhead.Verdict, isWhole bool) {
-	if isWhole && v.Whitelisted == "" {
-		h.note(q.Signatures, &q.Source, q.Reporter)
+	if !isWhole || v.Whitelisted != "" {
+		return
 	}
+	h.note(q.Signatures, &q.Source, q.Reporter)
+	if h.own(q.Reporter) {
+		h.readings.note(q.Signatures, &q.Source)
+	}
+}
+
+// own reports whether the administrator trusts a reporter.
+func (h *House) own(who bulkhead.Reporter) bool {
+	space, ok := h.door(who)
+	return ok && space == ""
 }
 
 // CheckBatch checks queries[i] into verdicts[i]; see [House.Check].
@@ -187,6 +198,9 @@ func with(sigs, set []bulkhead.Signature) []bulkhead.Signature {
 // message that they identify, and one vote on the remaining digests.
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
 	if Whole(r.Signatures) {
+		if r.Vote == bulkhead.Sighting && h.own(r.Reporter) {
+			h.readings.complete(r.Signatures, &r.Source)
+		}
 		receipt, err := h.report(ctx, r)
 		if err == nil && r.Vote == bulkhead.Sighting {
 			h.delivered(&r)

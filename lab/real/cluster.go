@@ -2,6 +2,7 @@ package real
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/lab/stream"
 )
 
 // A Topology is which processes run.
@@ -28,7 +30,8 @@ const (
 var Topologies = []Topology{OneNode, ThreeNodes, FiveNodes, Edge}
 
 const (
-	clockStep = 10 * time.Minute // by which the clocks may be behind a plan
+	clockStep = 10 * time.Minute // by which the clocks may be behind a plan, within half a day
+	halfDay   = 12 * time.Hour   // after which rules count a delivery otherwise
 	meshStep  = time.Hour        // time of a plan within which nodes share
 	meshTime  = 50 * time.Millisecond
 )
@@ -80,6 +83,9 @@ func newCluster(ctx context.Context, program string, plan *Plan, o Options) (_ *
 		c.all = append(c.all, p)
 	}
 	c.doors = c.all
+	if err := c.members(ctx, o.Dir); err != nil {
+		return nil, err
+	}
 	switch o.Topology {
 	case ThreeNodes, FiveNodes:
 		err = c.share(ctx)
@@ -100,20 +106,43 @@ func newCluster(ctx context.Context, program string, plan *Plan, o Options) (_ *
 	if err := c.accounts(ctx); err != nil {
 		return nil, err
 	}
-	return c, c.beginAtMidnight(ctx)
+	return c, c.beginWithWeek(ctx)
 }
 
-// beginAtMidnight moves all clocks to the next midnight (UTC). Rules count the days on which a text was
-// delivered, so a plan that began at the time of day of the run would give other answers in each run.
-func (c *cluster) beginAtMidnight(ctx context.Context) error {
+// beginWithWeek moves all clocks to the next beginning of a week's generation, where the simulator begins.
+// Rules count the days and weeks of deliveries, so a plan that began at the time of the run would have other
+// answers in each run.
+func (c *cluster) beginWithWeek(ctx context.Context) error {
+	const week = 7 * 24 * 60 * 60
 	now := time.Now()
-	midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
+	begin := time.Unix((now.Unix()/week+1)*week, 0)
 	for _, p := range c.all {
-		if err := p.advance(ctx, midnight.Sub(now)); err != nil {
+		if err := p.advance(ctx, begin.Sub(now)); err != nil {
 			return err
 		}
 	}
 	c.began = now
+	return nil
+}
+
+// members makes all processes members of the network of the simulator. The secret determines which words
+// of a text its signatures and scores rest on, so with another one a plan would have other answers.
+func (c *cluster) members(ctx context.Context, dir string) error {
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte(hex.EncodeToString(stream.NetworkKey[:])), 0o600); err != nil {
+		return err
+	}
+	for _, p := range c.all {
+		text, err := p.run(ctx, nil, "network", "new", "--json", "--data", p.data(), "--secret-file", secret)
+		if err != nil {
+			return err
+		}
+		var info struct{ Key string }
+		if err := json.Unmarshal([]byte(text), &info); err != nil {
+			return err
+		}
+		p.key = info.Key
+	}
 	return nil
 }
 
@@ -130,37 +159,20 @@ func policies(plan *Plan) string {
 
 // share makes the nodes members of one network, peers with full weight.
 func (c *cluster) share(ctx context.Context) error {
-	ip, secret := ownIP(), ""
+	ip := ownIP()
 	port, err := freePort(ip)
 	if err != nil {
 		return err
 	}
 	address := fmt.Sprintf("%s:%d", ip, port)
-	keys := make([]string, len(c.all))
 	for i, p := range c.all {
-		args := []string{"network", "new", "--json", "--data", p.data()}
 		mesh := fmt.Sprintf("mode = \"hub\"\nlisten = %q\n", address)
 		if i > 0 {
-			args = append(args, "--secret-file", secret)
 			mesh = fmt.Sprintf("mode = \"join\"\nservers = [%q]\n", address)
 		}
 		if err := p.configure(fmt.Sprintf("[mesh]\npublish_interval = %q\nheartbeat = \"1s\"\n%s", meshTime,
 			mesh)); err != nil {
 			return err
-		}
-		var info struct{ Key, Secret string }
-		if err := p.runJSON(ctx, &info, args...); err != nil {
-			return err
-		}
-		keys[i] = info.Key
-		if i == 0 {
-			if err := p.runJSON(ctx, &info, "network", "show", "--secret", "--json", "--data", p.data()); err != nil {
-				return err
-			}
-			secret = filepath.Join(p.dir, "secret")
-			if err := os.WriteFile(secret, []byte(info.Secret), 0o600); err != nil {
-				return err
-			}
 		}
 	}
 	for _, p := range c.all {
@@ -173,22 +185,13 @@ func (c *cluster) share(ctx context.Context) error {
 			if i == k {
 				continue
 			}
-			peer := map[string]any{"key": keys[k], "name": other.name, "weight": 1}
+			peer := map[string]any{"key": other.key, "name": other.name, "weight": 1}
 			if err := p.administer(ctx, "/v1/peers", peer, nil); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// runJSON runs a command of the program that prints JSON.
-func (p *process) runJSON(ctx context.Context, out any, args ...string) error {
-	text, err := p.run(ctx, nil, args...)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal([]byte(text), out)
 }
 
 // front starts a node and the edge in front of it.
@@ -243,7 +246,7 @@ func (c *cluster) turn(ctx context.Context, at time.Duration) error {
 		}
 	}
 	by := at - c.moved - time.Since(c.began)
-	if by < clockStep {
+	if by < clockStep && at/halfDay == (at-by)/halfDay {
 		return nil
 	}
 	for _, p := range c.all {

@@ -77,8 +77,9 @@ func Collection(messages []stream.Mail, o CollectionOptions) *Plan {
 		site, user := r.IntN(len(plan.Sites)), r.IntN(o.Users)
 		plan.Deliveries = append(plan.Deliveries, Delivery{
 			At:   time.Duration(float64(places[m.Set]) / float64(sizes[m.Set]) * span),
-			Spam: m.Spam, Kind: kind, Groups: []Group{{"corpus", filepath.Base(m.Set)}}, Campaign: campaigns[campaign],
-			Site: site, User: user, To: plan.Sites[site].Address(user), Reports: chance(r, rate),
+			Spam: m.Spam, Kind: kind, Groups: []Group{{"corpus", filepath.Base(m.Set)}, o.verified(m)},
+			Campaign: campaigns[campaign],
+			Site:     site, User: user, To: plan.Sites[site].Address(user), Reports: chance(r, rate),
 			Delay: 5*time.Minute + later(r, 4*time.Hour), make: received(m, o.Signed),
 		})
 		places[m.Set]++
@@ -86,6 +87,15 @@ func Collection(messages []stream.Mail, o CollectionOptions) *Plan {
 	plan.Campaigns = len(campaigns)
 	slices.SortStableFunc(plan.Deliveries, func(a, b Delivery) int { return cmp.Compare(a.At, b.At) })
 	return plan
+}
+
+// verified returns the group of a message by whether its sender counts as verified.
+func (o *CollectionOptions) verified(m *stream.Mail) Group {
+	dkim, spf, ok := letters.Verified(letters.Header(m.Raw))
+	if len(dkim) > 0 || spf != "" || !ok && o.Signed && !m.Spam {
+		return Group{"verified", "yes"}
+	}
+	return Group{"verified", "no"}
 }
 
 // ourResults matches fields that only the sites' own mail server may write.

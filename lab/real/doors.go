@@ -56,7 +56,12 @@ func (p *process) askDccifd(ctx context.Context, m *Mail) (Answer, error) {
 	}
 	unfolded := strings.Join(strings.Fields(string(text)), " ")
 	if strings.Contains(unfolded, "bulk") && strings.Contains(unfolded, "=many") {
-		return shown(Dccifd, bulkhead.ClassSpam), nil
+		// It gives no reason, so the node is asked again.
+		a := shown(Dccifd, bulkhead.ClassSpam)
+		if v, err := p.check(ctx, m); err == nil {
+			a.Rule, a.Reason = v.Rule, v.reason()
+		}
+		return a, nil
 	}
 	return shown(Dccifd, bulkhead.ClassUnknown), nil
 }
@@ -76,9 +81,25 @@ func (m *Mail) verified() verified {
 	return v
 }
 
-// askPlugin makes the requests of the plugins for rspamd and SpamAssassin: a check of the whole
-// mail with what was verified, and a report of its delivery.
-func (p *process) askPlugin(ctx context.Context, door Door, m *Mail, rejects bool) (Answer, error) {
+// A checked is the answer to a check.
+type checked struct {
+	Class    string
+	Rule     string
+	Reasons  []string
+	Findings []struct{ Signature string }
+}
+
+// reason returns the first reason, "" without one.
+func (c *checked) reason() string {
+	if len(c.Reasons) == 0 {
+		return ""
+	}
+	return c.Reasons[0]
+}
+
+// check asks for the verdict on a whole mail, as the plugins do. The error is a refusal for a mail with too
+// little text.
+func (p *process) check(ctx context.Context, m *Mail) (c checked, err error) {
 	v := m.verified()
 	q := url.Values{"client": {v.Client}}
 	if v.Sender != "" {
@@ -87,28 +108,30 @@ func (p *process) askPlugin(ctx context.Context, door Door, m *Mail, rejects boo
 	q["dkim"] = v.DKIM
 	answer, err := p.post(ctx, "/v1/check?"+q.Encode(), "message/rfc822", m.Raw)
 	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(answer, &c); err != nil {
+		return c, fmt.Errorf("real: answer to a check: %w", err)
+	}
+	return c, nil
+}
+
+// askPlugin makes the requests of the plugins for rspamd and SpamAssassin: a check of the whole
+// mail with what was verified, and a report of its delivery.
+func (p *process) askPlugin(ctx context.Context, door Door, m *Mail, rejects bool) (Answer, error) {
+	verdict, err := p.check(ctx, m)
+	if err != nil {
 		if errors.As(err, new(refusal)) { // too little text to identify the mail
 			return Answer{Class: bulkhead.ClassUnknown}, nil
 		}
 		return Answer{}, err
 	}
-	var verdict struct {
-		Class    string
-		Reasons  []string
-		Findings []struct{ Signature string }
-	}
-	if err := json.Unmarshal(answer, &verdict); err != nil {
-		return Answer{}, fmt.Errorf("real: %s: %w", door, err)
-	}
 	class, err := parseClass(verdict.Class)
-	given := Answer{Class: class}
-	if len(verdict.Reasons) > 0 {
-		given.Reason = verdict.Reasons[0]
-	}
+	given := Answer{Class: class, Rule: verdict.Rule, Reason: verdict.reason()}
 	if err != nil || len(verdict.Findings) == 0 || class == bulkhead.ClassSpam && (rejects || door == SpamAssassin) {
 		return given, err // the plugin for SpamAssassin counts no spam
 	}
-	report := map[string]any{"vote": "sighting", "source": v, "recipients": []string{m.Recipient}}
+	report := map[string]any{"vote": "sighting", "source": m.verified(), "recipients": []string{m.Recipient}}
 	var signatures []string
 	for _, f := range verdict.Findings {
 		signatures = append(signatures, f.Signature)

@@ -250,6 +250,11 @@ func (s *source) mailing(r *rand.Rand, at time.Duration) func(*rand.Rand, *Deliv
 	}
 	words := s.lang.line(r, call, nil)
 	id := token(r) + token(r)
+	target := s.link
+	if target != nil && text != "" && s.kind != "newsletter" { // all copies are one message
+		url := target(r)
+		target = func(*rand.Rand) string { return url }
+	}
 	return func(r *rand.Rand, d *Delivery) Mail {
 		m := draft{
 			format: s.format, fromName: author, from: address, to: d.To, at: d.At, subject: subject, text: text, sender: address,
@@ -265,8 +270,8 @@ func (s *source) mailing(r *rand.Rand, at time.Duration) func(*rand.Rand, *Deliv
 		if s.kind == "newsletter" { // each copy is a message of its own
 			m.messageID = token(r) + token(r) + "@" + s.domain
 		}
-		if s.link != nil {
-			if url := s.link(r); url != "" {
+		if target != nil {
+			if url := target(r); url != "" {
 				m.links = []link{{url, words}}
 			}
 		}

@@ -154,6 +154,6 @@ type Answer struct {
 	// Partial is set for a door that has no class for good senders. dccifd has none for
 	// suspected mail either.
 	Partial bool
-	// Reason is the first reason in words, "" if the door gives none.
-	Reason string
+	// Reason is the first reason in words, and Rule the rule that decided; "" if the door gives none.
+	Reason, Rule string
 }

@@ -49,6 +49,7 @@ type process struct {
 	milter  string // paths of sockets
 	dccifd  string
 	pyzor   string // address
+	key     string // public, of the node
 	token   string // of its administrator
 	edge    bool
 	maildir int // mails put into its Maildirs

@@ -15,11 +15,16 @@ import (
 // not counted as delivered, and votes carry what the readers' ways carry: the node joins them with their
 // deliveries. The answers are those that the sites' doors show.
 func Quick(ctx context.Context, plan *Plan, o Options) (*Tally, error) {
-	live, err := stream.NewLive(ctx, len(plan.Sites), len(plan.Deliveries))
+	q, err := newQuick(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	return play(ctx, plan, &quick{plan, live}, o)
+	return play(ctx, plan, q, o)
+}
+
+func newQuick(ctx context.Context, plan *Plan) (*quick, error) {
+	live, err := stream.NewLive(ctx, len(plan.Sites), len(plan.Deliveries))
+	return &quick{plan, live}, err
 }
 
 // quick is the judge of [Quick].
@@ -42,8 +47,16 @@ func (q *quick) deliver(ctx context.Context, d *Delivery, m *Mail) (Answer, erro
 	}
 	s := &q.plan.Sites[d.Site]
 	refuses := s.Rejects && s.Door != Dccifd || s.Door == SpamAssassin // whose plugin counts no spam
-	class, err := q.live.Deliver(ctx, l, d.Site, d.To, refuses)
-	return shown(s.Door, class), err
+	v, err := q.live.Deliver(ctx, l, d.Site, d.To, refuses)
+	if s.Door == Milter && v.Class < bulkhead.ClassBulk && v.Sightings+1 >= v.Threshold && v.Threshold > 0 {
+		v.Class = bulkhead.ClassBulk // the milter counts the message itself
+	}
+	a := shown(s.Door, v.Class)
+	a.Rule = v.Rule
+	if len(v.Reasons) > 0 {
+		a.Reason = v.Reasons[0]
+	}
+	return a, err
 }
 
 func (q *quick) vote(ctx context.Context, d *Delivery, m *Mail, a Answer, vote bulkhead.Vote) error {
@@ -52,7 +65,11 @@ func (q *quick) vote(ctx context.Context, d *Delivery, m *Mail, a Answer, vote b
 	if err != nil {
 		return err
 	}
-	taken, err := q.live.Vote(ctx, l, d.Site, d.To, vote)
+	user := d.To
+	if s.Users[d.User].Way == PyzorReport {
+		user = pyzorName(d.To) // an account, not a mailbox
+	}
+	taken, err := q.live.Vote(ctx, l, d.Site, user, vote)
 	if err == nil && !taken {
 		return refusal{errTooShort}
 	}

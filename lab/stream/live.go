@@ -35,16 +35,16 @@ func (v *Live) Turn(ctx context.Context, at time.Duration) error {
 
 // Deliver judges a copy for a user's address at a site, numbered from 0, and counts it. A site that
 // refuses spam receives none of it, so it is not counted.
-func (v *Live) Deliver(ctx context.Context, l *Letter, site int, to string, refuses bool) (bulkhead.Class, error) {
+func (v *Live) Deliver(ctx context.Context, l *Letter, site int, to string, refuses bool) (bulkhead.Verdict, error) {
 	if len(l.sigs) == 0 {
-		return bulkhead.ClassUnknown, nil
+		return bulkhead.Verdict{}, nil
 	}
 	d := &delivery{letter: l, site: site, to: to}
-	a, err := v.node.check(ctx, d)
-	if err != nil || refuses && a.class == bulkhead.ClassSpam {
-		return a.class, err
+	answer, err := v.node.verdict(ctx, d, false)
+	if err != nil || refuses && answer.Class == bulkhead.ClassSpam {
+		return answer, err
 	}
-	return a.class, v.node.count(ctx, d)
+	return answer, v.node.count(ctx, d)
 }
 
 // Vote takes what the user with an address says of a copy, and reports whether it could be taken: a

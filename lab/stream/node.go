@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
+	"github.com/bulkhead-mail/bulkhead/signature"
 )
 
 // A node is the judge that is shipped: the engine of one node, or of one for each site. Its memory of
@@ -115,9 +116,9 @@ func (s *node) shape(server int) engine.Options {
 		learn /= uint64(s.opts.Sites)
 	}
 	return engine.Options{
-		Secret: filter.Secret(networkKey), Tally: tally, Block: block, Exact: s.opts.Exact,
-		LearnBytes: learn,
-		Now:        func() time.Time { return *s.now.Load() },
+		Secret: filter.Secret(NetworkKey), Tally: tally, Block: block, Exact: s.opts.Exact,
+		LearnBytes: learn, NeverList: signature.NeverList(),
+		Now: func() time.Time { return *s.now.Load() },
 	}
 }
 
@@ -139,10 +140,15 @@ func (s *node) deliver(ctx context.Context, d *delivery) (answer, error) {
 }
 
 func (s *node) check(ctx context.Context, d *delivery) (answer, error) {
-	v, err := s.server(d.site).Check(ctx, bulkhead.Query{
-		Signatures: d.letter.sigs, Source: d.letter.source, Reporter: bulkhead.Reporter{Account: d.account()}, Terse: true,
-	})
+	v, err := s.verdict(ctx, d, true)
 	return answer{v.Class, v.Confidence}, err
+}
+
+// verdict returns the node's answer, without reasons if it is terse.
+func (s *node) verdict(ctx context.Context, d *delivery, terse bool) (bulkhead.Verdict, error) {
+	return s.server(d.site).Check(ctx, bulkhead.Query{
+		Signatures: d.letter.sigs, Source: d.letter.source, Reporter: bulkhead.Reporter{Account: d.account()}, Terse: terse,
+	})
 }
 
 // count reports that a copy was delivered.

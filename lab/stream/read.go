@@ -46,8 +46,8 @@ type Letter struct {
 	err      error
 }
 
-// networkKey is the key of the simulated network.
-var networkKey = [16]byte{'s', 't', 'r', 'e', 'a', 'm'}
+// NetworkKey is the secret of the simulated network.
+var NetworkKey = [16]byte{'s', 't', 'r', 'e', 'a', 'm'}
 
 // Read computes the signatures of all mail, once for each message, and finds the kind of each.
 // unverified is the share of ham, in [0, 1], that is read as if its sender were not verified: the
@@ -95,7 +95,7 @@ func (l *Letter) read(ctx context.Context, m *Mail, unverified float64) {
 // sign computes what a door computes of a message whose source is known: its signatures, none if it has too
 // little text to be identified, and its words and style.
 func (l *Letter) sign(ctx context.Context, m *mail.Message) (err error) {
-	opts := signature.Options{Key: networkKey, AboveFloor: true}
+	opts := signature.Options{Key: NetworkKey, AboveFloor: true}
 	if l.sigs, err = letters.Signed(ctx, m, signature.Senders(l.source), opts); err != nil {
 		return err
 	}

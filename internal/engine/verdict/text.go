@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"math"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 )
@@ -90,10 +91,14 @@ func (p Policy) weight(e *Evidence) weight {
 func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
 	p := j.Policy
 	t := text{error: 1}
+	own := slices.ContainsFunc(findings, func(f bulkhead.Finding) bool { return f.Signature.Scheme() == bulkhead.Exact })
 	for i := range findings {
 		scheme := findings[i].Signature.Scheme()
 		if classOf(scheme) == classWhole && first(findings[:i], scheme) {
 			whole, w := p.weakest(findings[i:], evidence[i:])
+			if own && countsAll(scheme) {
+				w.old, w.new = 0, 0
+			}
 			t.whole(&whole, w)
 		}
 	}
@@ -115,6 +120,12 @@ func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
 		t.error = 0 // nothing was found, which is certain: a filter never forgets
 	}
 	return t
+}
+
+// countsAll reports whether doors count a sum each time that they see it, as DCC does: spam too, and again for
+// the same recipient. Such counts are no deliveries.
+func countsAll(s bulkhead.Scheme) bool {
+	return s == bulkhead.DCCBody || s == bulkhead.DCCFuz1 || s == bulkhead.DCCFuz2
 }
 
 // whole adds the finding of a signature of the whole text.

@@ -180,7 +180,13 @@ func plainText(p Policy, findings []bulkhead.Finding, evidence []Evidence) text 
 			}
 		case bulkhead.Exact, bulkhead.RazorE4, bulkhead.PyzorDigest, bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2,
 			bulkhead.RspamdText:
-			wholes = append(wholes, plainWhole(p, fs, es))
+			v := plainWhole(p, fs, es)
+			dcc := scheme == bulkhead.DCCBody || scheme == bulkhead.DCCFuz1 || scheme == bulkhead.DCCFuz2
+			exact := func(f bulkhead.Finding) bool { return f.Signature.Scheme() == bulkhead.Exact }
+			if dcc && slices.ContainsFunc(findings, exact) {
+				v.weight.old, v.weight.new = 0, 0
+			}
+			wholes = append(wholes, v)
 			for _, e := range es {
 				want.good = max(want.good, e.Good)
 				if scheme == bulkhead.Exact {

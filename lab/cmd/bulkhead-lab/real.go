@@ -36,6 +36,7 @@ type realCommand struct {
 	bounds     bool
 	file       string // for the results as JSON
 	wantedLost float64
+	unlearned  bool
 
 	collection real.CollectionOptions
 }
@@ -70,6 +71,7 @@ func newRealCommand() *cobra.Command {
 	f.BoolVar(&c.bounds, "bounds", false,
 		"play the kinds of mail that have bounds, or those named, and compare with the bounds")
 	f.Float64Var(&c.wantedLost, "wanted-lost", 2, "wanted_lost in the configuration of the nodes")
+	f.BoolVar(&c.unlearned, "unlearned", false, "do not learn words and style")
 	f.StringVar(&c.file, "json", "", "`FILE` for the results as JSON")
 	f.Float64Var(&c.collection.PerDay, "per-day", 200, "deliveries of MAIL in a day")
 	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
@@ -93,6 +95,7 @@ type realPlan struct {
 	bound        *real.Bound
 	plan         *real.Plan
 	tally, quick *real.Tally
+	razor        *real.Tally // of real mail
 }
 
 func (c *realCommand) run(cmd *cobra.Command, args []string) error {
@@ -229,10 +232,18 @@ func (c *realCommand) playOne(cmd *cobra.Command, dir string, p *realPlan, step 
 	}
 	o := real.Options{Topology: p.Topology, Dir: dir, After: c.after, Progress: step,
 		Config: fmt.Sprintf("[judgement]\nwanted_lost = %g\n", c.wantedLost)}
+	if c.unlearned {
+		o.Config += "[learn]\nenabled = false\n"
+	}
 	if p.tally, err = real.Run(cmd.Context(), c.program, p.plan, o); err != nil {
 		return fmt.Errorf("%s, %s: %w", p.plan.Name, p.Topology, err)
 	}
 	p.Seconds, p.Lines = p.tally.Seconds, p.tally.Lines()
+	if p.bound == nil && p.World == nil {
+		if p.razor, err = real.Razor(cmd.Context(), p.plan, real.Options{After: c.after}); err != nil {
+			return err
+		}
+	}
 	if c.compare {
 		if p.quick, err = real.Quick(cmd.Context(), p.plan, real.Options{After: c.after}); err != nil {
 			return err
@@ -257,7 +268,7 @@ type realResult struct {
 // print prints the sum of all plans, and writes it as JSON.
 func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) error {
 	sum, held := real.NewTally(), real.NewTally()
-	quick := real.NewTally()
+	quick, razor := real.NewTally(), real.NewTally()
 	anyHeld := false
 	for _, p := range plans {
 		sum.Merge(p.tally)
@@ -268,6 +279,9 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 		if p.quick != nil {
 			quick.Merge(p.quick)
 		}
+		if p.razor != nil {
+			razor.Merge(p.razor)
+		}
 		fmt.Fprintln(w, p.summary())
 	}
 	if c.bounds {
@@ -275,6 +289,13 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 	}
 	if err := sum.Print(w); err != nil {
 		return err
+	}
+	for _, l := range razor.Lines() {
+		if l.Dimension == "kind" && l.Name != "all" || l.Dimension == "verified" {
+			fmt.Fprintf(w, "Razor's digests: %.1f %% of %d %s, %s %s, called spam (%.1f to %.1f)\n", l.CalledSpam.Percent,
+				l.Cases, map[bool]string{true: "spam", false: "genuine"}[l.IsSpam], l.Dimension, l.Name, l.CalledSpam.Low,
+				l.CalledSpam.High)
+		}
 	}
 	if anyHeld {
 		fmt.Fprintln(w, "\nHeld-out worlds alone:")

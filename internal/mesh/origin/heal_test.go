@@ -109,6 +109,11 @@ func TestStart(t *testing.T) {
 			if err := r.sender.Record(t.Context()); err != nil || (r.Engine.Recorded == 1) != records {
 				t.Errorf("%s: %d times recorded, %v; want %v", name, r.Engine.Recorded, err, records)
 			}
+			if r.Engine.RecordErr = errBroken; records {
+				if err := r.sender.Record(t.Context()); !errors.Is(err, errBroken) {
+					t.Errorf("%s: error %v, want the engine's", name, err)
+				}
+			}
 			r.Engine.MissingErr = errBroken
 			if err := r.sender.Start(t.Context()); !errors.Is(err, errBroken) {
 				t.Errorf("%s: error %v, want the engine's", name, err)
@@ -154,6 +159,10 @@ func TestTreat(t *testing.T) {
 		s.treat(t.Context(), c)
 		r.wantAsks(t, "of two peers", first, fmt.Sprint(spam, append(numbers(10, 20), numbers(0, 6)...)))
 
+		r.Engine.Missing.Pages = nil
+		if c = newCure(time.Now()); !s.treat(t.Context(), c) || c.reading {
+			t.Error("not over though nothing is missing")
+		}
 		r.Engine.MissingErr = errBroken
 		if s.treat(t.Context(), newCure(time.Now())) {
 			t.Error("healing is over though the engine does not answer")

@@ -148,7 +148,8 @@ func TestInspectBlocks(t *testing.T) {
 	}{
 		{[]int64{0}, []string{"block 1 of 4 is not as it was written"}},
 		{[]int64{1, 2}, []string{"blocks 2 to 3 of 4 are not as they were written"}},
-		{[]int64{0, 1, 3}, []string{"blocks 1 to 2 of 4 are not as they were written", "block 4 of 4 is not as it was written"}},
+		{[]int64{0, 1, 3}, []string{"blocks 1 to 2 of 4 are not as they were written",
+			"block 4 of 4 is not as it was written"}},
 	} {
 		for _, path := range paths {
 			if filepath.Dir(path) != filesDir || fileSize(t, filepath.Join(dir, path)) < 3*blockBytes {

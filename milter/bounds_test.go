@@ -209,6 +209,9 @@ func TestThresholds(t *testing.T) {
 		{"below the policy's own", seen(97), Policy{Threshold: 100}, ClassNone, func(s *Stats) int64 {
 			return s.Classes.Clean.Load()
 		}},
+		{"at the lowest of all", seen(0), Policy{Threshold: 1}, ClassBulk, func(s *Stats) int64 {
+			return s.Classes.Bulk.Load()
+		}},
 		{"no threshold", bulkhead.Verdict{Sightings: 1000}, Policy{}, ClassNone, func(s *Stats) int64 {
 			return s.Classes.Clean.Load()
 		}},

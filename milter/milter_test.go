@@ -446,6 +446,27 @@ func TestSuspected(t *testing.T) {
 	}
 }
 
+// TestSkip checks that a mail server that waits for the answer to each part of a body is asked to skip the rest
+// of a body that is too large, if it can.
+func TestSkip(t *testing.T) {
+	for _, tt := range []struct {
+		steps uint32
+		want  byte
+	}{
+		{everything &^ noReplyBody, replySkip}, {everything &^ (noReplyBody | canSkip), replyContinue},
+		{everything, replyContinue},
+	} {
+		m := serve(t, &Server{Clearinghouse: &prototest.House{}, MaxMessage: 2000})(6, tt.steps)
+		m.connect("198.51.100.7")
+		m.begin("x@shop.example", []string{"bob@example.com"}, text("", offer))
+		for size, want := range []byte{replyContinue, tt.want, tt.want} {
+			if p := m.step(cmdBody, bytes.Repeat([]byte("x"), 1+2000*size)); p.cmd != want {
+				t.Errorf("steps %x, part %d: reply %q, want %q", tt.steps, size, p.cmd, want)
+			}
+		}
+	}
+}
+
 func TestTraps(t *testing.T) {
 	for _, discard := range []bool{false, true} {
 		house := &prototest.House{}
@@ -463,6 +484,9 @@ func TestTraps(t *testing.T) {
 		if r := m.message("x@shop.example", []string{"trap@example.com", "bob@example.com"},
 			text("", offer)); r.code != replyAccept {
 			t.Errorf("discard %v, one recipient is none: %q", discard, r.code)
+		}
+		if r := m.message("x@shop.example", nil, text("", offer)); r.code != replyAccept {
+			t.Errorf("discard %v, without recipients: %q", discard, r.code)
 		}
 		s.Flush()
 		spam := 0

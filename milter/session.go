@@ -158,8 +158,7 @@ func (k *session) step(p packet) (reply []byte, err error) {
 	case cmdEOH:
 		k.msg.raw.WriteString("\r\n")
 	case cmdBody:
-		if k.body(p.data); (k.msg.oversize || k.msg.crowded != nil) && k.opts.steps&canSkip != 0 &&
-			k.opts.steps&noReplyBody == 0 {
+		if k.body(p.data); (k.msg.oversize || k.msg.crowded != nil) && k.opts.steps&canSkip != 0 {
 			return packetSkip, nil
 		}
 	default:

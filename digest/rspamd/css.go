@@ -215,9 +215,6 @@ type cssReader struct {
 	word    string // of a name or a hash
 	number  float64
 	percent bool
-	// hiding is the length of the text from the next quote, comment or bracket on: behind it, a ';' need not end a
-	// declaration. 0: unknown.
-	hiding int
 }
 
 // The kinds of tokens of more than one character.
@@ -429,9 +426,6 @@ func (r *cssReader) declarations() (l look) {
 				break
 			}
 			r.value(property, &declared)
-			if property == "" {
-				r.skipPlain()
-			}
 			r.next()
 		}
 		switch property {
@@ -462,25 +456,6 @@ func matters(property string) bool {
 		return true
 	}
 	return false
-}
-
-// skipPlain skips the rest of a declaration that does not matter, if it has neither quotes nor comments nor
-// brackets.
-func (r *cssReader) skipPlain() {
-	if len(r.text) > r.hiding && r.hiding > 0 {
-		return
-	}
-	for i := range len(r.text) {
-		switch r.text[i] {
-		case ';', '}':
-			r.text = r.text[i:]
-			return
-		case '"', '\'', '/', '(', '[', '{', 0: // rspamd ends the text at a NUL
-			r.hiding = len(r.text) - i
-			return
-		}
-	}
-	r.text = ""
 }
 
 // value applies the current token as a value of a property.

@@ -306,27 +306,6 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestSkipPlain: what is passed over of styles changes nothing.
-func TestSkipPlain(t *testing.T) {
-	r := rand.New(rand.NewPCG(15, 16))
-	pieces := []string{"color", "font-size", "font-family", "display", "border", ":", ":", ":", ";", ";", "{", "}",
-		"[", "]", "(", ")", "rgb(", "url(a;b)", "'", "'a;b'", "/*", "*/", "<!--", "-->", "#fff", "#",
-		"white", "none", "12px", "0", "-3", "!important", ",", ".a", "p", " ", "\n", "\u00e9", "\x00", "A",
-		"Arial, Helvetica, sans-serif", "BACKGROUND"}
-	for range 100_000 {
-		var b strings.Builder
-		for range r.IntN(20) {
-			b.WriteString(pieces[r.IntN(len(pieces))])
-		}
-		text := strings.ToLower(b.String())
-		fast, slow := cssReader{text: text}, cssReader{text: text, hiding: 1}
-		if got, want := fast.declarations(), slow.declarations(); got != want || fast.kind != slow.kind ||
-			fast.text != slow.text {
-			t.Fatalf("%q says %+v up to %q, want %+v up to %q", text, got, fast.text, want, slow.text)
-		}
-	}
-}
-
 // TestNumbered: numeric references mean what the library makes of their numbers.
 func TestNumbered(t *testing.T) {
 	for _, number := range []string{"", "0", "65", "x41", "X41", "xa0", "160", "x", "xg", "1a", "8364", "1114111",

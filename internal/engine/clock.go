@@ -138,7 +138,7 @@ func (c *ageingClock) logAgeing(now, wall time.Time) {
 	c.log.Warn("the clock is ahead of the newest record, and nothing confirms it: ageing is held",
 		"clock", wall.UTC(), "newest_record", newest,
 		"consequence", "no generation expires, and counts go on in generations of "+now.UTC().Format(time.RFC3339),
-		"remedy", fmt.Sprintf("if the clock is wrong, set it right; if this machine was really off since %s, "+
+		"hint", fmt.Sprintf("if the clock is wrong, set it right; if this machine was really off since %s, "+
 			"run \"bulkhead clock confirm\"", newest.Format(time.RFC3339)))
 }
 

@@ -106,9 +106,9 @@ func (m *Mesh) busOptions() *bus.Options {
 func (m *Mesh) refused(hub wire.Public) {
 	if m.state.WasAdmitted(hub.ID()) {
 		p, _ := m.Find(hub.Hint())
-		m.opts.Log.Error("ALERT: expelled by "+p.Label(), "key", hub.ID(),
+		m.opts.Log.Error("expelled by "+p.Label(), "key", hub.ID(),
 			"consequence", "nothing is shared through this hub",
-			"remedy", "to come back, ask for an invitation and run \"bulkhead join\"; to end it, run \"bulkhead leave\"")
+			"hint", "to come back, ask for an invitation and run \"bulkhead join\"; to end it, run \"bulkhead leave\"")
 	}
 }
 

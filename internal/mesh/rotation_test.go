@@ -507,7 +507,7 @@ func TestTwoAnnouncements(t *testing.T) {
 				for j := range 2 {
 					mustTake(t, m, []*changing{one, two}[(i+j)%2])
 				}
-				if m.Pending().To() != want || !m.log.has("ALERT: two hubs") {
+				if m.Pending().To() != want || !m.log.has("two hubs have announced") {
 					t.Fatalf("after %v: member %d has %v, want %v", after, i, m.Pending(), want[:4])
 				}
 			}
@@ -548,7 +548,7 @@ func TestHasten(t *testing.T) {
 			Data:    wire.AppendMessage(nil, m, by.opts.Identity)}
 	}
 	bob.replicas.Deliver(t.Context(), nil, head(hub, to), false)
-	if r := bob.Pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("ALERT") {
+	if r := bob.Pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("level=ERROR") {
 		t.Errorf("a peer uses the secret: %+v", r)
 	}
 	select {
@@ -563,12 +563,12 @@ func TestHasten(t *testing.T) {
 	hub.again(t, to, enginetest.Secret)
 	late := head(bob, enginetest.Secret)
 	hub.replicas.Deliver(t.Context(), nil, late, false)
-	if hub.log.has("ALERT") {
+	if hub.log.has("level=ERROR") {
 		t.Error("a peer that is about to change is told of")
 	}
 	hub.Secrets.Began = time.Now().Add(-time.Hour)
 	hub.replicas.Deliver(t.Context(), nil, late, false)
-	if !hub.log.has("has missed that the network has another secret") {
+	if !hub.log.has("still has a former secret of the network") {
 		t.Error("a peer that does not change is not told of")
 	}
 }

@@ -52,7 +52,7 @@ func TestSpoiledPeer(t *testing.T) {
 		if f := enginetest.Check(t, home.engine, 1); f.Judged == bulkhead.JudgedSpam || f.Spam != 0 {
 			t.Errorf("counted in quarantine: %+v", f)
 		}
-		if !strings.Contains(home.log.String(), "ALERT") {
+		if !strings.Contains(home.log.String(), "peer is quarantined") {
 			t.Error("no alert in the log")
 		}
 		if err := home.WeighPeer(t.Context(), spoiled.id.ID(), 0.9); err != nil {

@@ -95,3 +95,25 @@ func followRandomly(t *testing.T, durability Durability) {
 		_ = entries
 	}
 }
+
+// TestFollowers checks that one of several Followings ends alone.
+func TestFollowers(t *testing.T) {
+	s := open(t, newDir(t), Options{FS: fastFS{}})
+	first, second, third := s.Follow(1<<20), s.Follow(1<<20), s.Follow(1<<20)
+	second.Close()
+	second.Close() // has no further effect
+	appendN(t, s, 1, 10)
+	for i, f := range []Following{first, third} {
+		if entries, err := f.Next(t.Context()); err != nil || len(entries) != 1 || entries[0].Index != 1 {
+			t.Errorf("following %d: %+v, %v", i, entries, err)
+		}
+	}
+	if len(s.followers) != 2 {
+		t.Errorf("%d followers, want 2", len(s.followers))
+	}
+	first.Close()
+	third.Close()
+	if len(s.followers) != 0 {
+		t.Errorf("%d followers are left", len(s.followers))
+	}
+}

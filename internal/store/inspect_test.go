@@ -3,9 +3,11 @@ package store
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -107,5 +109,90 @@ func TestInspectForeign(t *testing.T) {
 	n := inspected(t, dir, files[0], func([]byte) []byte { return other })
 	if !n.Foreign("pages") || n.Foreign("small") || len(n.Faults) == 0 {
 		t.Errorf("foreign %v and %v, %+v", n.Foreign("pages"), n.Foreign("small"), n.Faults)
+	}
+}
+
+// TestShortBy checks how the entries are named that a segment lacks at its end.
+func TestShortBy(t *testing.T) {
+	seg := &segment{path: "x.log", last: 5, size: 700}
+	rest := Fault{File: "x.log", Offset: 700, What: "the file ends after entry 5, want 9", First: 6, Last: 9}
+	torn, of := Fault{File: "x.log", Offset: 600, What: "torn"}, Fault{File: "x.log", First: 2, Last: 2}
+	named := torn
+	named.First, named.Last = 6, 9
+	for name, tt := range map[string]struct {
+		faults []Fault
+		torn   bool
+		end    uint64
+		want   []Fault
+	}{
+		"nothing is missing":   {[]Fault{torn}, true, 5, []Fault{torn}},
+		"a torn end":           {[]Fault{torn}, true, 9, []Fault{named}},
+		"a torn end of two":    {[]Fault{of, torn}, true, 9, []Fault{of, named}},
+		"no fault":             {nil, true, 9, []Fault{rest}},
+		"a fault before":       {[]Fault{of}, true, 9, []Fault{of, rest}},
+		"a first entry lost":   {[]Fault{{First: 1, Last: 1}}, true, 9, []Fault{{First: 1, Last: 1}, rest}},
+		"an end that is whole": {[]Fault{torn}, false, 9, []Fault{torn, rest}},
+	} {
+		if got := shortBy(slices.Clone(tt.faults), tt.torn, seg, tt.end); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+// TestInspectBlocks checks how damaged blocks of a file are named: neighbours together.
+func TestInspectBlocks(t *testing.T) {
+	dir, _, paths := victims(t)
+	for _, tt := range []struct {
+		blocks []int64
+		want   []string
+	}{
+		{[]int64{0}, []string{"block 1 of 4 is not as it was written"}},
+		{[]int64{1, 2}, []string{"blocks 2 to 3 of 4 are not as they were written"}},
+		{[]int64{0, 1, 3}, []string{"blocks 1 to 2 of 4 are not as they were written",
+			"block 4 of 4 is not as it was written"}},
+	} {
+		for _, path := range paths {
+			if filepath.Dir(path) != filesDir || fileSize(t, filepath.Join(dir, path)) < 3*blockBytes {
+				continue
+			}
+			n := inspected(t, dir, path, func(b []byte) []byte {
+				for _, block := range tt.blocks {
+					b[fileHead+block*(blockBytes+4)+100] ^= 0xff
+				}
+				return b
+			})
+			var got []string
+			for _, f := range n.Faults {
+				got = append(got, f.What)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("blocks %v: %q, want %q", tt.blocks, got, tt.want)
+			}
+		}
+	}
+}
+
+// An unsteadyFS fails to open the watermark a number of times.
+type unsteadyFS struct {
+	osFS
+	fails *int
+}
+
+func (f unsteadyFS) OpenFile(name string, flag int, perm fs.FileMode) (Handle, error) {
+	if filepath.Base(name) == watermarkFile && *f.fails > 0 {
+		*f.fails--
+		return nil, &DamageError{File: name, What: "half written"}
+	}
+	return f.osFS.OpenFile(name, flag, perm)
+}
+
+// TestInspectWatermark checks that a watermark which another process overwrites is read again, up to three times.
+func TestInspectWatermark(t *testing.T) {
+	dir, _, _ := victims(t)
+	for fails, sound := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
+		n, err := inspect(t.Context(), unsteadyFS{fails: &fails}, dir)
+		if err != nil || (len(n.Faults) == 0) != sound {
+			t.Errorf("%d failures left: %+v, %v; want sound %v", fails, n, err, sound)
+		}
 	}
 }

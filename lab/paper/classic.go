@@ -46,10 +46,6 @@ func NewStudyBloom(f Family) (*Bloom, error) {
 // Family returns the hash functions of b.
 func (b *Bloom) Family() Family { return b.family }
 
-// Publish makes [Bloom.Encode] write the key of a keyed family into the file; see
-// [filter.TwoPart.Publish].
-func (b *Bloom) Publish() { b.public = true }
-
 // Add adds x and reports whether it was new to the filter.
 func (b *Bloom) Add(x []byte) bool {
 	if b.family.kind == FamilyKeyed && !b.family.parts {

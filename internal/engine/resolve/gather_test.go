@@ -194,6 +194,14 @@ func TestSpreading(t *testing.T) {
 	if got := gathered(b, m); len(got) > 0 {
 		t.Errorf("another copy to the same recipient is noted: %+v", got)
 	}
+	for i, want := range []int{1, 1, 0, 0} { // two texts, in turn
+		m := message(bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1<<20+i%2)},
+			Reporter: bulkhead.Reporter{Account: "a"}})
+		m.Seen = Seen{GoodSender: true, Sightings: 9}
+		if got := gathered(b, m); len(got) != want {
+			t.Errorf("report %d of two texts: noted %+v, want %d", i, got, want)
+		}
+	}
 	for i := range 2*maxRevoked + 10 { // of many texts, the memory is bounded
 		m := message(bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)},
 			Reporter: bulkhead.Reporter{Account: "a"}})

@@ -101,3 +101,31 @@ func TestOwnReportIsNoFurtherEvidence(t *testing.T) {
 		t.Errorf("%v by %q with other reports", v.Class, v.Rule)
 	}
 }
+
+// TestQuotes checks which messages have their words from a reported text: those that quote it, and those that
+// contain a part of it.
+func TestQuotes(t *testing.T) {
+	part, near := bulkhead.MustSignature(bulkhead.Part, []byte("part")), bulkhead.MustSignature(bulkhead.Near, []byte("n"))
+	reported, unknown := bulkhead.Finding{Judged: bulkhead.JudgedSpam}, bulkhead.Finding{}
+	for name, tt := range map[string]struct {
+		d    decision
+		want bool
+	}{
+		"a near copy":         {decision{}, false},
+		"a quote":             {decision{by: byQuoted}, true},
+		"a part":              {decision{by: byHoldsPart}, true},
+		"a quote beside":      {decision{text: text{quoted: true}}, true},
+		"a text with a part":  {decision{text: text{scheme: bulkhead.Part}}, true},
+		"a text without":      {decision{text: text{scheme: bulkhead.Near}}, false},
+		"a part was reported": {decision{Case: &Case{Findings: []bulkhead.Finding{unknown, reported}}}, true},
+		"a band was reported": {decision{Case: &Case{Findings: []bulkhead.Finding{reported, unknown}}}, false},
+	} {
+		if tt.d.Case == nil {
+			tt.d.Case = &Case{Findings: []bulkhead.Finding{unknown, unknown}}
+		}
+		tt.d.Signatures = []bulkhead.Signature{near, part}
+		if got := tt.d.quotes(); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}

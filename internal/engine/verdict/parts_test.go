@@ -15,7 +15,7 @@ import (
 // drawSignatures draws the signatures of a message, in any order, several of a kind.
 func drawSignatures(t *rapid.T) (sigs []bulkhead.Signature, evidence []Evidence) {
 	senders := []string{"example.org", "free.example", "al-1.example", "ann@example.org", "bob@example.org",
-		"esp.example|example.org"}
+		"esp.example|example.org", "|example.org"}
 	links := []string{"example.org", "www.example.org", "badexample.org", "example.org/a", "www.example.org/b",
 		"evil.example", "evil.example/c",
 		"two.example", "three.example", "four.example", "free.example", "org"}

@@ -134,8 +134,8 @@ func DialExternal(o *Options, servers []string) (*Client, error) {
 	var options []nats.Option
 	access := Access{Credentials: o.Credentials, CA: o.CA, Cert: o.Cert, Key: o.Key}
 	for option, err := range access.Check(o.Now()) {
-		o.Log.Error("ALERT: the NATS servers may not let this node in; what it signs in with is read again at each try",
-			"option", option, "err", err)
+		o.Log.Error("credentials for the NATS servers cannot be used", "option", option, "err", err,
+			"consequence", "the servers may not let this node in", "hint", "mend the file; it is read again at each try")
 	}
 	switch {
 	case o.Credentials == "":

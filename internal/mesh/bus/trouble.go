@@ -61,25 +61,23 @@ func TroubleOf(err error, took time.Duration, denied string) string {
 	return ""
 }
 
-// remedy describes a problem and its remedy in one line.
-func (b *Client) remedy(trouble, denied string, took time.Duration) string {
+// describe returns a line for a problem of the server, and its remedy.
+func (b *Client) describe(trouble, denied string, took time.Duration) (what, hint string) {
 	switch trouble {
 	case TroubleJetStream:
-		return "it has no JetStream for this node: set jetstream in its configuration; " +
-			"until then nodes that were away ask their peers for all that they missed"
+		return "NATS server has no JetStream for this node", "set jetstream in its configuration; " +
+			"until then nodes that were away ask their peers for everything that they missed"
 	case TroubleStorage:
-		return fmt.Sprintf(
-			"it has no room for the streams, %d bytes for deltas and %d times that for images: "+
-				"lower mesh.stream_bytes, or raise its max_file_store",
-			b.Opts.StreamBytes, imagesShare)
+		return fmt.Sprintf("NATS server has no room for the streams, %d bytes for deltas and %d times that for images",
+			b.Opts.StreamBytes, imagesShare), "lower mesh.stream_bytes, or raise its max_file_store"
 	case TroubleReplicas:
-		return fmt.Sprintf(
-			"it is no cluster of %d servers with JetStream: lower mesh.stream_replicas, or start the others", b.Opts.Replicas)
+		return fmt.Sprintf("NATS server is in no cluster of %d servers with JetStream", b.Opts.Replicas),
+			"lower mesh.stream_replicas, or start the other servers"
 	case TroublePermission:
-		return fmt.Sprintf("it denies this node: %s; compare its permissions with what \"bulkhead network nats\" prints",
-			denied)
+		return "NATS server denies this node: " + denied,
+			"compare its permissions with the output of \"bulkhead network nats\""
 	}
-	return fmt.Sprintf("it took %v to answer", took.Round(time.Millisecond))
+	return fmt.Sprintf("NATS server took %v to answer", took.Round(time.Millisecond)), "look at its load and its disk"
 }
 
 // deny records a server's denial.
@@ -119,9 +117,10 @@ func (b *Client) probe(ctx context.Context, every time.Duration) {
 	switch {
 	case now == before:
 	case now == "":
-		b.Opts.Log.Info("the NATS server is well again", "server", b.Server)
+		b.Opts.Log.Info("NATS server has no more trouble", "server", b.Server)
 	default:
-		b.Opts.Log.Error("ALERT: NATS server: "+b.remedy(now, denied, took), "server", b.Server, "trouble", now, "err", err)
+		what, hint := b.describe(now, denied, took)
+		b.Opts.Log.Error(what, "server", b.Server, "trouble", now, "err", err, "hint", hint)
 	}
 }
 

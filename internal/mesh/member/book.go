@@ -367,15 +367,15 @@ func (b *Book) RollbackPeer(ctx context.Context, id string, since time.Time) err
 	return nil
 }
 
-// Quarantine stops counting a peer, durably, and logs an alert.
+// Quarantine stops counting a peer, durably, and logs it as an error.
 func (b *Book) Quarantine(ctx context.Context, h wire.Hint, why string) {
 	err := b.changePeers(ctx, func(list map[wire.Hint]*Entry) error {
 		if list[h] == nil || list[h].Quarantine != "" {
 			return nil
 		}
 		list[h].Quarantine = why
-		b.opts.Log.Error("ALERT: peer is quarantined and not counted until its weight is set again",
-			"peer", list[h].Label(), "key", list[h].ID, "why", why)
+		b.opts.Log.Error("peer is quarantined", "peer", list[h].Label(), "key", list[h].ID, "why", why,
+			"consequence", "its counts are kept and not counted", "hint", "to count it again, run \"bulkhead peer weigh\"")
 		return nil
 	})
 	if err != nil {

@@ -311,7 +311,7 @@ func (g *Pairing) turnAway(id string, from wire.Hint, why string) []byte {
 func (g *Pairing) Answer(ctx context.Context, v *Invite, q *PairRequest) *pairReply {
 	refuse := func(format string, args ...any) *pairReply {
 		why := fmt.Sprintf(format, args...)
-		g.opts.Log.Error("ALERT: a node that shows an invitation is refused", "invitation", v.ID, "for", v.Name,
+		g.opts.Log.Error("node that shows an invitation is refused", "invitation", v.ID, "for", v.Name,
 			"key", q.Key, "name", q.Name, "why", why)
 		return &pairReply{State: PairRefused, Why: why}
 	}

@@ -448,10 +448,8 @@ func (c *Secrets) LeftRotation(id string) error {
 	case r.By != c.Opts.Identity.ID() || !slices.Contains(r.Told, id):
 		return nil
 	case r.Hand:
-		c.Opts.Log.Error(
-			"ALERT: the evicted peer knows the secret that is to come, which was given by hand: "+
-				"take it back and announce another one",
-			"key", id)
+		c.Opts.Log.Error("the evicted peer knows the secret that is to come, which was given by hand", "key", id,
+			"hint", "run \"bulkhead rekey --cancel\", and announce another secret")
 		return nil
 	}
 	next := c.withdrawn(r)
@@ -484,8 +482,9 @@ func (c *Secrets) TakeSecret(hub wire.Public, n *NextSecret) error {
 			if at.Sub(r.At).Abs() < time.Minute {
 				earlier = next.To().ID() < r.To().ID()
 			}
-			c.Opts.Log.Error("ALERT: two hubs have announced different secrets of the network; the earlier one is taken",
-				"one", r.By, "other", next.By, "taken_of_the_other", earlier)
+			c.Opts.Log.Error("two hubs have announced different secrets of the network", "one", r.By, "other", next.By,
+				"taken_of_the_other", earlier, "consequence", "the earlier secret is taken",
+				"hint", "name each hub in mesh.servers of the other one")
 			if !earlier {
 				return nil
 			}

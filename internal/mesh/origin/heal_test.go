@@ -22,9 +22,9 @@ import (
 
 var (
 	// many is the shape of an array of 40 pages.
-	many = filter.Geometry{Kind: filter.Bitmap, Lines: 40 * filter.PageLines, K: 8, KeyID: enginetest.Secret.ID()}
-	spam = wire.Ref{Array: engine.ArraySpam, Start: 7}
-	off  = wire.Ref{Array: engine.ArrayRevoked, Start: 7}
+	many        = filter.Geometry{Kind: filter.Bitmap, Lines: 40 * filter.PageLines, K: 8, KeyID: enginetest.Secret.ID()}
+	spam        = wire.Ref{Array: engine.ArraySpam, Start: 7}
+	revocations = wire.Ref{Array: engine.ArrayRevoked, Start: 7}
 
 	errBroken = errors.New("broken")
 )
@@ -109,6 +109,11 @@ func TestStart(t *testing.T) {
 			if err := r.sender.Record(t.Context()); err != nil || (r.Engine.Recorded == 1) != records {
 				t.Errorf("%s: %d times recorded, %v; want %v", name, r.Engine.Recorded, err, records)
 			}
+			if r.Engine.RecordErr = errBroken; records {
+				if err := r.sender.Record(t.Context()); !errors.Is(err, errBroken) {
+					t.Errorf("%s: error %v, want the engine's", name, err)
+				}
+			}
 			r.Engine.MissingErr = errBroken
 			if err := r.sender.Start(t.Context()); !errors.Is(err, errBroken) {
 				t.Errorf("%s: error %v, want the engine's", name, err)
@@ -122,7 +127,7 @@ func TestTreat(t *testing.T) {
 	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		r := newRig(t, k, nil)
 		s, h := r.sender, r.Peer.Hint()
-		r.Engine.Missing.Pages = slices.Concat(lost(spam, 0, 20), lost(off, 5, 6))
+		r.Engine.Missing.Pages = slices.Concat(lost(spam, 0, 20), lost(revocations, 5, 6))
 		c := newCure(time.Now())
 		s.treat(t.Context(), c)
 		first := fmt.Sprint(spam, numbers(0, 16))
@@ -144,7 +149,7 @@ func TestTreat(t *testing.T) {
 		c.answered[h][lostPage{spam, 18}], c.answered[h][lostPage{spam, 19}] = true, true
 		delete(c.asked, h)
 		s.treat(t.Context(), c)
-		r.wantAsks(t, "of another array", fmt.Sprint(off, numbers(5, 6)))
+		r.wantAsks(t, "of another array", fmt.Sprint(revocations, numbers(5, 6)))
 
 		// A second peer is asked for other pages first.
 		if err := r.AddPeer(t.Context(), meshtest.Identity(t).ID(), "second", 1); err != nil {
@@ -154,6 +159,10 @@ func TestTreat(t *testing.T) {
 		s.treat(t.Context(), c)
 		r.wantAsks(t, "of two peers", first, fmt.Sprint(spam, append(numbers(10, 20), numbers(0, 6)...)))
 
+		r.Engine.Missing.Pages = nil
+		if c = newCure(time.Now()); !s.treat(t.Context(), c) || c.reading {
+			t.Error("not over though nothing is missing")
+		}
 		r.Engine.MissingErr = errBroken
 		if s.treat(t.Context(), newCure(time.Now())) {
 			t.Error("healing is over though the engine does not answer")
@@ -284,7 +293,7 @@ func TestTake(t *testing.T) {
 		s, h := r.sender, r.Peer.Hint()
 		c := newCure(time.Now())
 		c.asked[h] = &asked{pages: map[lostPage]bool{{spam, 1}: true, {spam, 2}: true, {spam, 3}: true, {spam, 4}: true,
-			{spam, 5}: true, {off, 6}: true}}
+			{spam, 5}: true, {revocations, 6}: true}}
 		give := func(from wire.Hint, list []uint64, pages ...string) {
 			m := &wire.Message{Kind: wire.KindRefill, From: from, Lost: wire.LostPages{Ref: spam, List: list}}
 			for _, page := range pages {
@@ -467,7 +476,7 @@ func TestRefill(t *testing.T) {
 		r.Engine.Copies = map[string][][]byte{id: {page(10)}}
 		r.Engine.HeldOf = map[string][]engine.ArrayState{
 			id: {{Array: spam.Array, Start: spam.Start, Geometry: many, Keys: 100, Merged: true},
-				{Array: off.Array, Start: spam.Start, Geometry: meshtest.Bits, Keys: 1 << 40, Merged: true}},
+				{Array: revocations.Array, Start: spam.Start, Geometry: meshtest.Bits, Keys: 1 << 40, Merged: true}},
 			"first":  {{Array: spam.Array, Start: 3, Geometry: meshtest.Bits, Keys: 5}},
 			"second": nil,
 		}
@@ -495,8 +504,8 @@ func TestReadOwn(t *testing.T) {
 		}
 		image := store(wire.KindImage, "0", &wire.Message{Image: wire.Image{Ref: spam, At: 5, Geometry: many,
 			Lineage: r.State.Lineage(spam), Pages: [][]byte{{1}, {2}}}})
-		other := store(wire.KindImage, "1", &wire.Message{Image: wire.Image{Ref: off, At: 5, Geometry: many,
-			Lineage: r.State.Lineage(off), Pages: [][]byte{{1}}}})
+		other := store(wire.KindImage, "1", &wire.Message{Image: wire.Image{Ref: revocations, At: 5, Geometry: many,
+			Lineage: r.State.Lineage(revocations), Pages: [][]byte{{1}}}})
 		k.Images[image.Topic], k.Images[other.Topic] = image, other
 		k.Deltas = append(k.Deltas, store(wire.KindDelta, "", &wire.Message{Rounds: []wire.Round{{Ref: spam, From: 5, To: 6,
 			Geometry: many, Announce: true, Lineage: r.State.Lineage(spam), Data: []byte{1, 2, 3}}}}))

@@ -28,6 +28,8 @@ func TestProofs(t *testing.T) {
 		now := wire.Stamp{Incarnation: life(), Boot: r.State.Boot, Seq: 1, At: r.State.Boot}
 		later := now
 		later.Boot, later.At = now.Boot+5000, now.At+5000
+		ahead := now
+		ahead.Boot, ahead.At = now.Boot+1e11, now.At+1e11
 		own := r.Options.Identity
 		for name, tt := range map[string]struct {
 			proofs [][]byte
@@ -37,6 +39,7 @@ func TestProofs(t *testing.T) {
 			"what it still knows":   {[][]byte{statement(own, now)}, false},
 			"no statement":          {[][]byte{{1, 2, 3}}, false},
 			"of another":            {[][]byte{statement(r.Peer, later)}, false},
+			"ahead of all clocks":   {[][]byte{statement(own, ahead)}, false},
 			"what it has forgotten": {[][]byte{statement(own, now), statement(own, later), {1}}, true},
 		} {
 			before := life()

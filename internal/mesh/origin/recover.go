@@ -52,7 +52,7 @@ func (s *Sender) startRecovery() (bool, error) {
 	asked, others := s.sources()
 	if len(others) > 0 {
 		s.opts.Log.Warn("peers whose weight is below 1 are not asked for the counts of the lost store", "peers", len(others),
-			"remedy", "to ask them, too, stop the node, run \"bulkhead restore --from-peers\", and start it")
+			"hint", "to ask them, too, stop the node, run \"bulkhead restore --from-peers\", and start it")
 	}
 	if len(asked) == 0 {
 		return false, nil // peers may be added while the node runs

@@ -270,7 +270,7 @@ func TestAdopt(t *testing.T) {
 			len(r.Engine.Adoptions) != 0 {
 			t.Errorf("a generation of the node itself: %v, %v opened", err, adopted)
 		}
-		list := s.adopt(t.Context(), "peer", map[wire.Ref]filter.Geometry{spam: many, older: many, off: many})
+		list := s.adopt(t.Context(), "peer", map[wire.Ref]filter.Geometry{spam: many, older: many, revocations: many})
 		if len(list) != 3 || list[0].Ref != older || !slices.Equal(r.Engine.Adoptions, []uint64{5}) ||
 			!strings.Contains(r.Log.String(), "generation=7") {
 			t.Errorf("requests %v, generations %v, log %q", list, r.Engine.Adoptions, r.Log)
@@ -320,8 +320,8 @@ func TestInventory(t *testing.T) {
 		}
 		r.Engine.Former = []engine.FormerIncarnation{{ID: "first"}, {ID: "second"}}
 		r.Engine.HeldOf = map[string][]engine.ArrayState{
-			id: {{Array: spam.Array, Start: spam.Start, Version: 3, Geometry: many}, {Array: off.Array, Start: off.Start,
-				Geometry: many}},
+			id: {{Array: spam.Array, Start: spam.Start, Version: 3, Geometry: many}, {Array: revocations.Array,
+				Start: revocations.Start, Geometry: many}},
 			"first": {{Array: older.Array, Start: older.Start, Version: 1, Geometry: many}},
 			"second": {{Array: spam.Array, Start: spam.Start, Version: 9, Geometry: other}, {Array: older.Array,
 				Start: older.Start, Version: 1, Geometry: other}},

@@ -412,6 +412,19 @@ func TestOutbox(t *testing.T) {
 	})
 }
 
+// TestTooLarge checks that a message that the broker never accepts is logged once.
+func TestTooLarge(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		for range 3 {
+			r.sender.tooLarge(1000, nil)
+		}
+		if n := strings.Count(r.Log.String(), "message too large for the broker"); n != 1 || r.sender.Sent().Dropped != 3 {
+			t.Errorf("%d lines in the log for %d messages", n, r.sender.Sent().Dropped)
+		}
+	})
+}
+
 // TestRemembered checks that the last rounds of each array are held without a gap and in bounded
 // memory, and that the first round of an array has its geometry.
 func TestRemembered(t *testing.T) {
@@ -556,6 +569,9 @@ func TestDeltas(t *testing.T) {
 		}
 		if !slices.Equal(got, want) || r.sender.Sent().Rounds != 5 || r.sender.Sent().Messages != 3 {
 			t.Errorf("sent %q, want %q; %d rounds in %d messages", got, want, r.sender.Sent().Rounds, r.sender.Sent().Messages)
+		}
+		if held := r.sender.arrays[wire.Ref{Array: engine.ArrayCounts, Start: 8}]; held == nil || len(held.rounds) != 2 {
+			t.Errorf("held for peers that miss them: %+v", held)
 		}
 		if r.sender.publish(t.Context()); len(r.Bus.Sent) != 0 {
 			t.Error("nothing was taken, and sent")

@@ -123,18 +123,18 @@ func (r *Receiver) foreign(ctx context.Context, a wire.Arrival) {
 		first = s.Network != a.Network
 		s.Network, s.NetworkAt = a.Network, r.opts.Now()
 	})
-	if first && former {
-		r.opts.Log.Error("ALERT: peer has missed that the network has another secret, so nothing is shared with it: "+
-			"it takes that from a hub, or it must leave and join anew",
-			"peer", p.Label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
-	} else if first {
-		r.opts.Log.Error("ALERT: peer has another network secret, so nothing is shared: "+
-			"one of the two nodes must leave its network and join the other network by invitation",
-			"peer", p.Label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID))
+	if !first {
+		return
 	}
-	if first {
-		r.requests.Greet() // so that the peer notices at once
+	what := "peer has another network secret"
+	hint := "one of the two nodes must run \"bulkhead leave\", and join the network of the other by invitation"
+	if former {
+		what = "peer still has a former secret of the network"
+		hint = "it gets the new one from a hub, or it must leave and join again"
 	}
+	r.opts.Log.Error(what, "peer", p.Label(), "its_network", a.Network, "this_network", wire.NetworkName(r.opts.KeyID),
+		"consequence", "nothing is shared with it", "hint", hint)
+	r.requests.Greet() // so that the peer notices at once
 }
 
 const strange = "its key is not on the list of peers"

@@ -21,7 +21,7 @@ func (o *origin) lostIncarnation(incarnation uint64) {
 	o.r.opts.Log.Warn("peer has lost its store or was restored from a backup, and counts anew",
 		"peer", o.peer.Label(), "key", o.peer.ID, "incarnation", incarnation, "keys_before", keys,
 		"consequence", "what it counted before is kept here and counts until it ages out, except what the peer still has",
-		"remedy", "to drop it, run \"bulkhead peer forget\" with the peer's name or key")
+		"hint", "to drop it, run \"bulkhead peer forget\" with the peer's name or key")
 }
 
 // supersede drops arrays of a peer's former incarnations that the present one was restored with: by

@@ -290,9 +290,10 @@ func (r *Receiver) twin(m *wire.Message) {
 	}
 	r.state.NoteTwin()
 	if r.book.RefuseStranger("own key elsewhere", "") {
-		r.opts.Log.Error("ALERT: another server uses this node's key, so peers stop counting both",
+		r.opts.Log.Error("another server uses this node's key",
 			"its_start", time.UnixMilli(int64(m.Stamp.Boot)).UTC(), "cause", "a copied disk or data folder",
-			"remedy", "stop the copy, and give it an empty data folder; then run \"bulkhead peer weigh\" at the peers")
+			"consequence", "peers stop counting both",
+			"hint", "stop the copy, and give it an empty data folder; then run \"bulkhead peer weigh\" at the peers")
 	}
 }
 

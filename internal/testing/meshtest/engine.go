@@ -51,6 +51,7 @@ type Repairs struct {
 	Missing    engine.Wounds // of [Engine.Wounds]
 	MissingErr error
 	HealErr    error
+	RecordErr  error
 	Said       int // pages that [Engine.HealSaid] restores
 	SaidErr    error
 	TakeErr    error // of [Engine.TakeBack]
@@ -156,7 +157,9 @@ func (e *Engine) Floor(engine.Array) uint64 { return e.Oldest }
 
 // Record implements [member.Engine].
 func (e *Engine) Record(ctx context.Context, on bool) error {
-	e.Recorded++
+	if e.Recorded++; e.RecordErr != nil {
+		return e.RecordErr
+	}
 	return e.Engine.Record(ctx, on)
 }
 

@@ -1,22 +1,19 @@
 package mail
 
 import (
-	"bufio"
 	"bytes"
 	"mime"
 	"regexp"
 	"strings"
 
-	gomessage "github.com/emersion/go-message"
-	"github.com/emersion/go-message/textproto"
-
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
-// A header holds the fields of one entity that the reader has a use for.
-type header struct {
-	fields gomessage.Header
-}
+// A header holds the fields of one entity that the reader has a use for, in their order.
+type header []field
+
+// A field is a field of a header: its name as in wanted, and its value on one line.
+type field struct{ name, value string }
 
 // wanted lists the fields that are read.
 var wanted = [...]string{
@@ -28,10 +25,10 @@ var wanted = [...]string{
 // A fieldCount holds how many fields of each wanted name there were.
 type fieldCount [len(wanted)]uint8
 
-// take reports whether a field of that name is read: the first of each name, a second From,
-// which makes the first doubtful, and as many Authentication-Results and DKIM signatures as
+// take returns the wanted name of a field that is read, "" for another field. Of each name the first is read,
+// of From a second one, which makes the first doubtful, and as many Authentication-Results and DKIM signatures as
 // are used.
-func (c *fieldCount) take(name []byte) bool {
+func (c *fieldCount) take(name []byte) string {
 	for i, w := range wanted {
 		if len(w) != len(name) || !strings.EqualFold(w, string(name)) {
 			continue
@@ -44,22 +41,25 @@ func (c *fieldCount) take(name []byte) bool {
 			most = maxAuthResults
 		}
 		if c[i] == most {
-			return false
+			return ""
 		}
 		c[i]++
-		return true
+		return w
 	}
-	return false
+	return ""
 }
 
-// header cuts raw into the header that go-message can read and the body. Lines
-// that are no header fields are skipped if more fields follow, and otherwise
-// begin the body, as mail systems read a message whose empty line is missing.
-func (r *reader) header(raw []byte) (header, []byte) {
-	var clean []byte
-	start := 0 // of the present field in clean
-	keep, seen := false, new(fieldCount)
-	rest, body := raw, []byte(nil)
+// header cuts raw into its header and the body. Lines that are no header fields are skipped if more fields follow,
+// and otherwise begin the body, as mail systems read a message whose empty line is missing.
+func (r *reader) header(raw []byte) (h header, body []byte) {
+	name, value := "", []byte(nil) // of the present field; no name if it is not read
+	end := func() {
+		if name != "" {
+			h = append(h, field{name, string(bytes.Trim(value, " \t"))})
+		}
+	}
+	seen := new(fieldCount)
+	rest := raw
 	for len(rest) > 0 {
 		line, after, _ := cutLine(rest)
 		if len(raw)-len(after) > maxHeader {
@@ -74,29 +74,29 @@ func (r *reader) header(raw []byte) (header, []byte) {
 			body = after
 			break
 		}
-		switch name := fieldName(line); {
-		case line[0] == ' ' || line[0] == '\t':
-			if keep && len(clean)-start < maxField {
-				clean = appendField(append(clean, ' '), bytes.TrimLeft(line, " \t"))
+		switch written := fieldName(line); {
+		case isWhite(line[0]):
+			if name != "" && len(value) < maxField {
+				value = appendField(append(value, ' '), bytes.TrimLeft(line, " \t"))
 			}
-		case name != nil:
-			if keep = seen.take(name); keep {
-				clean = append(clean, '\r', '\n')
-				start = len(clean)
-				clean = append(clean, name...)
-				clean = append(clean, ':')
-				clean = appendField(clean, line[bytes.IndexByte(line, ':')+1:])
+		case written != nil:
+			end()
+			if name = seen.take(written); name != "" {
+				value = appendField(value[:0], line[bytes.IndexByte(line, ':')+1:])
 			}
 		case bytes.HasPrefix(line, []byte("--")) || !moreFields(after):
 			r.m.damage("no empty line between header and body")
-			return readFields(clean), rest
+			end()
+			return h, rest
 		default:
 			r.m.damage("line in the header that is no field: %.40q", line)
-			keep = false
+			end()
+			name = ""
 		}
 		rest = after
 	}
-	return readFields(clean), body
+	end()
+	return h, body
 }
 
 // automatic reports whether the header says that no person has written the message: it answers or reports
@@ -104,10 +104,7 @@ func (r *reader) header(raw []byte) (header, []byte) {
 //
 // Sources: RFC 3834 section 5, RFC 5321 section 4.5.5 on the null reverse-path, RFC 6522, and the fields of
 // Exchange and Exim.
-func (h *header) automatic() bool {
-	if h.fields.Len() == 0 {
-		return false
-	}
+func (h header) automatic() bool {
 	switch kind, _, _ := strings.Cut(strings.ToLower(h.get("Auto-Submitted")), ";"); strings.TrimSpace(kind) {
 	case "", "no":
 	default:
@@ -118,28 +115,14 @@ func (h *header) automatic() bool {
 }
 
 // returned reports whether the header is the header of a report on another message, such as a bounce.
-func (h *header) returned() bool {
-	return h.fields.Len() > 0 && (h.get("Return-Path") == "<>" || h.get("X-Failed-Recipients") != "" ||
-		scan.HasPrefixFold([]byte(h.get("Content-Type")), "multipart/report"))
+func (h header) returned() bool {
+	return h.get("Return-Path") == "<>" || h.get("X-Failed-Recipients") != "" ||
+		scan.HasPrefixFold([]byte(h.get("Content-Type")), "multipart/report")
 }
 
 // daemon reports whether the message claims to be from a mail server.
-func (h *header) daemon() bool {
-	return h.fields.Len() > 0 && strings.Contains(strings.ToLower(h.get("From")), "mailer-daemon@")
-}
-
-func readFields(clean []byte) header {
-	if len(clean) == 0 {
-		return header{}
-	}
-	clean = append(bytes.TrimPrefix(clean, []byte("\r\n")), "\r\n\r\n"...)
-	fields, err := textproto.ReadHeader(bufio.NewReaderSize(bytes.NewReader(clean), 512))
-	if err != nil {
-		// Every line of clean is a field, so this is out of reach; a header
-		// without fields is still the right degradation.
-		return header{}
-	}
-	return header{gomessage.Header{Header: fields}}
+func (h header) daemon() bool {
+	return strings.Contains(strings.ToLower(h.get("From")), "mailer-daemon@")
 }
 
 // LiteralSubject returns the subject as rspamd has it: with the white space behind its last line,
@@ -227,33 +210,46 @@ func appendField(clean, value []byte) []byte {
 	return clean
 }
 
-// get returns the bytes of a field.
-func (h *header) get(name string) string {
-	if h.fields.Len() == 0 {
-		return "" // as in many parts, for less than it costs to bring the name into its form
+// all returns the bytes of the fields of a name, in their order.
+func (h header) all(name string) (values []string) {
+	for i := range h {
+		if h[i].name == name {
+			values = append(values, h[i].value)
+		}
 	}
-	return strings.TrimSpace(h.fields.Get(name))
+	return values
 }
+
+// first returns the bytes of the first field of a name, "" for none.
+func (h header) first(name string) string {
+	for i := range h {
+		if h[i].name == name {
+			return h[i].value
+		}
+	}
+	return ""
+}
+
+// get does the same without white space at the ends.
+func (h header) get(name string) string { return strings.TrimSpace(h.first(name)) }
 
 // written returns a field as UTF-8, its encoded words as they stand. Bytes that
 // are not UTF-8 are read as windows-1252.
-func (h *header) written(name string) string {
-	return strings.TrimSpace(decodeText([]byte(h.fields.Get(name)), ""))
+func (h header) written(name string) string {
+	return strings.TrimSpace(decodeText([]byte(h.first(name)), ""))
 }
 
 // text does the same and decodes the encoded words.
-func (h *header) text(name string) string {
+func (h header) text(name string) string {
 	return strings.TrimSpace(decodeText([]byte(h.undecoded(name)), ""))
 }
 
 // undecoded returns a field with its encoded words decoded, and what else is not ASCII as it is.
-func (h *header) undecoded(name string) string {
-	return decodeWords(h.fields.Get(name))
-}
+func (h header) undecoded(name string) string { return decodeWords(h.first(name)) }
 
 // params reads a field of the form VALUE; NAME=VALUE, where the standard
 // library's strict reading fails by a lenient one. The value is in lower case.
-func (h *header) params(name string) (string, map[string]string) {
+func (h header) params(name string) (string, map[string]string) {
 	field := h.get(name)
 	if field == "" {
 		return "", nil

@@ -203,7 +203,7 @@ func cutEmlx(raw []byte) []byte {
 
 func (m *Message) fields(h header) {
 	m.From, m.FromName = first(h.text("From"))
-	if h.fields.FieldsByKey("From").Len() == 1 {
+	if len(h.all("From")) == 1 {
 		m.author = onlyAddress(h.written("From"))
 	}
 	m.Sender, _ = first(h.text("Sender"))
@@ -217,11 +217,11 @@ func (m *Message) fields(h header) {
 	m.Date = h.written("Date")
 	m.Automatic, m.Returned, m.Daemon = h.automatic(), h.returned(), h.daemon()
 	m.Role = isRole(m.From) || isAnswer(m.Subject)
-	for f := h.fields.FieldsByKey("Authentication-Results"); len(m.authResults) < maxAuthResults && f.Next(); {
-		m.authResults = append(m.authResults, decodeText([]byte(f.Value()), ""))
+	for _, value := range h.all("Authentication-Results") {
+		m.authResults = append(m.authResults, decodeText([]byte(value), ""))
 	}
-	for f := h.fields.FieldsByKey("Dkim-Signature"); len(m.cutSigned) < maxAuthResults && f.Next(); {
-		if domain, cut := cutSignature(f.Value()); cut {
+	for _, value := range h.all("Dkim-Signature") {
+		if domain, cut := cutSignature(value); cut {
 			m.cutSigned = append(m.cutSigned, domain)
 		}
 	}

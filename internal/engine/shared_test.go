@@ -267,3 +267,63 @@ func testShared(t *testing.T, rng *rand.Rand) {
 		t.Errorf("only %d entries", len(log.entries))
 	}
 }
+
+// TestFollowFullDisk fills the disk of a follower at random while it follows. Entries that it could not write are not
+// sent again, since it has used their indexes, and it has counted each of them once.
+func TestFollowFullDisk(t *testing.T) {
+	rng, disk := rand.New(rand.NewPCG(34, 12)), &diskFS{}
+	first := open(t, small(Options{Store: openStore(t, filepath.Join(t.TempDir(), "store"))}))
+	entries := first.opts.Store.Follow(1 << 30)
+	defer entries.Close()
+	var copied bytes.Buffer
+	if _, err := first.opts.Store.Backup(t.Context(), &copied); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	if _, err := store.Restore(t.Context(), &copied, dir, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	second, st := openDurable(t, dir, Options{Follow: errors.New("follows")}, disk)
+	want, refused := make(map[int]uint32), 0
+	for step := range 40 {
+		for range 1 + rng.IntN(4) {
+			k := rng.IntN(20)
+			report(t, first, bulkhead.Report{Vote: bulkhead.Sighting, Count: 1,
+				Signatures: []bulkhead.Signature{sig(bulkhead.Exact, k)}})
+			want[k]++
+		}
+		disk.full.Store(step%4 == 0)
+		next, err := entries.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Follow(t.Context(), next); err != nil {
+			if !errors.Is(err, bulkhead.ErrReadOnly) {
+				t.Fatal(err)
+			}
+			refused++
+		}
+		disk.full.Store(false)
+		await.True(t, "a follower that goes on", func() bool { return second.journal.failure() == nil })
+		if last := st.LastIndex(); last != next[len(next)-1].Index {
+			t.Fatalf("the follower has entries up to %d, want %d", last, next[len(next)-1].Index)
+		}
+	}
+	if err := errors.Join(second.Close(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again, st := openDurable(t, dir, Options{Follow: errors.New("follows")}, disk)
+	for _, e := range []*Engine{second, again} {
+		for k, n := range want {
+			if got := verdictOf(t, e, sig(bulkhead.Exact, k)).Findings[0].Sightings; got != n {
+				t.Errorf("signature %d was counted %d times, want %d", k, got, n)
+			}
+		}
+	}
+	if err := errors.Join(again.Close(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if refused < 5 {
+		t.Errorf("the disk was full %d times", refused)
+	}
+}

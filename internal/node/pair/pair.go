@@ -172,10 +172,13 @@ func (p *Pair) fetch(ctx context.Context) error {
 func (p *Pair) options() standby.Options {
 	o := standby.Options{Dir: p.dir, Key: p.key, State: p.now(), Port: p.port, Store: p.store, Files: p.files,
 		Fence: p.fenced, StandDown: p.standDown, Paired: p.paired, Wait: time.Duration(p.set.Wait),
-		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each, Shared: p.o.Shared,
+		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each,
 		Lease: p.leaseOfPair, History: p.o.History(), Log: p.log,
 		Term: func() (uint64, uint64) { return 0, 0 }}
 	if p.engine != nil {
+		if p.o.Shared {
+			o.Linked = p.engine.Linked
+		}
 		o.Term = func() (uint64, uint64) {
 			t := p.engine.Term()
 			return t.Number, t.From
@@ -255,14 +258,11 @@ func (p *Pair) Start(ctx context.Context, e *engine.Engine) (net.Listener, error
 		return nil, &config.Error{Key: "standby.listen", Detail: err.Error()}
 	}
 	if p.Second() {
-		o, apply := p.options(), standby.Applier{Entries: e.Follow, File: p.takeFile}
+		apply := standby.Applier{Entries: e.Follow, File: p.takeFile}
 		if p.o.Shared {
 			apply.Rest = e.CatchUp
 		}
-		if !e.Linked() {
-			o.State.Source = "" // a copy of the first node knows the shared journal
-		}
-		p.follow = standby.NewFollower(o, apply)
+		p.follow = standby.NewFollower(p.options(), apply)
 	} else if err := p.begin(ctx); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}

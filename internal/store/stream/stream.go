@@ -198,18 +198,19 @@ func (j *Journal) open(ctx context.Context, begin bool) (jetstream.Stream, *jets
 	return s, info, nil
 }
 
-// owner is the key of the stream's metadata with the identity of the node's key.
-const owner = "bulkhead-owner"
+// described begins the description of a stream, before the identity of the node's key. Servers before 2.10 keep no
+// metadata.
+const described = "journal of a bulkhead node with the key "
 
 // errSingle is the code of the servers' error for replicas without a cluster.
 const errSingle = 10074
 
 // create makes the stream.
 func (j *Journal) create(ctx context.Context) (jetstream.Stream, error) {
-	c := jetstream.StreamConfig{Name: j.o.Name, Description: "journal of a bulkhead node", Subjects: []string{j.subject},
+	c := jetstream.StreamConfig{Name: j.o.Name, Description: described + j.sealer.owner,
+		Subjects:  []string{j.subject},
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: j.o.MaxBytes, MaxMsgs: -1,
-		MaxConsumers: -1, Storage: jetstream.FileStorage, Replicas: j.o.Replicas,
-		Metadata: map[string]string{owner: j.sealer.owner}}
+		MaxConsumers: -1, Storage: jetstream.FileStorage, Replicas: j.o.Replicas}
 	if c.Replicas == 0 {
 		c.Replicas = 3
 	}
@@ -229,7 +230,7 @@ func (j *Journal) create(ctx context.Context) (jetstream.Stream, error) {
 // fits refuses a stream of another node, and one that loses entries by itself.
 func (j *Journal) fits(c *jetstream.StreamConfig) error {
 	switch {
-	case c.Metadata[owner] != j.sealer.owner:
+	case c.Description != described+j.sealer.owner:
 		return fmt.Errorf("%w: the stream is of another node or program, or of this node before it lost its seal.key: "+
 			"name another one, or put the keys back from a backup", bulkhead.ErrForbidden)
 	case len(c.Subjects) != 1 || c.Subjects[0] != j.subject:

@@ -74,8 +74,13 @@ func (e *Engine) take(entries []store.Entry, decoded []codec.Entry) error {
 		if err := e.apply(entries[i].Index, entry); err != nil {
 			return fmt.Errorf("%w: entry %d: %w", ErrDiverged, entries[i].Index, err)
 		}
-		if _, ok := entry.(*codec.Rotation); ok {
+		switch x := entry.(type) {
+		case *codec.Rotation:
 			e.trimSecrets()
+		case *codec.Term:
+			if e.role.own != nil && x.Number > *e.role.own && e.journal.closed.Load() == nil {
+				e.replaced(fmt.Errorf("another node decides, in term %d", x.Number))
+			}
 		}
 	}
 	return err
@@ -134,6 +139,7 @@ func (e *Engine) promote(ctx context.Context, term uint64) error {
 			e.journal.closed.Store(before)
 			return err
 		}
+		e.role.own = &term
 		return e.rotate()
 	})
 }

@@ -96,7 +96,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		}
 	}
 	if e.opts.Shared != nil && e.journal.closed.Load() == nil {
-		err := e.rejoin(ctx)
+		err := e.rejoin(ctx, true)
 		if errors.Is(err, store.ErrFenced) {
 			e.replaced(err)
 			err = nil
@@ -116,9 +116,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	return nil
 }
 
-// rejoin takes what the shared journal has beyond the state, and makes room in it.
-func (e *Engine) rejoin(ctx context.Context) error {
-	if err := e.join(ctx, e.queue.between, true); err != nil {
+// rejoin takes what the shared journal has beyond the state, and makes room in it. begin is as in join.
+func (e *Engine) rejoin(ctx context.Context, begin bool) error {
+	if err := e.join(ctx, e.queue.between, begin); err != nil {
 		return err
 	}
 	err := e.opts.Shared.Room(ctx)

@@ -27,8 +27,8 @@ type Options struct {
 	// Shared is the journal that the entries of Store are a copy of; nil: Store has the only journal. With it, an entry is
 	// acknowledged once it is in Shared.
 	Shared store.Shared
-	// Term is, with Shared, the latest term that the node knows to be its own: it decides nothing once it finds a later one
-	// in the journal. 0: the latest one of the journal at the start is its own.
+	// Term is, with Shared, the latest term that the node knows to be its own: it decides nothing once it finds a later
+	// one in the journal. 0: the latest one of the journal at the start is its own.
 	Term  uint64
 	Tally BookOptions
 	Block BookOptions

@@ -73,7 +73,7 @@ type Journal struct {
 var _ store.Shared = (*Journal)(nil)
 
 // errNotJoined means that Join has not succeeded yet.
-var errNotJoined = errors.New("the stream of the journal has not been reached yet")
+var errNotJoined = errors.New("the stream of the journal does not exist, or was not reached yet")
 
 // Open returns a journal. It connects in the background, and again whenever the connection is lost. The error is about
 // the options.

@@ -43,7 +43,7 @@ type Options struct {
 	MaxBytes, Keep int64
 	// Key is a secret of the node. All nodes that share the journal have it.
 	Key [32]byte
-	// Wait is the longest time of a request to the servers; 0 means 5 s.
+	// Wait is the longest time of a small request to the servers; 0 means 2 s.
 	Wait time.Duration
 	Log  *slog.Logger // nil discards
 }
@@ -68,6 +68,9 @@ type Journal struct {
 	replicas int
 	bytes    uint64 // size of the stream, as far as is known
 	problem  error  // why nothing is accepted until Join has succeeded
+
+	connected context.Context // done once the present connection is lost
+	lost      func()          // makes it done
 }
 
 var _ store.Shared = (*Journal)(nil)
@@ -79,7 +82,7 @@ var errNotJoined = errors.New("the stream of the journal does not exist, or was 
 // the options.
 func Open(o Options) (*Journal, error) {
 	if o.Wait == 0 {
-		o.Wait = 5 * time.Second
+		o.Wait = 2 * time.Second
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -101,6 +104,8 @@ func Open(o Options) (*Journal, error) {
 	if o.CA != "" {
 		options = append(options, nats.RootCAs(o.CA))
 	}
+	j.connected, j.lost = context.WithCancel(context.Background())
+	options = append(options, nats.DisconnectErrHandler(func(*nats.Conn, error) { j.cut() }))
 	if j.conn, err = nats.Connect(strings.Join(o.Servers, ","), options...); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -109,6 +114,28 @@ func Open(o Options) (*Journal, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	return j, nil
+}
+
+// cut ends the requests that wait for an answer over a connection that was lost.
+func (j *Journal) cut() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lost()
+	j.connected, j.lost = context.WithCancel(context.Background())
+}
+
+// request returns the context of a request with some bytes, which ends with the connection.
+func (j *Journal) request(ctx context.Context, bytes int) (context.Context, func()) {
+	j.mu.Lock()
+	connected := j.connected
+	j.mu.Unlock()
+	const rate = 256 << 10 // bytes a second, over the slowest connection
+	ctx, cancel := context.WithTimeout(ctx, j.o.Wait+time.Duration(bytes/rate)*time.Second)
+	stop := context.AfterFunc(connected, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // Close implements [store.Journal].

@@ -133,14 +133,15 @@ func (s *Server) readyz(r *request) (any, error) {
 	if err := s.opts.Ready(); err != nil {
 		return nil, newProblem(http.StatusServiceUnavailable, err.Error())
 	}
-	answer := "ready\n"
-	if s.opts.Node != nil { // the reason is for an administrator, in GET /v1/node
-		switch state := s.opts.Node.State(r.Context()); {
+	answer := "ready\n" // exactly this: older clients expect it
+	if s.opts.Node != nil && r.URL.Query().Has("verbose") {
+		switch state := s.opts.Node.State(r.Context()); { // the reason is for an administrator, in GET /v1/node
 		case state.ReadOnly == "":
+			answer += "reports are taken\n"
 		case state.Journal != nil && state.Journal.Problem != "":
-			answer = "ready for checks; reports are refused, because the stream of the journal takes none\n"
+			answer += "reports are refused: the stream of the journal takes none\n"
 		default:
-			answer = "ready for checks; reports are refused\n"
+			answer += "reports are refused\n"
 		}
 	}
 	return text{"text/plain; charset=utf-8", answer}, nil

@@ -324,7 +324,9 @@ func (s *Server) routes() []route {
 		s.route("GET /v1/whoami", "whoami", "Describe the client that asks, and its rights.", open, s.whoami,
 			gives(s.schema(admin.Viewer{}))),
 		s.route("GET /healthz", "healthz", "Whether the process runs.", open, s.healthz, givesText()),
-		s.route("GET /readyz", "readyz", "Whether the node takes requests.", open, s.readyz, givesText()),
+		s.route("GET /readyz", "readyz", "Whether the node takes requests.", open, s.readyz,
+			params(queryParam("verbose", "string", "If it is there, the answer also states whether reports are refused.")),
+			givesText()),
 	}
 }
 

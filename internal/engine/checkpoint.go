@@ -50,12 +50,16 @@ func (e *Engine) maintain(ctx context.Context) bool {
 	if e.opts.Shared != nil && e.opts.Store.Err() == nil { // an exchange with the servers costs little
 		wait, longest = rejoinAfter, rejoinEvery
 	}
+	logged, at := "", time.Time{}
 	for ; ; wait = min(2*wait, longest) {
 		err := e.recover(ctx)
 		if err == nil {
 			return true
 		}
-		e.opts.Log.Warn("reports are still refused", "err", err, "next_try", wait)
+		if err.Error() != logged || time.Since(at) > time.Minute {
+			e.opts.Log.Warn("reports are still refused", "err", err, "next_try", wait)
+			logged, at = err.Error(), time.Now()
+		}
 		select {
 		case <-ctx.Done():
 			return true
@@ -94,7 +98,12 @@ func (e *Engine) recover(ctx context.Context) error {
 		}
 	}
 	if e.opts.Shared != nil && e.journal.closed.Load() == nil {
-		if err := e.rejoin(ctx); err != nil {
+		err := e.rejoin(ctx, true)
+		if errors.Is(err, store.ErrFenced) {
+			e.replaced(err)
+			err = nil
+		}
+		if err != nil {
 			reason := fmt.Errorf("%w: %v", bulkhead.ErrReadOnly, err)
 			e.journal.failed.Store(&reason)
 			return err
@@ -103,13 +112,15 @@ func (e *Engine) recover(ctx context.Context) error {
 	e.counters.recoveries.Add(1)
 	e.journal.failed.Store(nil)
 	e.replicas.Wake()
-	e.opts.Log.Info("reports are accepted again")
+	if e.journal.closed.Load() == nil {
+		e.opts.Log.Info("reports are accepted again")
+	}
 	return nil
 }
 
-// rejoin takes what the shared journal has beyond the state, and makes room in it.
-func (e *Engine) rejoin(ctx context.Context) error {
-	if err := e.join(ctx, e.queue.between, true); err != nil {
+// rejoin takes what the shared journal has beyond the state, and makes room in it. begin is as in join.
+func (e *Engine) rejoin(ctx context.Context, begin bool) error {
+	if err := e.join(ctx, e.queue.between, begin); err != nil {
 		return err
 	}
 	err := e.opts.Shared.Room(ctx)

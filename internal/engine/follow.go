@@ -74,8 +74,13 @@ func (e *Engine) take(entries []store.Entry, decoded []codec.Entry) error {
 		if err := e.apply(entries[i].Index, entry); err != nil {
 			return fmt.Errorf("%w: entry %d: %w", ErrDiverged, entries[i].Index, err)
 		}
-		if _, ok := entry.(*codec.Rotation); ok {
+		switch x := entry.(type) {
+		case *codec.Rotation:
 			e.trimSecrets()
+		case *codec.Term:
+			if e.role.own != nil && x.Number > *e.role.own && e.journal.closed.Load() == nil {
+				e.replaced(fmt.Errorf("another node decides, in term %d", x.Number))
+			}
 		}
 	}
 	return err
@@ -101,13 +106,14 @@ func (e *Engine) FollowSecrets(ctx context.Context, present filter.Secret, past,
 // present one. The first entry of the term is durable when it returns nil. A node that decides already
 // begins the term as well.
 //
-// With a shared journal, it has all entries of that journal before. It fails if another node goes on appending.
+// With a shared journal, it has all entries of that journal before. It fails if there is no such journal, which may
+// have been lost with entries that this node lacks, and if another node goes on appending.
 func (e *Engine) Promote(ctx context.Context, term uint64) error {
 	if e.opts.Shared == nil {
 		return e.promote(ctx, term)
 	}
 	for try := 1; ; try++ {
-		if err := e.rejoin(ctx); err != nil {
+		if err := e.rejoin(ctx, false); err != nil {
 			return fmt.Errorf("%w: %w", bulkhead.ErrReadOnly, err)
 		}
 		if e.opts.Store.Err() == nil {
@@ -134,6 +140,7 @@ func (e *Engine) promote(ctx context.Context, term uint64) error {
 			e.journal.closed.Store(before)
 			return err
 		}
+		e.role.own = &term
 		return e.rotate()
 	})
 }

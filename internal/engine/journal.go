@@ -157,6 +157,14 @@ func (e *Engine) join(ctx context.Context, between func(func()), begin bool) err
 	if err != nil {
 		return err
 	}
+	if begin {
+		between(func() {
+			if e.role.own == nil {
+				own := e.Term().Number
+				e.role.own = &own
+			}
+		})
+	}
 	return e.begun(ctx, between, end)
 }
 
@@ -191,4 +199,10 @@ func (e *Engine) CatchUp(ctx context.Context) error {
 func (e *Engine) Linked() (linked bool) {
 	e.queue.between(func() { linked = e.opts.Shared == nil || e.journal.link != 0 || e.opts.Store.LastIndex() == 0 })
 	return linked
+}
+
+// replaced makes the node decide nothing until it is started again: another node appends to the shared journal.
+func (e *Engine) replaced(err error) {
+	e.opts.Log.Error("this node was replaced: it takes no reports until it is started again", "err", err)
+	e.StandDown(err)
 }

@@ -27,8 +27,11 @@ type Options struct {
 	// Shared is the journal that the entries of Store are a copy of; nil: Store has the only journal. With it, an entry is
 	// acknowledged once it is in Shared.
 	Shared store.Shared
-	Tally  BookOptions
-	Block  BookOptions
+	// Term is, with Shared, the latest term that the node knows to be its own: it decides nothing once it finds a later
+	// one in the journal. 0: the latest one of the journal at the start is its own.
+	Term  uint64
+	Tally BookOptions
+	Block BookOptions
 	// Reports is the number of keys of sightings that the first generation of the tally is sized
 	// for, and every other one at least. There is one key for each report with an ID; for each
 	// recipient of a delivery, one for the text and one for each name; and one for each signature of a

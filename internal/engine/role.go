@@ -22,6 +22,9 @@ type role struct {
 	standby Standby // nil: none
 	term    atomic.Pointer[Term]
 	unsure  chan unsure
+	// own is the latest term of this node, nil before it has joined the shared journal. Only the writer uses it once it
+	// runs.
+	own *uint64
 }
 
 // An unsure is a request that waits for the standby.
@@ -32,6 +35,9 @@ type unsure struct {
 
 func (r *role) begin(o *Options) {
 	r.standby = o.Standby
+	if o.Term > 0 {
+		r.own = &o.Term
+	}
 	r.term.Store(new(Term))
 	r.unsure = make(chan unsure, maxUnsure)
 }

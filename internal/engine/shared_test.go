@@ -140,13 +140,18 @@ type sharedNode struct {
 
 func (n *sharedNode) open(t *testing.T, log *sharedLog, follow error) {
 	t.Helper()
+	n.openWith(t, log, Options{Follow: follow})
+}
+
+func (n *sharedNode) openWith(t *testing.T, log *sharedLog, o Options) {
+	t.Helper()
 	n.writer = &sharedWriter{log: log}
 	st, err := store.Open(n.dir, store.Options{FS: n.fs})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := small(Options{Store: st, Shared: n.writer, Follow: follow})
-	if n.engine, err = Open(t.Context(), o); err != nil {
+	o.Store, o.Shared = st, n.writer
+	if n.engine, err = Open(t.Context(), small(o)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -265,5 +270,116 @@ func testShared(t *testing.T, rng *rand.Rand) {
 	n.close(t)
 	if len(log.entries) < 50 {
 		t.Errorf("only %d entries", len(log.entries))
+	}
+}
+
+// TestReplaced has a first node that never appended anything, and is replaced: it decides nothing from then on, neither
+// while it runs nor after a restart in which it still takes itself for the first.
+func TestReplaced(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		log := &sharedLog{link: 77}
+		dir := t.TempDir()
+		var nodes [2]*sharedNode
+		for i := range nodes {
+			nodes[i] = &sharedNode{dir: filepath.Join(dir, fmt.Sprint(i)), fs: &diskFS{}}
+		}
+		nodes[0].open(t, log, nil)
+		if err := nodes[0].engine.Promote(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		var copied bytes.Buffer
+		if _, err := nodes[0].engine.opts.Store.Backup(t.Context(), &copied); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Restore(t.Context(), &copied, nodes[1].dir, store.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		nodes[0].close(t)
+		open := func() { nodes[0].openWith(t, log, Options{Term: 1}) }
+		if !restarted {
+			open()
+		}
+		nodes[1].open(t, log, errors.New("follows"))
+		if err := nodes[1].engine.Promote(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if restarted {
+			open()
+		}
+		last := len(log.entries)
+		r := bulkhead.Report{Vote: bulkhead.Sighting, Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1)}}
+		for range 20 {
+			if _, err := nodes[0].engine.Report(t.Context(), r); !errors.Is(err, bulkhead.ErrReadOnly) {
+				t.Fatalf("a node that was replaced takes a report: %v", err)
+			}
+			await.True(t, "the end of a recovery", func() bool { return nodes[0].engine.journal.failure() == nil })
+		}
+		report(t, nodes[1].engine, r)
+		if len(log.entries) != last+1 || nodes[0].engine.Refusing() == nil {
+			t.Errorf("%d entries after the take-over, want 1; the first node: %v", len(log.entries)-last,
+				nodes[0].engine.Refusing())
+		}
+		nodes[0].close(t)
+		nodes[1].close(t)
+	}
+}
+
+// TestFollowFullDisk fills the disk of a follower at random while it follows. Entries that it could not write are not
+// sent again, since it has used their indexes, and it has counted each of them once.
+func TestFollowFullDisk(t *testing.T) {
+	rng, disk := rand.New(rand.NewPCG(34, 12)), &diskFS{}
+	first := open(t, small(Options{Store: openStore(t, filepath.Join(t.TempDir(), "store"))}))
+	entries := first.opts.Store.Follow(1 << 30)
+	defer entries.Close()
+	var copied bytes.Buffer
+	if _, err := first.opts.Store.Backup(t.Context(), &copied); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	if _, err := store.Restore(t.Context(), &copied, dir, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	second, st := openDurable(t, dir, Options{Follow: errors.New("follows")}, disk)
+	want, refused := make(map[int]uint32), 0
+	for step := range 40 {
+		for range 1 + rng.IntN(4) {
+			k := rng.IntN(20)
+			report(t, first, bulkhead.Report{Vote: bulkhead.Sighting, Count: 1,
+				Signatures: []bulkhead.Signature{sig(bulkhead.Exact, k)}})
+			want[k]++
+		}
+		disk.full.Store(step%4 == 0)
+		next, err := entries.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Follow(t.Context(), next); err != nil {
+			if !errors.Is(err, bulkhead.ErrReadOnly) {
+				t.Fatal(err)
+			}
+			refused++
+		}
+		disk.full.Store(false)
+		await.True(t, "a follower that goes on", func() bool { return second.journal.failure() == nil })
+		if last := st.LastIndex(); last != next[len(next)-1].Index {
+			t.Fatalf("the follower has entries up to %d, want %d", last, next[len(next)-1].Index)
+		}
+	}
+	if err := errors.Join(second.Close(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	again, st := openDurable(t, dir, Options{Follow: errors.New("follows")}, disk)
+	for _, e := range []*Engine{second, again} {
+		for k, n := range want {
+			if got := verdictOf(t, e, sig(bulkhead.Exact, k)).Findings[0].Sightings; got != n {
+				t.Errorf("signature %d was counted %d times, want %d", k, got, n)
+			}
+		}
+	}
+	if err := errors.Join(again.Close(t.Context()), st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if refused < 5 {
+		t.Errorf("the disk was full %d times", refused)
 	}
 }

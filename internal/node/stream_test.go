@@ -55,7 +55,7 @@ func TestJournalInStream(t *testing.T) {
 	}
 	ready := func() string {
 		t.Helper()
-		status, text := get(t, address(t, n, "http")+"/readyz")
+		status, text := get(t, address(t, n, "http")+"/readyz?verbose")
 		if status != http.StatusOK {
 			t.Errorf("/readyz answers %d: %s", status, text)
 		}
@@ -67,7 +67,7 @@ func TestJournalInStream(t *testing.T) {
 	if j == nil || j.Last != n.store.LastIndex() || j.Problem != "" || j.Replicas != 1 {
 		t.Errorf("the stream is %+v", j)
 	}
-	if up := scrape(t, n)["bulkhead_journal_stream_up"]; up != 1 || ready() != "ready" {
+	if up := scrape(t, n)["bulkhead_journal_stream_up"]; up != 1 || ready() != "ready\nreports are taken" {
 		t.Errorf("the stream is up: %v; /readyz: %s", up, ready())
 	}
 

@@ -126,6 +126,7 @@ func (f *Follower) Once(ctx context.Context) error {
 	h := hello{Version: wireVersion, Follow: true, Role: Second, Term: f.term(), Source: state.Source, Last: f.last(),
 		Token: state.Token, Port: f.o.Port}
 	f.mu.Unlock()
+	h.Unlinked = f.o.Store != nil && f.o.Linked != nil && !f.o.Linked()
 	if f.o.History != nil {
 		taken := f.o.History.Taken()
 		h.History = &taken

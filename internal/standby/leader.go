@@ -39,8 +39,9 @@ type Options struct {
 	// itself, and otherwise it decides nothing. Each: it waits for the second node with each entry.
 	Wait        time.Duration
 	Alone, Each bool
-	// Shared: both nodes have the entries from a journal that the second node reads as well, see [Applier].Rest.
-	Shared bool
+	// Linked reports whether the state is known to come from a journal that both nodes read, see [Applier].Rest. nil:
+	// there is none.
+	Linked func() bool
 	// Lease returns the lease of the pair; nil if the pair has none, or is not known yet.
 	Lease func() Lease
 	// History is copied to the second node as well; nil if there is none.
@@ -232,9 +233,9 @@ func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welc
 	m, durable := l.o.Store.Manifest(), l.o.Store.Durable()
 	reply.Incarnation, reply.Last = m.Incarnation, durable
 	same := h.Source == m.Incarnation
-	reply.Copy = !same || h.Last+1 < m.Start
+	reply.Copy = !same || h.Last+1 < m.Start || h.Unlinked && l.o.Linked != nil && l.o.Linked()
 	// With a shared journal, the second node may have an entry first.
-	if same && h.Last > durable && !l.o.Shared {
+	if same && h.Last > durable && l.o.Linked == nil {
 		reply.Problem = fmt.Sprintf("the standby has entries up to %d, and this node has lost those after %d: "+
 			"promote the standby", h.Last, durable)
 		l.o.Log.Error("the standby has entries that this node has lost", "last", durable, "of_standby", h.Last,
@@ -442,7 +443,7 @@ func (l *Leader) receiveAcks(w *wire, n int) {
 	for {
 		index, err := w.receiveAck()
 		last := l.o.Store.LastIndex()
-		if err == nil && index > last && !l.o.Shared {
+		if err == nil && index > last && l.o.Linked == nil {
 			err = fmt.Errorf("standby: %w: entry %d is confirmed, and the last one is %d", bulkhead.ErrMalformed, index, last)
 		}
 		if err != nil {

@@ -56,6 +56,8 @@ type hello struct {
 	// History is the last entry of the first node's history that the follower has; absent if it takes none.
 	History *uint64 `json:"history,omitempty"`
 	Port    string  `json:"port,omitempty"` // where the node listens itself
+	// Unlinked: the follower does not know that its state comes from the journal that both nodes read.
+	Unlinked bool `json:"unlinked,omitempty"`
 }
 
 // A welcome is the answer.

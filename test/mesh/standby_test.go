@@ -43,6 +43,14 @@ func newHalf(t *testing.T, away, witness string) *half {
 func newHalfWith(t *testing.T, durability, sections string) *half {
 	t.Helper()
 	h := &half{t: t, dir: t.TempDir(), http: nodetest.FreePort(t), port: nodetest.FreePort(t)}
+	h.configure(durability, sections)
+	h.admin = &admin.Client{Client: client.Client{Server: h.url()}}
+	return h
+}
+
+// configure writes the configuration that the next start reads, see newHalfWith.
+func (h *half) configure(durability, sections string) {
+	h.t.Helper()
 	config := fmt.Sprintf(`[node]
 durability = %q
 checkpoint = "2s"
@@ -56,10 +64,8 @@ requests_per_second = 0
 listen = "127.0.0.1:%d"
 %s`, durability, h.http, h.port, sections)
 	if err := os.WriteFile(filepath.Join(h.dir, "bulkhead.toml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
 	}
-	h.admin = &admin.Client{Client: client.Client{Server: h.url()}}
-	return h
 }
 
 func (h *half) url() string { return fmt.Sprintf("http://127.0.0.1:%d", h.http) }

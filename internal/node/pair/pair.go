@@ -172,10 +172,13 @@ func (p *Pair) fetch(ctx context.Context) error {
 func (p *Pair) options() standby.Options {
 	o := standby.Options{Dir: p.dir, Key: p.key, State: p.now(), Port: p.port, Store: p.store, Files: p.files,
 		Fence: p.fenced, StandDown: p.standDown, Paired: p.paired, Wait: time.Duration(p.set.Wait),
-		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each, Shared: p.o.Shared,
+		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each,
 		Lease: p.leaseOfPair, History: p.o.History(), Log: p.log,
 		Term: func() (uint64, uint64) { return 0, 0 }}
 	if p.engine != nil {
+		if p.o.Shared {
+			o.Linked = p.engine.Linked
+		}
 		o.Term = func() (uint64, uint64) {
 			t := p.engine.Term()
 			return t.Number, t.From
@@ -216,8 +219,11 @@ func (p *Pair) Attach(st *store.Store, o *engine.Options) {
 		return
 	}
 	p.store = st
-	if p.Second() {
+	switch s := p.now(); {
+	case p.Second():
 		o.Follow = errFollows
+	case s.Peer != "":
+		o.Term = max(s.Term, 1)
 	}
 	if p.o.Each || len(p.set.Witness) > 0 && !p.o.Shared {
 		o.Standby = p
@@ -255,14 +261,11 @@ func (p *Pair) Start(ctx context.Context, e *engine.Engine) (net.Listener, error
 		return nil, &config.Error{Key: "standby.listen", Detail: err.Error()}
 	}
 	if p.Second() {
-		o, apply := p.options(), standby.Applier{Entries: e.Follow, File: p.takeFile}
+		apply := standby.Applier{Entries: e.Follow, File: p.takeFile}
 		if p.o.Shared {
 			apply.Rest = e.CatchUp
 		}
-		if !e.Linked() {
-			o.State.Source = "" // a copy of the first node knows the shared journal
-		}
-		p.follow = standby.NewFollower(o, apply)
+		p.follow = standby.NewFollower(p.options(), apply)
 	} else if err := p.begin(ctx); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -274,10 +277,14 @@ func (p *Pair) Start(ctx context.Context, e *engine.Engine) (net.Listener, error
 // begin makes the node the first of its pair, unless the other one is it in a later term.
 func (p *Pair) begin(ctx context.Context) error {
 	state := p.now()
-	if term := max(state.Term, 1); p.engine.Term().Number < term {
+	switch term, has := max(state.Term, 1), p.engine.Term(); {
+	case has.Number < term:
 		if err := p.engine.Promote(ctx, term); err != nil {
 			return err
 		}
+	case has.Number > term && p.o.Shared && state.Peer != "":
+		p.fenced(has.Number, has.From)
+		return fmt.Errorf("%w: %w", ErrReopen, standby.ErrFenced)
 	}
 	lead := standby.NewLeader(p.options())
 	p.lead.Store(lead)
@@ -396,6 +403,9 @@ func (p *Pair) standDown() {
 	_ = p.engine.Settled(context.Background()) // the engine closes, and decides nothing either
 }
 
+// takeOverTries is how many terms a node tries to begin in one take-over.
+const takeOverTries = 3
+
 // Promote makes a node that follows decide in place of the first one.
 func (p *Pair) Promote(ctx context.Context) error { return p.takeOver(ctx, true) }
 
@@ -421,17 +431,21 @@ func (p *Pair) takeOver(ctx context.Context, ask bool) error {
 	before := p.now()
 	s := before
 	s.Role, s.Term, s.Source, s.Solo, s.Note = standby.First, max(s.Term, p.engine.Term().Number)+1, "", true, "promoted"
-	if err := p.takeLease(ctx, s.Term); err != nil {
-		p.follow.Decline()
-		if p.resume != nil {
-			p.resume()
+	var err error
+	for range takeOverTries {
+		if err = p.takeLease(ctx, s.Term); err != nil {
+			break
 		}
-		return err
+		if err := p.paired(s); err != nil {
+			return err
+		}
+		err = p.engine.Promote(ctx, s.Term)
+		if err == nil || p.engine.Term().Number < s.Term {
+			break
+		}
+		s.Term = p.engine.Term().Number + 1 // the answer to the first entry of the term was lost
 	}
-	if err := p.paired(s); err != nil {
-		return err
-	}
-	if err := p.engine.Promote(ctx, s.Term); err != nil {
+	if err != nil {
 		p.follow.Decline()
 		if l := p.lease.Load(); l != nil {
 			l.Pause()

@@ -70,7 +70,7 @@ var errMoved = errors.New("the stream has grown by an entry that this node does 
 
 // publish appends a message to the stream, whose last message has the given sequence, and returns the new sequence.
 func (j *Journal) publish(ctx context.Context, m *message, seq uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, j.o.Wait)
+	ctx, cancel := j.request(ctx, len(m.data))
 	defer cancel()
 	ack, err := j.js.PublishMsg(ctx, &nats.Msg{Subject: j.subject, Data: j.sealer.seal(m)},
 		jetstream.WithExpectStream(j.o.Name), jetstream.WithExpectLastSequence(seq))

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -208,4 +211,45 @@ func TestPartition(t *testing.T) {
 	second := nodes[1-first].Load().engine
 	await.True(t, "the second node catches up", func() bool { return second.CatchUp(t.Context()) == nil })
 	o.check(t, "the second node", second)
+}
+
+// TestStreamLost deletes the stream while the second node lacks entries: it does not take over. The first node has them
+// all, and begins a new stream.
+func TestStreamLost(t *testing.T) {
+	urls := []string{"nats://" + natstest.Start(t)}
+	dir := t.TempDir()
+	first := open(t, filepath.Join(dir, "0"), urls, nil)
+	copyStore(t, first.store, filepath.Join(dir, "1"))
+	second := open(t, filepath.Join(dir, "1"), urls, errors.New("follows"))
+	send := func(id string) {
+		t.Helper()
+		await.True(t, "a report", func() bool {
+			_, err := first.engine.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Sighting, Count: 1, ID: id,
+				Signatures: []bulkhead.Signature{enginetest.Signature(1)}})
+			return err == nil
+		})
+	}
+	send("a")
+	conn, err := nats.Connect(urls[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err == nil {
+		err = js.DeleteStream(t.Context(), "test")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.engine.Promote(t.Context(), 1); !errors.Is(err, bulkhead.ErrReadOnly) {
+		t.Errorf("a node that lacks entries takes over without the stream: %v", err)
+	}
+	send("b")
+	if err := second.engine.CatchUp(t.Context()); !errors.Is(err, store.ErrGap) {
+		t.Errorf("a node from before the new stream reads it: %v", err)
+	}
+	if got := enginetest.Check(t, first.engine, 1).Sightings; got != 2 {
+		t.Errorf("the first node counted %d, want 2", got)
+	}
 }

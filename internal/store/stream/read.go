@@ -191,7 +191,7 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(index uint64,
 
 // get returns the first message with a sequence of seq or more.
 func (j *Journal) get(ctx context.Context, s jetstream.Stream, seq uint64) (m message, at uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, j.o.Wait)
+	ctx, cancel := j.request(ctx, maxPart)
 	defer cancel()
 	raw, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(j.subject))
 	if err != nil {

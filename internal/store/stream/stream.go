@@ -43,7 +43,7 @@ type Options struct {
 	MaxBytes, Keep int64
 	// Key is a secret of the node. All nodes that share the journal have it.
 	Key [32]byte
-	// Wait is the longest time of a request to the servers; 0 means 5 s.
+	// Wait is the longest time of a small request to the servers; 0 means 2 s.
 	Wait time.Duration
 	Log  *slog.Logger // nil discards
 }
@@ -68,18 +68,21 @@ type Journal struct {
 	replicas int
 	bytes    uint64 // size of the stream, as far as is known
 	problem  error  // why nothing is accepted until Join has succeeded
+
+	connected context.Context // done once the present connection is lost
+	lost      func()          // makes it done
 }
 
 var _ store.Shared = (*Journal)(nil)
 
 // errNotJoined means that Join has not succeeded yet.
-var errNotJoined = errors.New("the stream of the journal has not been reached yet")
+var errNotJoined = errors.New("the stream of the journal does not exist, or was not reached yet")
 
 // Open returns a journal. It connects in the background, and again whenever the connection is lost. The error is about
 // the options.
 func Open(o Options) (*Journal, error) {
 	if o.Wait == 0 {
-		o.Wait = 5 * time.Second
+		o.Wait = 2 * time.Second
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -101,6 +104,8 @@ func Open(o Options) (*Journal, error) {
 	if o.CA != "" {
 		options = append(options, nats.RootCAs(o.CA))
 	}
+	j.connected, j.lost = context.WithCancel(context.Background())
+	options = append(options, nats.DisconnectErrHandler(func(*nats.Conn, error) { j.cut() }))
 	if j.conn, err = nats.Connect(strings.Join(o.Servers, ","), options...); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -109,6 +114,28 @@ func Open(o Options) (*Journal, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	return j, nil
+}
+
+// cut ends the requests that wait for an answer over a connection that was lost.
+func (j *Journal) cut() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lost()
+	j.connected, j.lost = context.WithCancel(context.Background())
+}
+
+// request returns the context of a request with some bytes, which ends with the connection.
+func (j *Journal) request(ctx context.Context, bytes int) (context.Context, func()) {
+	j.mu.Lock()
+	connected := j.connected
+	j.mu.Unlock()
+	const rate = 256 << 10 // bytes a second, over the slowest connection
+	ctx, cancel := context.WithTimeout(ctx, j.o.Wait+time.Duration(bytes/rate)*time.Second)
+	stop := context.AfterFunc(connected, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // Close implements [store.Journal].
@@ -198,18 +225,19 @@ func (j *Journal) open(ctx context.Context, begin bool) (jetstream.Stream, *jets
 	return s, info, nil
 }
 
-// owner is the key of the stream's metadata with the identity of the node's key.
-const owner = "bulkhead-owner"
+// described begins the description of a stream, before the identity of the node's key. Servers before 2.10 keep no
+// metadata.
+const described = "journal of a bulkhead node with the key "
 
 // errSingle is the code of the servers' error for replicas without a cluster.
 const errSingle = 10074
 
 // create makes the stream.
 func (j *Journal) create(ctx context.Context) (jetstream.Stream, error) {
-	c := jetstream.StreamConfig{Name: j.o.Name, Description: "journal of a bulkhead node", Subjects: []string{j.subject},
+	c := jetstream.StreamConfig{Name: j.o.Name, Description: described + j.sealer.owner,
+		Subjects:  []string{j.subject},
 		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, MaxBytes: j.o.MaxBytes, MaxMsgs: -1,
-		MaxConsumers: -1, Storage: jetstream.FileStorage, Replicas: j.o.Replicas,
-		Metadata: map[string]string{owner: j.sealer.owner}}
+		MaxConsumers: -1, Storage: jetstream.FileStorage, Replicas: j.o.Replicas}
 	if c.Replicas == 0 {
 		c.Replicas = 3
 	}
@@ -229,7 +257,7 @@ func (j *Journal) create(ctx context.Context) (jetstream.Stream, error) {
 // fits refuses a stream of another node, and one that loses entries by itself.
 func (j *Journal) fits(c *jetstream.StreamConfig) error {
 	switch {
-	case c.Metadata[owner] != j.sealer.owner:
+	case c.Description != described+j.sealer.owner:
 		return fmt.Errorf("%w: the stream is of another node or program, or of this node before it lost its seal.key: "+
 			"name another one, or put the keys back from a backup", bulkhead.ErrForbidden)
 	case len(c.Subjects) != 1 || c.Subjects[0] != j.subject:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -297,4 +299,36 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	read(t, j, j.FirstIndex())
+}
+
+// TestRights uses a stream as a user with the rights that docs/standby.md names, and no others.
+func TestRights(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/standby.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := regexp.MustCompile(`"([^"\n]*)"`)
+	rights := func(key string) (subjects []string) {
+		_, rest, ok := strings.Cut(string(text), "\n"+key+": [")
+		if !ok {
+			t.Fatalf("the document names no rights to %s", key)
+		}
+		list, _, _ := strings.Cut(rest, "]")
+		for _, m := range quoted.FindAllStringSubmatch(list, -1) {
+			subjects = append(subjects, strings.ReplaceAll(m[1], "NAME", "test"))
+		}
+		return subjects
+	}
+	url := natstest.StartFor(t, rights("publish"), rights("subscribe"))
+	r := &remote{urls: []string{url}, max: 1 << 20}
+	j, at := start(t, r, 5)
+	if err := j.Drop(t.Context(), 4); err != nil || j.FirstIndex() != 4 {
+		t.Fatalf("the first entry is %d: %v", j.FirstIndex(), err)
+	}
+	if got, err := join(t, r.journal(t), at[3], true); err != nil || got != "45" {
+		t.Errorf("%q: %v", got, err)
+	}
+	if err := j.Room(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -14,8 +14,12 @@ import (
 // with the test.
 func Start(t testing.TB) (address string) {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true,
-		StoreDir: t.TempDir()})
+	return start(t, &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir()})
+}
+
+func start(t testing.TB, o *server.Options) (address string) {
+	t.Helper()
+	ns, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}

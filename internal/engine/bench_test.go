@@ -140,6 +140,8 @@ func BenchmarkOpen(b *testing.B) {
 
 func benchmarkOpen(b *testing.B, known int) {
 	const journalled = 100_000
+	debug.FreeOSMemory()
+	before := resident(b)
 	dir := filepath.Join(b.TempDir(), "data")
 	o := Options{
 		Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: uint64(known + journalled),
@@ -176,8 +178,7 @@ func benchmarkOpen(b *testing.B, known int) {
 	st.Close()
 	e.Close(context.Background())
 	e = nil
-	debug.FreeOSMemory()
-	before, spentBefore := resident(b), spent(b)
+	spentBefore := spent(b)
 	var memory int64
 	opens := 0
 	for b.Loop() {

@@ -226,21 +226,18 @@ func (e *Engine) snapshot(between func(func()), last map[string]written) (*snaps
 			m.Learned, learnt, messages = e.learned.Manifest(), e.learned.Live(), e.learned.Messages()
 		}
 	})
-	encoded, err := accounts.Encode()
-	if err != nil {
-		return nil, err
-	}
 	s.addBooks(&m, books)
 	s.addLearned(m.Learned, learnt, messages)
 	m.Origins = s.remote.Origins(between, s.add, func(name string, write func(io.Writer) error) {
 		s.files = append(s.files, store.File{Name: name, Write: write})
 	})
-	s.addSmall(m.Accounts, encoded)
-	s.addSmall(m.Ballots, ballots.Encode(votes))
+	s.files = append(s.files, store.File{Name: m.Accounts, Write: accounts.Write},
+		store.File{Name: m.Ballots, Write: func(w io.Writer) error { return ballots.Write(w, votes) }})
 	if wounds != nil {
 		m.Wounds = "wounds"
 		s.addSmall(m.Wounds, wounds)
 	}
+	var err error
 	s.meta, err = json.Marshal(m)
 	return s, err
 }

@@ -124,6 +124,12 @@ func measureWaits(t *testing.T, known int) {
 // that registered themselves, and the record of votes.
 func fillForWaits(t *testing.T, e *Engine, keys int) {
 	err := e.queue.inTurn(t.Context(), func() {
+		// As the arrays of a generation that was made ahead of time.
+		e.current.Books().Each(func(array any) {
+			if a, ok := array.(interface{ Touch() }); ok {
+				a.Touch()
+			}
+		})
 		countKeys(e.current.Books().Tally.Live[0], 0, keys)
 		for i := range waitsAccounts {
 			err := e.accounts.Put(trust.Account{Name: fmt.Sprint("x", i), Role: trust.Member, Weight: 0.05,

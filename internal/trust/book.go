@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -219,14 +220,40 @@ func (b *Book) Snapshot() Snapshot {
 	return slices.Collect(maps.Values(b.byName))
 }
 
-// Encode returns the accounts as JSON, in the order of their names.
-func (s Snapshot) Encode() ([]byte, error) {
-	all := append(make(Snapshot, 0, len(s)), s...)
-	slices.SortFunc(all, func(x, y *Account) int { return cmp.Compare(x.Name, y.Name) })
-	return json.Marshal(all)
+// Write writes the accounts as JSON, in the order of their names.
+func (s Snapshot) Write(w io.Writer) error {
+	all := slices.SortedFunc(slices.Values(s), func(x, y *Account) int { return cmp.Compare(x.Name, y.Name) })
+	out := bufio.NewWriter(w)
+	next := byte('[')
+	for _, a := range all {
+		data, err := json.Marshal(a)
+		if err != nil {
+			return err
+		}
+		if _, err := out.Write(append([]byte{next}, data...)); err != nil {
+			return err
+		}
+		next = ','
+	}
+	if len(all) == 0 {
+		if err := out.WriteByte(next); err != nil {
+			return err
+		}
+	}
+	if err := out.WriteByte(']'); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
-// Decode replaces the accounts with those that [Snapshot.Encode] wrote. On an error the book is
+// Encode returns what Write writes.
+func (s Snapshot) Encode() ([]byte, error) {
+	var out bytes.Buffer
+	err := s.Write(&out)
+	return out.Bytes(), err
+}
+
+// Decode replaces the accounts with those that [Snapshot.Write] wrote. On an error the book is
 // unchanged.
 func (b *Book) Decode(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))

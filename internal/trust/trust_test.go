@@ -314,3 +314,14 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestWriteNothing checks the form of a book without accounts.
+func TestWriteNothing(t *testing.T) {
+	data, err := NewBook(DefaultPolicy()).Snapshot().Encode()
+	if err != nil || string(data) != "[]" {
+		t.Errorf("no accounts are %q, %v", data, err)
+	}
+	if err := NewBook(DefaultPolicy()).Decode(data); err != nil {
+		t.Error(err)
+	}
+}

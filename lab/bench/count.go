@@ -13,9 +13,9 @@ import (
 
 func countSubjects() []subject {
 	return []subject{
-		{name: "bulkhead Counting", note: "sized for 1e-3 wrong counts", counts: true,
+		{name: "bulkhead Counting", huge: true, note: "sized for 1e-3 wrong counts", counts: true,
 			build: func(n int) (structure, error) { return newCounting(n) }},
-		{name: "fingerprint table",
+		{name: "fingerprint table", huge: true,
 			note: "24-bit fingerprint, 8-bit count: stops at 255, hence its low counts; cannot be merged by cell", counts: true,
 			build: func(n int) (structure, error) { return newFingerprints(n), nil }},
 		{name: "BoomFilters count-min", note: "6 rows, 11 cells of 64 bits a key", counts: true, solo: true,

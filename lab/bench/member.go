@@ -24,16 +24,16 @@ const (
 
 func memberSubjects() []subject {
 	return []subject{
-		{name: "bulkhead Bits", build: func(n int) (structure, error) { return newBits(n) }},
+		{name: "bulkhead Bits", huge: true, build: func(n int) (structure, error) { return newBits(n) }},
 		{name: "bulkhead Bits, SipHash", note: "from 16 bytes, keyed hash included",
 			build: func(n int) (structure, error) {
 				f, err := newBits(n)
 				return &sipBits{f}, err
 			}},
-		{name: "parquet-go split block", note: "assembly; InsertBulk", build: func(n int) (structure, error) {
+		{name: "parquet-go split block", huge: true, note: "assembly; InsertBulk", build: func(n int) (structure, error) {
 			return &parquetBits{f: make(parquet.SplitBlockFilter, parquet.NumSplitBlocksOf(int64(n), bitsPerKey))}, nil
 		}},
-		{name: "greatroar/blobloom", note: "takes a 64-bit hash", build: func(n int) (structure, error) {
+		{name: "greatroar/blobloom", huge: true, note: "takes a 64-bit hash", build: func(n int) (structure, error) {
 			return &blobBits{blobloom.New(uint64(n)*bitsPerKey, memberK)}, nil
 		}},
 		{name: "jcalabro/gloom", build: func(n int) (structure, error) {

@@ -32,6 +32,9 @@ var batches = [...]int{1, 3, 21, maxBatch}
 
 const maxBatch = 256
 
+// mostItems is the largest number of items with which all subjects are measured.
+const mostItems = 2e7
+
 // A subject is what one row of a table measures.
 type subject struct {
 	name string
@@ -40,6 +43,8 @@ type subject struct {
 	build func(n int) (structure, error)
 	// counts reports whether look returns counts.
 	counts bool
+	// huge: also measured with more than mostItems items. The others take many minutes for them, or much memory.
+	huge bool
 	// solo: not even look may be called by two goroutines at once.
 	solo bool
 }

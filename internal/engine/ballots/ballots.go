@@ -7,9 +7,11 @@
 package ballots
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -36,6 +38,7 @@ const (
 	ballotBytes = 48 // without the items, in memory
 	version     = 1
 	maxItems    = 1 << 12
+	writeBytes  = 1 << 16 // bytes that are written at once
 )
 
 // bytes returns the approximate memory of a ballot.
@@ -183,17 +186,24 @@ func (b *Book) All() []Ballot {
 	return slices.Clone(b.ballots)
 }
 
-// Encode returns ballots as [Book.Decode] reads them: a version byte, then each ballot as
+// Write writes ballots as [Book.Decode] reads them: a version byte, then each ballot as
 // [Ballot.Append] writes it.
-func Encode(all []Ballot) []byte {
-	out := []byte{version}
-	for i := range all {
-		out = all[i].Append(out)
+func Write(w io.Writer, all []Ballot) error {
+	out := bufio.NewWriterSize(w, writeBytes)
+	if err := out.WriteByte(version); err != nil {
+		return err
 	}
-	return out
+	var buf []byte
+	for i := range all {
+		buf = all[i].Append(buf[:0])
+		if _, err := out.Write(buf); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
 }
 
-// Decode replaces the ballots with the ones that [Encode] wrote. It leaves the book unchanged on an
+// Decode replaces the ballots with the ones that [Write] wrote. It leaves the book unchanged on an
 // error.
 func (b *Book) Decode(data []byte) error {
 	if len(data) == 0 || data[0] != version {

@@ -1,6 +1,7 @@
 package heal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -117,7 +118,8 @@ func refillPeople(d *Doubt, state, backup *State) error {
 	}
 	var err error
 	if both || d.Array == "ballots" {
-		err = state.Ballots.Decode(ballots.Encode(backup.Ballots.All()))
+		var all bytes.Buffer
+		err = errors.Join(ballots.Write(&all, backup.Ballots.All()), state.Ballots.Decode(all.Bytes()))
 	}
 	if both || d.Array == "accounts" {
 		data, encErr := backup.Accounts.Snapshot().Encode()

@@ -113,7 +113,7 @@ func TestDamage(t *testing.T) {
 	array, _ := filled(t, geometry)
 	var pages [][]byte
 	for p := range array.Geometry().Pages() {
-		pages = append(pages, appendSized(nil, func(b []byte) []byte { return array.AppendPage(b, p) }))
+		pages = append(pages, appendSized(nil, array.Image(p).Append))
 	}
 	last := len(pages) - 1
 	swapped := slices.Clone(pages)

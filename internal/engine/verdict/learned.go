@@ -30,6 +30,7 @@ const (
 	byLikeReported = Rule("like-reported")
 	byWordsAlone   = Rule("words-alone")
 	byWords        = Rule("words")
+	byWordsAndPart = Rule("words-and-part")
 	byUnlikeSender = Rule("unlike-sender")
 )
 
@@ -39,6 +40,10 @@ var learnedRules = []rule{
 		return d.class == bulkhead.ClassSuspected && !d.quotes() && !d.wantedText() && d.otherReports() >= likeReported
 	}, "The message is suspected, and the score of its words and style is 0.5 or more, " +
 		"without the reports that made it suspected and two more. It neither quotes nor contains a reported text."},
+	{byWordsAndPart, bulkhead.ClassSpam, (*decision).wordsAndPart,
+		"The score of its words and style is 0.99 or more after 50 reports, and 0.9 or more without the reports of one of " +
+			"its parts: a link, the sender or the claimed name. This part has at most 17 deliveries for each report, and " +
+			"known senders never sent the link."},
 	{byWordsAlone, bulkhead.ClassSpam, func(d *decision) bool {
 		return d.Learned.Condemns && d.unjudged() && d.Learned.Score >= nearlyCertain
 	}, "Nothing else decides, the score is 0.999 or more after 50 reports, and `condemn` in `[learn]` is set."},
@@ -63,6 +68,43 @@ func (d *decision) weighLearned() {
 func (d *decision) unjudged() bool {
 	return d.class == bulkhead.ClassUnknown && d.by == noRule && d.excuse == noRule && !d.senderGood &&
 		d.Learned.Reports >= learn.FirstReports && !d.wantedText()
+}
+
+// deliveriesOfReport is the largest number of deliveries for each report at which a part of a message is further
+// evidence beside its words.
+const deliveriesOfReport = freshDeliveries
+
+// wordsAndPart reports whether the words of a message are like reported ones, and one of its parts was reported.
+// The reports of the part are no evidence of the words.
+func (d *decision) wordsAndPart() bool {
+	l := &d.Learned
+	if d.class == bulkhead.ClassSpam || d.class == bulkhead.ClassGood || d.senderGood || d.excuse != noRule ||
+		d.text.quoted || l.Score < mostLike || l.Reports < learn.FirstReports || l.Without == nil || d.wantedText() {
+		return false
+	}
+	for i := range d.Signatures {
+		if n := d.reportsOf(i); n > 0 && l.Without(n) >= unlikeSender {
+			return true
+		}
+	}
+	return false
+}
+
+// reportsOf returns the number of reports of a part of the message that was hardly delivered otherwise, 0 for any
+// other. A sample of the text is none, because its words are in the score, and unrelated senders share a network.
+func (d *decision) reportsOf(i int) float64 {
+	e, s := &d.Evidence[i], d.Signatures[i].Scheme()
+	n := float64(e.Unblamed)/Unit + e.Peers.Spam
+	switch s {
+	case bulkhead.Link, bulkhead.Sender, bulkhead.Claim:
+	default:
+		return 0
+	}
+	if n < 1-slack || e.deliveries() > deliveriesOfReport*n || d.Policy.Strength(e, namedBase) <= 0 ||
+		d.Findings[i].Judged == bulkhead.Revoked || !d.asked(i) || s == bulkhead.Link && e.Good > 0 {
+		return 0
+	}
+	return n
 }
 
 // furtherReports is the number of reports that are left out besides those that made a message suspected:

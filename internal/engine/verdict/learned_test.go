@@ -35,7 +35,8 @@ func TestScoreOfOthers(t *testing.T) {
 		case from == bulkhead.ClassSuspected:
 			ok = to == bulkhead.ClassSpam && score.Score >= 0.5 && score.Without(1) >= 0.5
 		case from == bulkhead.ClassUnknown && to == bulkhead.ClassSpam:
-			ok = score.Score >= 0.999 && score.Condemns && score.Reports >= 50
+			ok = score.Score >= 0.999 && score.Condemns && score.Reports >= 50 ||
+				with.Rule == "words-and-part" && score.Score >= 0.99 && score.Without(1) >= 0.9
 		case from == bulkhead.ClassUnknown && to == bulkhead.ClassSuspected:
 			ok = score.Score >= 0.99 && score.Reports >= 50
 		case from == bulkhead.ClassGood:
@@ -81,6 +82,47 @@ func TestScoreInWords(t *testing.T) {
 		`style "color:red", type text/html/0, no name`
 	if v := m.judge(); v.Reasons[0] != want || v.Rule != "words" || v.Learned != 0.99999 {
 		t.Errorf("%+v, want %q", v, want)
+	}
+}
+
+// TestWordsAndPart checks which reported parts condemn a message with the words of reported ones.
+func TestWordsAndPart(t *testing.T) {
+	policy := Policy{Promotion: 1, NearMatch: 2, Mature: true}
+	one := voted(1, 0)
+	one.Unblamed = Unit
+	with := func(e Evidence, n uint32) Evidence { e.New = n; return e }
+	good, half := with(one, 3), with(one, 17)
+	good.Good, half.Votes.Spam = 1, Unit/2
+	claim := func(e Evidence) part { return part{scheme: bulkhead.Claim, name: "A Shop", Evidence: e} }
+	for _, tt := range []struct {
+		name    string
+		parts   []part
+		score   float64
+		without float64
+		spam    bool
+	}{
+		{"a name", []part{claim(one)}, 0.99, 0.9, true},
+		{"a name and other words", []part{claim(one)}, 0.98, 0.9, false},
+		{"a name whose report is the words' only one", []part{claim(one)}, 1, 0.89, false},
+		{"17 deliveries", []part{claim(with(half, 17))}, 1, 1, true},
+		{"18 deliveries", []part{claim(with(half, 18))}, 1, 1, false},
+		{"a sender", []part{from("odd.example", half)}, 1, 1, true},
+		{"a platform", []part{link("docs.google.com", with(one, 9)), from("new.example", Evidence{})}, 1, 1, true},
+		{"a platform of known senders", []part{link("docs.google.com", good), from("new.example", Evidence{})}, 1, 1, false},
+		{"a network", []part{network(one)}, 1, 1, false},
+		{"a sample", []part{body(bulkhead.Part, one)}, 1, 1, false},
+		{"nothing reported", []part{link("odd.example", Evidence{})}, 1, 1, false},
+	} {
+		learned := Learned{Score: tt.score, Used: 9, Reports: 50, Without: func(n float64) float64 {
+			if n == 1 {
+				return tt.without
+			}
+			return 0 // like-reported leaves out two more
+		}}
+		m := drawn{policy: policy, parts: append(tt.parts, body(bulkhead.Exact, Evidence{})), learned: learned}
+		if v := m.judge(); (v.Rule == "words-and-part") != tt.spam || (v.Class == bulkhead.ClassSpam) != tt.spam {
+			t.Errorf("%s: %v by %s", tt.name, v.Class, v.Rule)
+		}
 	}
 }
 

@@ -108,6 +108,8 @@ func rareMessages() []drawn {
 	loosest := policy
 	loosest.Step = MostStep
 	one := voted(1, 0)
+	blamed := one
+	blamed.Unblamed = Unit
 	seen := body(bulkhead.Exact, Evidence{})
 	seen.counts.Sightings = 20
 	reported := network(voted(9, 0))
@@ -126,6 +128,7 @@ func rareMessages() []drawn {
 		{policy: policy, parts: []part{seen, known}, pairs: map[string]Evidence{"known.example": voted(0, 1)}},
 		{policy: policy, parts: text, learned: like},
 		{policy: policy, parts: text, learned: suspect},
+		{policy: policy, parts: append([]part{link("docs.google.com", blamed)}, text...), learned: like},
 		{policy: policy, parts: append(text, known), learned: like},
 		{policy: policy, parts: nearly(one), learned: like},
 	}

@@ -423,3 +423,18 @@ func TestZonesWithin(t *testing.T) {
 		}
 	}
 }
+
+// TestDNSName checks the limits of names that are configured: 253 bytes, and 63 bytes of a label.
+func TestDNSName(t *testing.T) {
+	label := strings.Repeat("a", 63)
+	long := strings.Join([]string{label, label, label, strings.Repeat("b", 61)}, ".") // 253 bytes
+	for name, ok := range map[string]bool{
+		"bl.example": true, "BL.Example.": true, "": false, "a..b": false, label + ".example": true,
+		label + "a.example": false, long: true, long + "b": false, "a b.example": false, "bücher.example": false,
+	} {
+		got, err := dnsName(name)
+		if (err == nil) != ok || ok && got.String() != strings.ToLower(strings.Trim(name, "."))+"." {
+			t.Errorf("%.20q of %d bytes: %v, %v; want accepted %v", name, len(name), got, err, ok)
+		}
+	}
+}

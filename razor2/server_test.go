@@ -851,3 +851,20 @@ func TestCheckBatch(t *testing.T) {
 		t.Errorf("batches of %d, want %d", house.sizes, want)
 	}
 }
+
+// TestNames checks the servers that discovery announces: those that are configured, or else the address that the
+// client has reached.
+func TestNames(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	for _, tt := range []struct{ names, want []string }{
+		{nil, []string{"pipe"}}, {[]string{"a.example:2703"}, []string{"a.example:2703"}},
+		{[]string{"a.example:2703", "b.example:2703"}, []string{"a.example:2703", "b.example:2703"}},
+	} {
+		c := &session{server: &Server{Names: tt.names}, conn: &door.Conn{Conn: here}}
+		if got := c.names(); !slices.Equal(got, tt.want) {
+			t.Errorf("configured %q: %q are announced, want %q", tt.names, got, tt.want)
+		}
+	}
+}

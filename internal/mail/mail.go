@@ -53,16 +53,8 @@ type Message struct {
 	Daemon     bool     // it claims to be from a mail server
 	Returned   bool     // it is a mail server's report on another message, such as a bounce
 
-	authResults []string // see SourceBy
-	author      string   // the address of From, if there is one field with one address
-	cutSigned   []string // domains of DKIM signatures that are not of the whole body
-	undecoded   string   // the subject before its charset was guessed, "" if it is UTF-8
-
-	mu       sync.Mutex
-	pages    []*Page  // of the parts that were asked for; those beyond maxKept without their texts
-	visibles int      // bytes of the texts
-	hrefs    int      // links in them
-	inside   *Message // see Inside; nil until asked for
+	details
+	memory
 
 	// Parts are the leaves of the MIME tree, in order. There is always one.
 	Parts []Part
@@ -70,6 +62,23 @@ type Message struct {
 	Damage []string
 	// Cut is set if the message has more parts than are read, or parts that are nested too deeply.
 	Cut bool
+}
+
+// The details of a header are what this package alone reads.
+type details struct {
+	authResults []string // see SourceBy
+	author      string   // the address of From, if there is one field with one address
+	cutSigned   []string // domains of DKIM signatures that are not of the whole body
+	undecoded   string   // the subject before its charset was guessed, "" if it is UTF-8
+}
+
+// A memory keeps the results of methods of a message.
+type memory struct {
+	mu       sync.Mutex
+	pages    []*Page  // of the parts that were asked for; those beyond maxKept without their texts
+	visibles int      // bytes of the texts
+	hrefs    int      // links in them
+	inside   *Message // see Inside; nil until asked for
 }
 
 // A Part is one leaf of a message's MIME tree.

@@ -196,3 +196,14 @@ func TestInspectWatermark(t *testing.T) {
 		}
 	}
 }
+
+// TestSteadyWatermark checks that a backup reads the watermark up to three times.
+func TestSteadyWatermark(t *testing.T) {
+	dir, _, _ := victims(t)
+	for fails, ok := range map[int]bool{0: true, 1: true, 2: true, 3: false} {
+		left := fails
+		if _, err := steadyWatermark(unsteadyFS{fails: &left}, filepath.Join(dir, watermarkFile)); (err == nil) != ok {
+			t.Errorf("%d failures: %v", fails, err)
+		}
+	}
+}

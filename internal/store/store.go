@@ -94,23 +94,27 @@ type Store struct {
 	ckptMu   sync.Mutex // held by Checkpoint, Recover and Close
 	appendMu sync.Mutex // held while the journal is written
 
-	// mu guards the fields below. Writing the fields of the journal also requires appendMu.
-	mu       sync.Mutex
+	mu       sync.Mutex // guards the fields below; writing to the journal also requires appendMu
 	manifest Manifest
-	segs     []segment      // without the segment being written
-	tail     *segmentWriter // nil until the first Append
-	last     uint64         // last acknowledged entry
-	durable  uint64         // last entry known to be on disk
-	burned   uint64         // last index that was ever attempted
-	epoch    uint64         // epoch of the journal
-	failure  error          // why the store is Failed; nil if it is not
-	closed   bool
+	journal
+	failure error // why the store is Failed; nil if it is not
+	closed  bool
 	// followers are the open Followings.
 	followers []*following
 	salvaged  *Inspection // until the first Recover; nil if nothing was damaged
 
 	stop    chan struct{} // closed by Close
 	syncing sync.WaitGroup
+}
+
+// A journal is the state of the journal's segments and entries.
+type journal struct {
+	segs    []segment      // without the segment being written
+	tail    *segmentWriter // nil until the first Append
+	last    uint64         // last acknowledged entry
+	durable uint64         // last entry known to be on disk
+	burned  uint64         // last index that was ever attempted
+	epoch   uint64
 }
 
 func (s *Store) path(elem ...string) string {

@@ -242,117 +242,163 @@ func invite(all []admin.Invitation, now time.Time) g.Node {
 				h.Th(g.Text("Actions")))), h.TBody(open)))}))
 }
 
+// peerForms has the forms of the peers by their actions. A form returns the next page, or nil for the
+// page of the peers.
+var peerForms = map[string]func(s *Site, v *view, key string) (g.Node, error){
+	"weigh":    (*Site).weighPeer,
+	"rollback": (*Site).rollbackPeer,
+	"forget":   (*Site).forgetPeer,
+	"invite":   (*Site).invitePeer,
+	"withdraw": (*Site).withdrawInvitation,
+	"accept":   (*Site).acceptPeer,
+	"refuse":   (*Site).refusePeer,
+	"evict":    (*Site).evictPeer,
+}
+
 // changePeers handles the forms of the peers.
 func (s *Site) changePeers(v *view) (g.Node, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, badForm(err)
 	}
-	key := v.PostForm.Get("name")
-	switch v.PostForm.Get("do") {
-	case "weigh":
-		w, err := weight(v)
-		if err != nil {
-			return nil, err
-		}
-		before, err := v.node.Peer(v.Context(), key)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := v.node.WeighPeer(v.Context(), key, w); err != nil {
-			return nil, err
-		}
-		if before.Quarantine == "" { // a quarantine cannot be imposed by hand
-			s.offer(v, "/peers", func(ctx context.Context, node *admin.Client) (string, error) {
-				_, err := node.WeighPeer(ctx, key, before.Weight)
-				return fmt.Sprintf("The peer's word is worth %.2f again.", before.Weight), err
-			})
-		}
-		v.notice = fmt.Sprintf("The peer's word is worth %.2f from now on.", w)
-	case "rollback":
-		from, err := since(v)
-		if err != nil {
-			return nil, err
-		}
-		if d := v.deed(from); !s.agreed(v, d) {
-			preview, err := v.node.PreviewRollback(v.Context(), key, from)
-			if err != nil {
-				return nil, err
-			}
-			return s.askOfPeer(v, d, func(name string) consequence.Question { return consequence.Rollback(name, from, preview) })
-		}
-		if _, err := v.node.RollbackPeer(v.Context(), key, from); err != nil {
-			return nil, err
-		}
-		v.notice = "The counts of the peer since " + date(from) + " are dropped."
-	case "forget":
-		if d := v.deed(time.Time{}); !s.agreed(v, d) {
-			p, err := v.node.Peer(v.Context(), key)
-			if err != nil {
-				return nil, err
-			}
-			return s.ask(v, d, consequence.Forget(nameOf(p), p.Former)), nil
-		}
-		if _, err := v.node.ForgetPeer(v.Context(), key); err != nil {
-			return nil, err
-		}
-		v.notice = "The lost incarnations of the peer are dropped."
-	case "invite":
-		w, err := weight(v)
-		if err != nil {
-			return nil, err
-		}
-		made, err := v.node.Invite(v.Context(), admin.NewInvitation{Name: key, Weight: w})
-		if err != nil {
-			return nil, err
-		}
-		v.notice = "The invitation is made, and good until " + date(made.Expires) + "."
-		s.offer(v, "/peers", func(ctx context.Context, node *admin.Client) (string, error) {
-			return "The invitation is withdrawn.", node.Withdraw(ctx, made.ID)
-		})
-		page, err := s.peers(v)
-		return g.Group{invitationCard(made.Line), page}, err
-	case "withdraw":
-		if d := v.deed(time.Time{}); !s.agreed(v, d) {
-			all, err := v.node.Invitations(v.Context())
-			if err != nil {
-				return nil, err
-			}
-			i := slices.IndexFunc(all, func(n admin.Invitation) bool { return n.ID == key })
-			if i < 0 {
-				return nil, badForm(errors.New("there is no such invitation"))
-			}
-			return s.ask(v, d, consequence.Withdraw(&all[i])), nil
-		}
-		if err := v.node.Withdraw(v.Context(), key); err != nil {
-			return nil, err
-		}
-		v.notice = "The invitation is withdrawn."
-	case "accept":
-		if _, err := v.node.AcceptPeer(v.Context(), key); err != nil {
-			return nil, err
-		}
-		v.notice = "The node is a peer from now on."
-	case "refuse":
-		if err := v.node.RefusePeer(v.Context(), key); err != nil {
-			return nil, err
-		}
-		v.notice = "The node is refused."
-	case "evict":
-		if d := v.deed(time.Time{}); !s.agreed(v, d) {
-			preview, err := v.node.PreviewEvict(v.Context(), key)
-			if err != nil {
-				return nil, err
-			}
-			return s.askOfPeer(v, d, func(name string) consequence.Question { return consequence.Evict(name, preview) })
-		}
-		if err := v.node.EvictPeer(v.Context(), key); err != nil {
-			return nil, err
-		}
-		v.notice = "The peer is dropped, with all that it counted."
-	default:
+	change, ok := peerForms[v.PostForm.Get("do")]
+	if !ok {
 		return nil, badForm(errors.New("unknown action"))
 	}
+	if page, err := change(s, v, v.PostForm.Get("name")); page != nil || err != nil {
+		return page, err
+	}
 	return s.peers(v)
+}
+
+// weighPeer gives a peer another weight.
+func (s *Site) weighPeer(v *view, key string) (g.Node, error) {
+	w, err := weight(v)
+	if err != nil {
+		return nil, err
+	}
+	before, err := v.node.Peer(v.Context(), key)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := v.node.WeighPeer(v.Context(), key, w); err != nil {
+		return nil, err
+	}
+	if before.Quarantine == "" { // a quarantine cannot be imposed by hand
+		s.offer(v, "/peers", func(ctx context.Context, node *admin.Client) (string, error) {
+			_, err := node.WeighPeer(ctx, key, before.Weight)
+			return fmt.Sprintf("The peer's word is worth %.2f again.", before.Weight), err
+		})
+	}
+	v.notice = fmt.Sprintf("The peer's word is worth %.2f from now on.", w)
+	return nil, nil
+}
+
+// rollbackPeer drops a peer's counts since a time.
+func (s *Site) rollbackPeer(v *view, key string) (g.Node, error) {
+	from, err := since(v)
+	if err != nil {
+		return nil, err
+	}
+	if d := v.deed(from); !s.agreed(v, d) {
+		preview, err := v.node.PreviewRollback(v.Context(), key, from)
+		if err != nil {
+			return nil, err
+		}
+		return s.askOfPeer(v, d, func(name string) consequence.Question { return consequence.Rollback(name, from, preview) })
+	}
+	if _, err := v.node.RollbackPeer(v.Context(), key, from); err != nil {
+		return nil, err
+	}
+	v.notice = "The counts of the peer since " + date(from) + " are dropped."
+	return nil, nil
+}
+
+// forgetPeer drops a peer's lost incarnations.
+func (s *Site) forgetPeer(v *view, key string) (g.Node, error) {
+	if d := v.deed(time.Time{}); !s.agreed(v, d) {
+		p, err := v.node.Peer(v.Context(), key)
+		if err != nil {
+			return nil, err
+		}
+		return s.ask(v, d, consequence.Forget(nameOf(p), p.Former)), nil
+	}
+	if _, err := v.node.ForgetPeer(v.Context(), key); err != nil {
+		return nil, err
+	}
+	v.notice = "The lost incarnations of the peer are dropped."
+	return nil, nil
+}
+
+// invitePeer makes an invitation, and shows its line.
+func (s *Site) invitePeer(v *view, key string) (g.Node, error) {
+	w, err := weight(v)
+	if err != nil {
+		return nil, err
+	}
+	made, err := v.node.Invite(v.Context(), admin.NewInvitation{Name: key, Weight: w})
+	if err != nil {
+		return nil, err
+	}
+	v.notice = "The invitation is made, and good until " + date(made.Expires) + "."
+	s.offer(v, "/peers", func(ctx context.Context, node *admin.Client) (string, error) {
+		return "The invitation is withdrawn.", node.Withdraw(ctx, made.ID)
+	})
+	page, err := s.peers(v)
+	return g.Group{invitationCard(made.Line), page}, err
+}
+
+// withdrawInvitation withdraws an invitation.
+func (s *Site) withdrawInvitation(v *view, key string) (g.Node, error) {
+	if d := v.deed(time.Time{}); !s.agreed(v, d) {
+		all, err := v.node.Invitations(v.Context())
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(all, func(n admin.Invitation) bool { return n.ID == key })
+		if i < 0 {
+			return nil, badForm(errors.New("there is no such invitation"))
+		}
+		return s.ask(v, d, consequence.Withdraw(&all[i])), nil
+	}
+	if err := v.node.Withdraw(v.Context(), key); err != nil {
+		return nil, err
+	}
+	v.notice = "The invitation is withdrawn."
+	return nil, nil
+}
+
+// acceptPeer accepts a node that has shown an invitation.
+func (s *Site) acceptPeer(v *view, key string) (g.Node, error) {
+	if _, err := v.node.AcceptPeer(v.Context(), key); err != nil {
+		return nil, err
+	}
+	v.notice = "The node is a peer from now on."
+	return nil, nil
+}
+
+// refusePeer refuses a node that has shown an invitation.
+func (s *Site) refusePeer(v *view, key string) (g.Node, error) {
+	if err := v.node.RefusePeer(v.Context(), key); err != nil {
+		return nil, err
+	}
+	v.notice = "The node is refused."
+	return nil, nil
+}
+
+// evictPeer drops a peer and its counts.
+func (s *Site) evictPeer(v *view, key string) (g.Node, error) {
+	if d := v.deed(time.Time{}); !s.agreed(v, d) {
+		preview, err := v.node.PreviewEvict(v.Context(), key)
+		if err != nil {
+			return nil, err
+		}
+		return s.askOfPeer(v, d, func(name string) consequence.Question { return consequence.Evict(name, preview) })
+	}
+	if err := v.node.EvictPeer(v.Context(), key); err != nil {
+		return nil, err
+	}
+	v.notice = "The peer is dropped, with all that it counted."
+	return nil, nil
 }
 
 // askOfPeer asks to confirm a change of a peer.

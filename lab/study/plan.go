@@ -16,19 +16,24 @@ import (
 // A plan is all the work of a run and its results. Results of parts that are not wanted
 // are nil.
 type plan struct {
-	config     *experiment.Config
-	units      []*experiment.Unit
-	tables     map[int][]*experiment.TableResult
-	draws      []*experiment.DrawResult
-	seeds      []*experiment.RepeatResult
-	families   []*experiment.RepeatResult
-	offset     []*experiment.OffsetResult
-	orders     []*experiment.DrawResult
-	equal      []*experiment.EqualResult
-	lines      []*arrays.LinesResult
+	config   *experiment.Config
+	units    []*experiment.Unit
+	tables   map[int][]*experiment.TableResult
+	draws    []*experiment.DrawResult
+	seeds    []*experiment.RepeatResult
+	families []*experiment.RepeatResult
+	offset   []*experiment.OffsetResult
+	orders   []*experiment.DrawResult
+	equal    []*experiment.EqualResult
+	lines    []*arrays.LinesResult
+	growth   *experiment.GrowthResult
+	arrayResults
+}
+
+// arrayResults are the studies of the arrays that nodes run.
+type arrayResults struct {
 	node       []*arrays.NodeResult
 	revocation *arrays.RevocationResult
-	growth     *experiment.GrowthResult
 	membership *arrays.MembershipResult
 	twoPart    *arrays.TwoPartResult
 	rate       *arrays.RateResult

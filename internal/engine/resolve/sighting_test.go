@@ -388,3 +388,31 @@ func TestClaims(t *testing.T) {
 		t.Errorf("%d deliveries", got.New)
 	}
 }
+
+// TestHeld checks that a message counts once for each part of a reported text that it contains, unless the part is
+// one of its own signatures.
+func TestHeld(t *testing.T) {
+	own, part, other := sig(bulkhead.Exact, 1), sig(bulkhead.Part, 2), sig(bulkhead.Part, 3)
+	for name, tt := range map[string]struct {
+		seen         Seen
+		caught, good uint32
+	}{"delivered": {Seen{}, 0, 0}, "caught": {Seen{Caught: true, GoodSender: true}, 4, 0},
+		"of a known sender": {Seen{GoodSender: true}, 0, 4}} {
+		b := newBooks(t)
+		m := message(bulkhead.Report{Signatures: []bulkhead.Signature{own}, Count: 4})
+		m.Seen = tt.seen
+		m.Seen.Held = []filter.Key{maker.Base(&part), m.Keys[0], maker.Base(&part)}
+		b.batch(m)
+		array := b.view.Tally.Live[0].Counts
+		for s, want := range map[*bulkhead.Signature]uint32{&part: 4, &own: 4, &other: 0} {
+			if got := counted(array, maker.Base(s).With(evidence.Sighting)); got != want {
+				t.Errorf("%s: %d sightings of %v, want %d", name, got, s, want)
+			}
+		}
+		k := maker.Base(&part)
+		if caught, good := counted(array, k.With(evidence.Caught)), counted(array, k.With(evidence.Good)); caught !=
+			tt.caught || good != tt.good {
+			t.Errorf("%s: %d caught and %d good, want %d and %d", name, caught, good, tt.caught, tt.good)
+		}
+	}
+}

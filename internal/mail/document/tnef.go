@@ -98,87 +98,100 @@ func (o *opener) tnef(data []byte, depth int) bool {
 	return true
 }
 
+// mapiWidths are the sizes of the values of properties by their types, in bytes; 0: each value has its size.
+var mapiWidths = map[uint16]uint64{
+	0x02: 4, 0x03: 4, 0x04: 4, 0x0a: 4, 0x0b: 4, // numbers of up to 4 bytes
+	0x05: 8, 0x06: 8, 0x07: 8, 0x14: 8, 0x40: 8, // numbers of 8 bytes, times
+	0x48: 16,
+	0x0d: 0, 0x1e: 0, 0x1f: 0, 0x102: 0, // an object, texts, bytes
+}
+
+// mapiMany marks a type of several values.
+const mapiMany = 0x1000
+
 // mapi calls take with the properties in data, texts as UTF-8, up to the first that is damaged.
 func (o *opener) mapi(data []byte, take func(property uint16, value []byte)) {
-	word := func() (n uint32, ok bool) {
-		if len(data) < 4 {
-			return 0, false
-		}
-		n, data = binary.LittleEndian.Uint32(data), data[4:]
-		return n, true
-	}
-	skip := func(n uint64) bool {
-		if n > uint64(len(data)) {
-			return false
-		}
-		data = data[n:]
-		return true
-	}
-	count, ok := word()
-	for ; ok && count > 0 && !o.pace.Over(8); count-- {
-		var tag uint32
-		if tag, ok = word(); !ok {
-			return
-		}
+	r := mapiReader{data: data}
+	for count := r.word(); count > 0 && !o.pace.Over(8); count-- {
+		tag := r.word()
 		kind, property := uint16(tag), uint16(tag>>16)
-		if property >= 0x8000 { // a named one: an identifier, and a number or a name
-			var named, size uint32
-			if !skip(16) {
-				return
-			}
-			if named, ok = word(); !ok {
-				return
-			}
-			if size, ok = word(); !ok {
-				return
-			}
-			if named != 0 && !skip((uint64(size)+3)&^3) {
-				return
-			}
+		if property >= 0x8000 {
+			r.name()
 		}
+		width, known := mapiWidths[kind&^mapiMany]
 		values := uint32(1)
-		variable := false
-		width := uint64(4)
-		switch kind &^ 0x1000 {
-		case 0x02, 0x03, 0x04, 0x0a, 0x0b: // numbers of up to 4 bytes
-		case 0x05, 0x06, 0x07, 0x14, 0x40: // numbers of 8 bytes, times
-			width = 8
-		case 0x48:
-			width = 16
-		case 0x0d, 0x1e, 0x1f, 0x102: // an object, texts, bytes
-			variable = true
-		default:
-			return
+		if kind&mapiMany != 0 || width == 0 {
+			values = r.word()
 		}
-		if kind&0x1000 != 0 || variable {
-			if values, ok = word(); !ok {
-				return
-			}
+		if !known || r.damaged {
+			return
 		}
 		for ; values > 0; values-- {
-			if !variable {
-				if !skip(width) {
-					return
-				}
-				continue
-			}
-			var size uint32
-			if size, ok = word(); !ok || uint64(size) > uint64(len(data)) {
+			value := r.value(width)
+			if r.damaged || width == 0 && o.pace.Over(len(value)) {
 				return
 			}
-			value := data[:size]
-			if !skip(min(uint64(len(data)), (uint64(size)+3)&^3)) || o.pace.Over(int(size)) {
-				return
+			if width == 0 {
+				take(property, mapiText(kind&^mapiMany, value))
 			}
-			switch kind &^ 0x1000 {
-			case 0x1e:
-				value = asUTF8(bytes.TrimRight(value, "\x00"))
-			case 0x1f:
-				value = bytes.TrimRight([]byte(fromUTF16LE(value)), "\x00")
-			}
-			take(property, value)
 		}
 	}
+}
+
+// A mapiReader reads the data of properties.
+type mapiReader struct {
+	data    []byte
+	damaged bool // the data ended too early
+}
+
+// word reads a number; it is 0 if the data is damaged.
+func (r *mapiReader) word() uint32 {
+	if b := r.bytes(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+// bytes reads n bytes; nil if the data is damaged.
+func (r *mapiReader) bytes(n uint64) []byte {
+	if r.damaged = r.damaged || n > uint64(len(r.data)); r.damaged {
+		return nil
+	}
+	b := r.data[:n:n]
+	r.data = r.data[n:]
+	return b
+}
+
+// name reads the name of a property: an identifier, and a number or a text.
+func (r *mapiReader) name() {
+	r.bytes(16)
+	named, size := r.word(), r.word()
+	if named != 0 {
+		r.bytes((uint64(size) + 3) &^ 3)
+	}
+}
+
+// value reads a value of the given width, or with 0 one behind its size. The latter ends at a multiple of 4
+// bytes.
+func (r *mapiReader) value(width uint64) []byte {
+	if width > 0 {
+		return r.bytes(width)
+	}
+	size := uint64(r.word())
+	value := r.bytes(size)
+	r.data = r.data[min(uint64(len(r.data)), -size&3):]
+	return value
+}
+
+// mapiText returns a value of a type, texts as UTF-8.
+func mapiText(kind uint16, value []byte) []byte {
+	switch kind {
+	case 0x1e:
+		return asUTF8(bytes.TrimRight(value, "\x00"))
+	case 0x1f:
+		return bytes.TrimRight([]byte(fromUTF16LE(value)), "\x00")
+	}
+	return value
 }
 
 // fromUTF16LE decodes UTF-16, little-endian.
@@ -265,96 +278,123 @@ func (o *opener) inflateRTF(data []byte) []byte {
 
 // rtfText returns the text of RTF.
 func (o *opener) rtfText(source []byte) []byte {
-	var out []byte
-	hidden := 0 // depth of the group that is not shown, 0 outside
-	depth := 0
-	unicode, skip := 1, 0 // bytes that replace a character for old readers, and how many of them are left
-	htmlrtf := false
-	show := func(text ...byte) {
-		if hidden == 0 && !htmlrtf {
-			out = append(out, text...)
-		}
-	}
-	for at := 0; at < len(source) && len(out) < maxText && !o.pace.Over(1); {
+	r := rtfReader{unicode: 1}
+	for at := 0; at < len(source) && len(r.out) < maxText && !o.pace.Over(1); {
 		c := source[at]
 		at++
-		switch c {
-		case '{':
-			depth++
-		case '}':
-			if depth == hidden {
-				hidden = 0
-			}
-			depth = max(0, depth-1)
-		case '\r', '\n':
-		case '\\':
-			if at == len(source) {
-				return out
-			}
-			n := at
-			for n < len(source) && (source[n]|0x20) >= 'a' && (source[n]|0x20) <= 'z' {
-				n++
-			}
-			word := string(source[at:n])
-			if word == "" {
-				c = source[at]
-				at++
-				switch {
-				case c == '\'' && at+1 < len(source):
-					if value, ok := hexByte(source[at:]); ok && skip == 0 {
-						show([]byte(string(charmap.Windows1252.DecodeByte(value)))...)
-					}
-					skip = max(0, skip-1)
-					at += 2
-				case c == '*' && hidden == 0:
-					hidden = max(1, depth)
-				case c == '~':
-					show(' ')
-				case c == '{' || c == '}' || c == '\\':
-					show(c)
-				}
-				continue
-			}
-			number, sign, given := 0, 1, false
-			if n < len(source) && source[n] == '-' {
-				sign = -1
-				n++
-			}
-			for n < len(source) && source[n] >= '0' && source[n] <= '9' && number < 1<<20 {
-				number, given = number*10+int(source[n]-'0'), true
-				n++
-			}
-			if number *= sign; n < len(source) && source[n] == ' ' {
-				n++
-			}
-			at = n
-			switch word {
-			case "par", "line", "row", "sect", "page":
-				show('\n')
-			case "tab", "cell":
-				show(' ')
-			case "u":
-				show([]byte(string(rune(uint16(number))))...)
-				skip = unicode
-			case "uc":
-				unicode = min(max(number, 0), 8)
-			case "htmlrtf":
-				htmlrtf = !given || number != 0
-			case "fonttbl", "colortbl", "stylesheet", "info", "pict", "object", "htmltag", "mhtmltag", "themedata",
-				"listtable", "generator":
-				if hidden == 0 {
-					hidden = max(1, depth)
-				}
-			}
+		switch {
+		case c == '{':
+			r.depth++
+		case c == '}':
+			r.endGroup()
+		case c == '\r', c == '\n':
+		case c == '\\':
+			at += r.control(source[at:])
+		case r.skip > 0:
+			r.skip--
 		default:
-			if skip > 0 {
-				skip--
-				continue
-			}
-			show(c)
+			r.show(c)
 		}
 	}
-	return out
+	return r.out
+}
+
+// An rtfReader is the state of reading RTF.
+type rtfReader struct {
+	out     []byte
+	depth   int // open groups
+	hidden  int // depth of the group that is not shown, 0 outside
+	unicode int // bytes that replace a character for old readers
+	skip    int // of them, the bytes that are left
+	htmlrtf bool
+}
+
+func (r *rtfReader) show(text ...byte) {
+	if r.hidden == 0 && !r.htmlrtf {
+		r.out = append(r.out, text...)
+	}
+}
+
+// hide hides the present group, unless it is hidden.
+func (r *rtfReader) hide() {
+	if r.hidden == 0 {
+		r.hidden = max(1, r.depth)
+	}
+}
+
+func (r *rtfReader) endGroup() {
+	if r.depth == r.hidden {
+		r.hidden = 0
+	}
+	r.depth = max(0, r.depth-1)
+}
+
+// control reads what follows a backslash, and returns its size.
+func (r *rtfReader) control(text []byte) (size int) {
+	if len(text) == 0 {
+		return 0
+	}
+	n := 0
+	for n < len(text) && text[n]|0x20 >= 'a' && text[n]|0x20 <= 'z' {
+		n++
+	}
+	if n == 0 {
+		return r.symbol(text)
+	}
+	word := string(text[:n])
+	number, sign, given := 0, 1, false
+	if n < len(text) && text[n] == '-' {
+		sign = -1
+		n++
+	}
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' && number < 1<<20 {
+		number, given = number*10+int(text[n]-'0'), true
+		n++
+	}
+	if n < len(text) && text[n] == ' ' {
+		n++
+	}
+	r.word(word, sign*number, given)
+	return n
+}
+
+// symbol reads a control symbol and returns its size.
+func (r *rtfReader) symbol(text []byte) (size int) {
+	switch c := text[0]; {
+	case c == '\'' && len(text) > 2:
+		if value, ok := hexByte(text[1:]); ok && r.skip == 0 {
+			r.show([]byte(string(charmap.Windows1252.DecodeByte(value)))...)
+		}
+		r.skip = max(0, r.skip-1)
+		return 3
+	case c == '*':
+		r.hide()
+	case c == '~':
+		r.show(' ')
+	case c == '{' || c == '}' || c == '\\':
+		r.show(c)
+	}
+	return 1
+}
+
+// word handles a control word with its number; given is false if it has none.
+func (r *rtfReader) word(word string, number int, given bool) {
+	switch word {
+	case "par", "line", "row", "sect", "page":
+		r.show('\n')
+	case "tab", "cell":
+		r.show(' ')
+	case "u":
+		r.show([]byte(string(rune(uint16(number))))...)
+		r.skip = r.unicode
+	case "uc":
+		r.unicode = min(max(number, 0), 8)
+	case "htmlrtf":
+		r.htmlrtf = !given || number != 0
+	case "fonttbl", "colortbl", "stylesheet", "info", "pict", "object", "htmltag", "mhtmltag", "themedata",
+		"listtable", "generator":
+		r.hide()
+	}
 }
 
 // hexByte reads the two hexadecimal digits at the start of text.

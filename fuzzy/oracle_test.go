@@ -105,35 +105,37 @@ func TestBetterOrders(t *testing.T) {
 	}
 }
 
-// TestRaisedAgainstList compares the memory of raised counters with a plain list, which drops its
-// oldest entry when it is full.
+// TestRaisedAgainstList compares one set of the memory of raised counters with a plain list, whose
+// oldest entry makes room for a new one.
 func TestRaisedAgainstList(t *testing.T) {
 	type entry struct {
 		sig   bulkhead.Signature
 		since time.Time
 		n     uint32
-		gone  bool
 	}
 	rng := rand.New(rand.NewPCG(5, 2))
 	for range 200 {
-		size := 1 + rng.IntN(5)
-		r := newRaised(size)
-		var list []entry // in the order of their entry
+		r := newRaised(setSize)
+		var list []*entry // in the order of their entry
 		now := time.Unix(1_800_000_000, 0)
+		forget := func(sig bulkhead.Signature) {
+			list = slices.DeleteFunc(list, func(e *entry) bool { return e.sig == sig })
+		}
 		at := func(sig bulkhead.Signature) (*entry, bool) {
-			for i := range list {
-				if e := &list[i]; e.sig == sig && !e.gone && i >= len(list)-size {
-					if now.Sub(e.since) < raisedTime {
-						return e, true
-					}
-					e.gone = true
+			for _, e := range list {
+				if e.sig == sig && now.Sub(e.since) < raisedTime {
+					return e, true
 				}
 			}
-			list = append(list, entry{sig: sig, since: now})
-			return &list[len(list)-1], false
+			forget(sig)
+			if len(list) == setSize {
+				list = list[1:]
+			}
+			list = append(list, &entry{sig: sig, since: now})
+			return list[len(list)-1], false
 		}
 		for range 200 {
-			now = now.Add(time.Duration(rng.Int64N(int64(raisedTime / 4))))
+			now = now.Add(time.Duration(1 + rng.Int64N(int64(raisedTime/4))))
 			sum := make([]byte, DigestSize)
 			sum[0] = byte(rng.IntN(7))
 			sig := bulkhead.MustSignature(bulkhead.RspamdText, sum)
@@ -158,9 +160,7 @@ func TestRaisedAgainstList(t *testing.T) {
 				}
 			default:
 				r.forget([]bulkhead.Signature{sig})
-				for i := range list {
-					list[i].gone = list[i].gone || list[i].sig == sig
-				}
+				forget(sig)
 			}
 		}
 	}

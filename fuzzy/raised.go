@@ -1,6 +1,7 @@
 package fuzzy
 
 import (
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -11,23 +12,26 @@ import (
 // texts with common bands raise those by the largest weight of one digest, and not by
 // the sum. A mail's plain text and its HTML are learnt as two digests with much the same
 // shingles; otherwise a near copy would be found with twice the weight of the mail
-// itself. Its size is bounded, and it may be used concurrently.
+// itself. It has room for a fixed number of counters, and may be used concurrently.
 type raised struct {
-	mu     sync.Mutex
-	totals map[bulkhead.Signature]*total
-	ring   []*total // in the order of their entry; nil where none
-	next   int
+	seed maphash.Seed
+	mu   sync.Mutex
+	sets [][setSize]total // by the hash of the counter
 }
+
+// setSize is how many counters share a place of the memory. The oldest of them makes room for a new one.
+const setSize = 4
 
 // A total is the amount by which a counter was raised since it was entered.
 type total struct {
-	sig   bulkhead.Signature
-	since time.Time
-	n     uint32
+	counter uint64 // its hash; the memory is several times slower with whole signatures
+	since   int64  // Unix time in nanoseconds, 0 for none
+	n       uint32
 }
 
+// newRaised returns a memory of at least size counters.
 func newRaised(size int) *raised {
-	return &raised{totals: make(map[bulkhead.Signature]*total), ring: make([]*total, size)}
+	return &raised{seed: maphash.MakeSeed(), sets: make([][setSize]total, (size+setSize-1)/setSize)}
 }
 
 // digest adds n to the total of a digest, and returns the sum.
@@ -45,27 +49,38 @@ func (r *raised) band(sig bulkhead.Signature, n, sum uint32, now time.Time) uint
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, known := r.at(sig, now)
-	if !known {
-		t.n = n
-		return n
+	if known {
+		n = min(n, sum-min(sum, t.n))
 	}
-	added := min(n, sum-min(sum, t.n))
-	t.n = saturate(t.n, added)
-	return added
+	t.n = saturate(t.n, n)
+	return n
 }
 
-// at returns the total of a counter, and whether there was one.
+// at returns the total of a counter, and whether it had one.
 func (r *raised) at(sig bulkhead.Signature, now time.Time) (t *total, known bool) {
-	if t = r.totals[sig]; t != nil && now.Sub(t.since) < raisedTime {
-		return t, true
+	counter := maphash.Comparable(r.seed, sig)
+	t = r.place(counter)
+	if t.counter != counter || now.UnixNano()-t.since >= int64(raisedTime) {
+		*t = total{counter: counter, since: now.UnixNano()}
+		return t, false
 	}
-	if old := r.ring[r.next]; old != nil && r.totals[old.sig] == old {
-		delete(r.totals, old.sig)
+	return t, true
+}
+
+// place returns the place of a counter, or the one that it would take.
+func (r *raised) place(counter uint64) *total {
+	set := &r.sets[counter%uint64(len(r.sets))]
+	oldest := &set[0]
+	for i := range set {
+		t := &set[i]
+		if t.counter == counter {
+			return t
+		}
+		if t.since < oldest.since {
+			oldest = t
+		}
 	}
-	t = &total{sig: sig, since: now}
-	r.totals[sig], r.ring[r.next] = t, t
-	r.next = (r.next + 1) % len(r.ring)
-	return t, false
+	return oldest
 }
 
 // forget removes counters: the write that raised them failed, or something is taken from
@@ -74,7 +89,10 @@ func (r *raised) forget(sigs []bulkhead.Signature) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, sig := range sigs {
-		delete(r.totals, sig)
+		counter := maphash.Comparable(r.seed, sig)
+		if t := r.place(counter); t.counter == counter {
+			*t = total{}
+		}
 	}
 }
 

@@ -172,12 +172,6 @@ func TestRaisedForgets(t *testing.T) {
 			t.Errorf("%+v: raised by %d", tt, got)
 		}
 	}
-	for n := range byte(100) {
-		r.digest(sig(n), 1, now)
-		if len(r.totals) > 4 {
-			t.Fatalf("%d totals, limit 4", len(r.totals))
-		}
-	}
 }
 
 // TestListedByOne: one trusted vote is a hit with the full score, over the network and on a real

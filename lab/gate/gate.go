@@ -77,6 +77,9 @@ func Compare(ctx context.Context, o Options, out io.Writer) ([]Row, error) {
 	fmt.Fprintf(out, "%-22s %10s %10s  %s\n", "request", "old", "new", "new/old, 95 % confidence")
 	var rows []Row
 	for _, c := range cases() {
+		if only := os.Getenv("ONLY"); only != "" && c.name != only {
+			continue
+		}
 		row, err := compare(ctx, c, nodes, o)
 		if err != nil {
 			return rows, err

@@ -401,8 +401,29 @@ func TestInformsOnly(t *testing.T) {
 			t.Errorf("%v of %v: %+v, want %+v", vote, s, got, want)
 		}
 		if got := b.of(s); got.Votes != (trust.Balance{}) || got.Own != verdict.Nothing ||
-			len(b.r.Decisions().Ballots[0].Items) != 0 {
+			len(b.r.Decisions().Ballots) != 0 {
 			t.Errorf("%v of %v: %+v, ballots %+v", vote, s, got, b.r.Decisions().Ballots)
+		}
+	}
+}
+
+// TestRepeatDecidesNothing checks that the same vote of the same voice on the same mail changes nothing
+// within a generation, not even the ballots, and that a vote on one signature more does.
+func TestRepeatDecidesNothing(t *testing.T) {
+	for vote := range bulkhead.NumVotes {
+		if vote == bulkhead.Sighting {
+			continue // each delivery counts
+		}
+		b := newBooks(t)
+		voters(b)
+		b.report(by("a", vote, mail(1, "bank.example")...))
+		b.report(by("a", vote, mail(1, "bank.example")...))
+		if d := b.r.Decisions(); !d.Empty() {
+			t.Errorf("%v again decides %+v", vote, *d)
+		}
+		b.report(by("a", vote, append(mail(1, "bank.example"), sig(bulkhead.PyzorDigest, 1))...))
+		if d := b.r.Decisions(); len(d.Ballots) != 1 {
+			t.Errorf("%v with one signature more has ballots %+v, want one", vote, d.Ballots)
 		}
 	}
 }

@@ -162,6 +162,7 @@ func (m *model) report(r bulkhead.Report) (receipt bulkhead.Receipt) {
 		m.credits = append(m.credits, trust.Credit{Account: name, Day: today})
 	}
 	var ballot ballots.Ballot
+	weighed := false // the vote adds weight to a text
 	var credits []trust.Credit
 	credit := func(c trust.Credit) {
 		if !slices.Contains(credits, c) {
@@ -215,6 +216,7 @@ func (m *model) report(r bulkhead.Report) (receipt bulkhead.Receipt) {
 			now.weight = max(now.weight, had.weight)
 		}
 		m.last[text][voice] = now
+		weighed = weighed || !ok || had != now
 		switch {
 		case r.Vote == bulkhead.Spam && own == verdict.Listed && !who.Root:
 			wait() // it is listed, and strangers do not make that last
@@ -238,7 +240,7 @@ func (m *model) report(r bulkhead.Report) (receipt bulkhead.Receipt) {
 		}
 	}
 	m.credits = append(m.credits, credits...)
-	if who.Voucher == "" && units > 0 {
+	if who.Voucher == "" && units > 0 && weighed {
 		ballot.Voice, ballot.Time = maker.Voice(who.Voice), uint64(m.b.now.Unix())
 		m.votes = append(m.votes, ballot)
 	}

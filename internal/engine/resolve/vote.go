@@ -43,6 +43,7 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	r.items = r.items[:0]
 	r.reader.Begin(r.sources)
 	defer r.reader.End()
+	weighed := len(r.out.Weights.Keys)
 	r.signatures(m, who)
 	r.pairs(m, who)
 	r.fresh(m, who)
@@ -56,7 +57,10 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	if m.Vote == bulkhead.Spam {
 		r.together(m)
 	}
-	r.ballot(who)
+	// A vote that adds no weight takes back none: the ballot of the vote that it repeats does.
+	if len(r.out.Weights.Keys) > weighed {
+		r.ballot(who)
+	}
 }
 
 // signatures makes items of the message's signatures, with their records.

@@ -150,6 +150,9 @@ func DialExternal(o *Options, servers []string) (*Client, error) {
 		options = append(options, nats.ClientCert(o.Cert, o.Key))
 	}
 	b := &Client{create: true, foreign: true}
+	if len(servers) > 1 {
+		b.entry = entryOf(servers, options)
+	}
 	return b.dial(o, strings.Join(servers, ","), options...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,11 +26,14 @@ const (
 	pingInterval = 10 * time.Second
 	// On a link of 2 kB/s an answer waits for minutes behind a few messages. TCP finds a dead link sooner:
 	// see dialer.
-	maxPings  = 30              // unanswered
-	stallWait = 5 * time.Minute // in which a link takes what one write has
-	flushWait = 2 * time.Second
-	maxUnread = 32 << 20            // bytes of one subscription that may wait for the receiver
-	maxAhead  = 2 * wire.MaxMessage // bytes of stored messages in flight; more than the largest message
+	maxPings      = 30              // unanswered
+	stallWait     = 5 * time.Minute // in which a link takes what one write has
+	flushWait     = 2 * time.Second
+	keptErrors    = 8 // errors that are not logged again
+	refusalStands = 10 * time.Second
+	entryTries    = 16                  // looks at the connection for each connection of entryOf
+	maxUnread     = 32 << 20            // bytes of one subscription that may wait for the receiver
+	maxAhead      = 2 * wire.MaxMessage // bytes of stored messages in flight; more than the largest message
 )
 
 // A Client is one connection to a NATS server or cluster.
@@ -42,18 +46,20 @@ type Client struct {
 	owner   bool // the streams are this node's alone, and get the configured limits
 	Conn    *nats.Conn
 	Ups     chan struct{}
+	entry   func() error // why no server admits the node; nil: the connection's own error is enough
 	// keyOfHub is the key of the hub at the other end, once it is known; nil: the other end is no hub.
 	keyOfHub *atomic.Pointer[wire.Public]
 
-	mu       sync.Mutex
-	handle   func(wire.Arrival)   // takes heads; nil: none are heard
-	heads    []*nats.Subscription // of heads; none while the hub sends bundles
-	Last     error
-	refused  bool   // the server does not admit the node
-	denied   string // what the server last reported as denied
-	deniedAt time.Time
-	trouble  string        // the server's present problem
-	answered time.Duration // how long the server's last answer took
+	mu        sync.Mutex
+	handle    func(wire.Arrival)   // takes heads; nil: none are heard
+	heads     []*nats.Subscription // of heads; none while the hub sends bundles
+	Last      error
+	logged    []string  // texts of the errors that were logged last
+	refusedAt time.Time // when the server last did not admit the node; zero since it has
+	denied    string    // what the server last reported as denied
+	deniedAt  time.Time
+	trouble   string        // the server's present problem
+	answered  time.Duration // how long the server's last answer took
 }
 
 // names are the subjects and streams of a network.
@@ -157,10 +163,12 @@ func Cleared(err error) error { return errors.New(err.Error()) }
 // watchEntry records why no server has admitted the node yet, until one does. The library reports
 // that only for a connection that was established before.
 func (b *Client) watchEntry(ctx context.Context) {
-	last := ""
-	for !b.Conn.IsConnected() {
-		if err := b.Conn.LastError(); err != nil && err.Error() != last {
-			last = err.Error()
+	for tries := 1; !b.Conn.IsConnected(); tries++ {
+		err := b.Conn.LastError()
+		if b.entry != nil && tries%entryTries == 0 {
+			err = b.entry()
+		}
+		if err != nil {
 			b.Failed(err)
 		}
 		select {
@@ -171,7 +179,31 @@ func (b *Client) watchEntry(ctx context.Context) {
 	}
 }
 
-// Failed records an error of the connection, and logs it once.
+// entryOf returns a function that connects to each of several servers once, and returns why none of them
+// admits the node. The library keeps only the error of the last server, and none if that is down.
+func entryOf(servers []string, options []nats.Option) func() error {
+	return func() (reason error) {
+		for _, s := range servers {
+			conn, err := nats.Connect(s, append(slices.Clip(options), nats.NoReconnect(), nats.Timeout(connectWait))...)
+			if err == nil {
+				conn.Close()
+				return nil
+			}
+			if reason == nil || isRefusal(err) {
+				reason = err
+			}
+		}
+		return reason
+	}
+}
+
+// isRefusal reports whether an error is of a server that does not admit the node.
+func isRefusal(err error) bool {
+	return strings.Contains(strings.ToLower(err.Error()), nats.ErrAuthorization.Error()[len("nats: "):])
+}
+
+// Failed records an error of the connection, and logs it unless it is one of the last errors that were
+// logged. A refusal stands for a while beside the errors of servers that are down.
 func (b *Client) Failed(err error) {
 	// A broker may deny heads of other networks, and an older hub does not know the subject of
 	// secrets, or bundles of heads.
@@ -180,11 +212,19 @@ func (b *Client) Failed(err error) {
 		return
 	}
 	b.mu.Lock()
-	first := b.Last == nil || b.Last.Error() != err.Error()
-	b.Last = err
+	refusal, now := isRefusal(err), time.Now()
+	if refusal || now.Sub(b.refusedAt) > refusalStands {
+		b.Last = err
+	}
+	first := !slices.Contains(b.logged, err.Error())
+	if first {
+		b.logged = append(b.logged[max(0, len(b.logged)-keptErrors+1):], err.Error())
+	}
 	b.deny(err)
-	turned := !b.refused && strings.Contains(strings.ToLower(err.Error()), nats.ErrAuthorization.Error()[len("nats: "):])
-	b.refused = b.refused || turned
+	turned := refusal && b.refusedAt.IsZero()
+	if refusal {
+		b.refusedAt = now
+	}
 	b.mu.Unlock()
 	if turned && b.IsHub() && b.Opts.Refused != nil {
 		if key, ok := b.Holder(); ok {
@@ -208,7 +248,7 @@ func (b *Client) lost(err error) {
 // call at a time.
 func (b *Client) CameUp() {
 	b.mu.Lock()
-	b.Last, b.refused = nil, false
+	b.Last, b.logged, b.refusedAt = nil, nil, time.Time{}
 	err := b.hearHeads() // it may be another hub, without bundles
 	b.mu.Unlock()
 	if err != nil {
@@ -512,7 +552,7 @@ func (b *Client) Holder() (key wire.Public, ok bool) {
 // admits the node.
 func (b *Client) RefusedBy() (key wire.Public, ok bool) {
 	b.mu.Lock()
-	refused := b.refused
+	refused := !b.refusedAt.IsZero()
 	b.mu.Unlock()
 	if !refused || !b.IsHub() {
 		return key, false

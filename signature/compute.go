@@ -176,13 +176,10 @@ func inParallel(calls []family, workers int) ([][]bulkhead.Signature, error) {
 // dccContent returns the DCC checksums of the body, Fuz1 by the rules of all clients in use.
 func dccContent(ctx context.Context, m *mail.Message, opts dcc.Options) ([]bulkhead.Signature, error) {
 	opts.BothRules, opts.Unquoted = true, m.Unquoted
-	sums, err := dcc.Sums(ctx, m.Raw, opts)
+	sums, err := dcc.BodySums(ctx, m.Raw, opts)
 	var sigs []bulkhead.Signature
 	for _, sum := range sums {
-		switch sum.Type {
-		case dcc.TypeBody, dcc.TypeFuz1, dcc.TypeFuz2:
-			sigs = appendSignature(sigs, sum.Type.Scheme(), sum.Sum[:])
-		}
+		sigs = appendSignature(sigs, sum.Type.Scheme(), sum.Sum[:])
 	}
 	return sigs, err
 }

@@ -114,18 +114,3 @@ func TestFastAsNaive(t *testing.T) {
 		}
 	}
 }
-
-// TestTrimSpace: what is not ASCII is space where the library says so.
-func TestTrimSpace(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for range 20_000 {
-		var line []byte
-		for range r.IntN(6) {
-			line = append(line, []string{" ", "\t", "\r", "\v", "a", "\u00a0", "\u0085", "\u3000", "\u2028", "\u200b",
-				"ä", "\xff", "\xc2", "\xa0", "\xe3\x80"}[r.IntN(15)]...)
-		}
-		if got, want := trimSpace(line), bytes.TrimSpace(line); !bytes.Equal(got, want) {
-			t.Fatalf("%q: %q, want %q", line, got, want)
-		}
-	}
-}

@@ -2,7 +2,6 @@ package signature
 
 import (
 	"bytes"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -140,7 +139,7 @@ func nextLine(b []byte) (line, rest []byte) {
 }
 
 func (f *folder) line(line, rest []byte) {
-	line = trimSpace(line)
+	line = bytes.TrimSpace(line)
 	quoted := f.quotedRest
 	for len(line) > 0 && line[0] == '>' {
 		quoted = true
@@ -172,33 +171,6 @@ func (f *folder) line(line, rest []byte) {
 		f.decompose(line)
 	}
 }
-
-// trimSpace is [bytes.TrimSpace], faster for lines that begin or end with characters beyond ASCII.
-func trimSpace(line []byte) []byte {
-	for len(line) > 0 {
-		if c := line[0]; c < utf8.RuneSelf && !asciiSpace[c] {
-			break
-		}
-		r, n := scan.Rune(line)
-		if !unicode.IsSpace(r) {
-			break
-		}
-		line = line[n:]
-	}
-	for len(line) > 0 {
-		if c := line[len(line)-1]; c < utf8.RuneSelf && !asciiSpace[c] {
-			break
-		}
-		r, n := utf8.DecodeLastRune(line)
-		if !unicode.IsSpace(r) {
-			break
-		}
-		line = line[:len(line)-n]
-	}
-	return line
-}
-
-var asciiSpace = [utf8.RuneSelf]bool{' ': true, '\t': true, '\n': true, '\v': true, '\f': true, '\r': true}
 
 // fold adds the words of one line, which is decomposed, to the paragraph,
 // without the name that follows a greeting.

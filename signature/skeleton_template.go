@@ -183,18 +183,17 @@ const (
 	maxRecipientWords = 16 // in all
 )
 
+// divided has blanks for the signs that divide the names in an address.
+var divided = strings.NewReplacer("@", " ", ".", " ", "<", " ", ">", " ", `"`, " ", "'", " ", "_", " ", "-", " ",
+	"+", " ", ",", " ", ";", " ", "(", " ", ")", " ")
+
 // recipientWords returns the folded words that name the recipients in the
 // given fields: the parts of addresses and of display names.
 func recipientWords(fields []string) *wordSet {
 	set := &wordSet{}
 	var f folder
 	add := func(text string) {
-		words := f.folded(strings.Map(func(r rune) rune {
-			if strings.ContainsRune("@.<>\"'_-+,;()", r) {
-				return ' '
-			}
-			return r
-		}, text))
+		words := f.folded(divided.Replace(text))
 		for i := range words.len() {
 			if w := words.at(i); words.len() <= maxNameWords && len(w) >= 3 && len(set.words) < maxRecipientWords {
 				set.add(w)

@@ -123,9 +123,18 @@ func (s Sum) Signature() (bulkhead.Signature, error) {
 //
 // Source: docs/specs/dcc.md#checksums.
 func Sums(ctx context.Context, raw []byte, opt Options) ([]Sum, error) {
+	header, err := HeaderSums(ctx, raw, opt)
+	if err != nil {
+		return nil, err
+	}
+	body, err := BodySums(ctx, raw, opt)
+	return append(header, body...), err
+}
+
+// BodySums returns the checksums of [Sums] that are of the body, with the errors of [Sums].
+func BodySums(ctx context.Context, raw []byte, opt Options) (sums []Sum, err error) {
 	p := pace.New(ctx)
 	header, body := splitMessage(raw, p)
-	sums := headerSums(header, opt, p)
 	c := readers.Get().(*bodyReader)
 	defer c.back()
 	c.init(opt, p)

@@ -2,6 +2,7 @@ package dcc
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
@@ -45,8 +46,8 @@ const (
 func parseEntity(header []byte, p *pace.Pace) entity {
 	var e entity
 	headerFields(header, p, func(name, value []byte) {
-		switch shortName(name) {
-		case "content-transfer-encoding":
+		switch {
+		case strings.EqualFold(string(name), "content-transfer-encoding"):
 			v := bytes.TrimSpace(value)
 			v = lowerASCIIBytes(v[:min(len(v), len("quoted-printable"))])
 			switch {
@@ -57,7 +58,7 @@ func parseEntity(header []byte, p *pace.Pace) entity {
 			default:
 				e.encoding = transferRaw
 			}
-		case "content-type":
+		case strings.EqualFold(string(name), "content-type"):
 			e.contentType(bytes.TrimSpace(value))
 		}
 	})

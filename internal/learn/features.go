@@ -55,7 +55,7 @@ func Counting(ctx context.Context, m *mail.Message, secret filter.Secret) ([]str
 }
 
 func gather(ctx context.Context, m *mail.Message, to *chooser) ([]string, error) {
-	defer to.back()
+	defer choosers.Put(to)
 	c := collector{to: to}
 	c.words(m.Subject)
 	for i := range m.Parts[:min(len(m.Parts), maxParts)] {

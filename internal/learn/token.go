@@ -26,42 +26,18 @@ func Of(secret filter.Secret, feature string) Token {
 	return Token(secret.KeyOf(scheme, scan.Bytes(feature)).Hi)
 }
 
-// A hasher computes tokens under a secret. It serves one goroutine.
-type hasher struct {
-	secret filter.Secret
-	known  scan.Words
-}
-
-// hashers are used again, with what they know: nearly always for the same secret.
-var hashers = sync.Pool{New: func() any { return new(hasher) }}
-
-func hasherOf(secret filter.Secret) *hasher {
-	h := hashers.Get().(*hasher)
-	if h.secret != secret {
-		*h = hasher{secret: secret}
-	}
-	return h
-}
-
-func (h *hasher) token(feature []byte) Token {
-	return Token(h.known.Of(feature, func(feature []byte) uint64 { return h.secret.KeyOf(scheme, feature).Hi }))
-}
-
 // Tokens returns the tokens of features in ascending order, at most [MaxTokens]: the smallest. The
 // secret decides which these are, so a sender cannot foresee which words will count.
 func Tokens(secret filter.Secret, features []string) []Token {
-	return tokensOf(Select(secret, features))
-}
-
-func tokensOf(chosen []Chosen) []Token {
-	if len(chosen) == 0 {
-		return nil
+	c := newChooser(secret, 0)
+	defer choosers.Put(c)
+	out := slices.Grow([]Token(nil), len(features))
+	for _, f := range features {
+		out = append(out, c.token(scan.Bytes(f)))
 	}
-	out := make([]Token, len(chosen))
-	for i := range chosen {
-		out[i] = chosen[i].Token
-	}
-	return out
+	slices.Sort(out)
+	out = slices.Compact(out)
+	return out[:min(len(out), MaxTokens)]
 }
 
 // A Chosen is a feature that counts, with its token.
@@ -72,11 +48,11 @@ type Chosen struct {
 
 // Select returns the features whose tokens [Tokens] returns, in the same order.
 func Select(secret filter.Secret, features []string) []Chosen {
-	h := hasherOf(secret)
-	defer hashers.Put(h)
+	c := newChooser(secret, 0)
+	defer choosers.Put(c)
 	all := make([]Chosen, len(features))
 	for i, f := range features {
-		all[i] = Chosen{h.token(scan.Bytes(f)), f}
+		all[i] = Chosen{c.token(scan.Bytes(f)), f}
 	}
 	slices.SortFunc(all, func(a, b Chosen) int { return cmp.Compare(a.Token, b.Token) })
 	all = slices.CompactFunc(all, func(a, b Chosen) bool { return a.Token == b.Token })
@@ -86,8 +62,9 @@ func Select(secret filter.Secret, features []string) []Chosen {
 // A chooser keeps the features with the smallest tokens, none twice. Nothing is kept of the others, which
 // are most features of a long message.
 type chooser struct {
-	*hasher
-	most   int // features that are kept
+	secret filter.Secret
+	known  scan.Words // tokens under that secret
+	most   int        // features that are kept
 	chosen []place
 	text   []byte
 	seen   [1 << 10]Token // the latest, by their last bits
@@ -100,20 +77,23 @@ type place struct {
 	from, to uint32
 }
 
-// choosers are used again, with their memory.
+// choosers are used again, with their memory and what they know.
 var choosers = sync.Pool{New: func() any { return new(chooser) }}
 
 func newChooser(secret filter.Secret, most int) *chooser {
 	c := choosers.Get().(*chooser)
-	*c = chooser{hasher: hasherOf(secret), most: most, chosen: c.chosen[:0], text: c.text[:0], last: math.MaxUint64}
+	if c.secret != secret {
+		c.secret = secret
+		clear(c.known[:])
+	}
+	clear(c.seen[:])
 	c.seen[0] = 1 // which is not that of what is there at first
+	c.most, c.chosen, c.text, c.last = most, c.chosen[:0], c.text[:0], math.MaxUint64
 	return c
 }
 
-// back returns c, and its hasher, to those who look for one.
-func (c *chooser) back() {
-	hashers.Put(c.hasher)
-	choosers.Put(c)
+func (c *chooser) token(feature []byte) Token {
+	return Token(c.known.Of(feature, func(feature []byte) uint64 { return c.secret.KeyOf(scheme, feature).Hi }))
 }
 
 // add adds a feature. It does not keep it.

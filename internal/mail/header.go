@@ -76,7 +76,7 @@ func (r *reader) header(raw []byte) (h header, body []byte) {
 		}
 		switch written := fieldName(line); {
 		case isWhite(line[0]):
-			if name != "" && len(value) < maxField {
+			if name != "" && len(name)+len(":")+len(value) < maxField {
 				value = appendField(append(value, ' '), bytes.TrimLeft(line, " \t"))
 			}
 		case written != nil:

@@ -217,7 +217,7 @@ type Snapshot []*Account
 func (b *Book) Snapshot() Snapshot {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return slices.Collect(maps.Values(b.byName))
+	return slices.AppendSeq(make(Snapshot, 0, len(b.byName)), maps.Values(b.byName))
 }
 
 // Write writes the accounts as JSON, in the order of their names.

@@ -9,6 +9,7 @@ import (
 func TestDomain(t *testing.T) {
 	for link, want := range map[string]bool{
 		"google.com": true, "docs.google.com": true, "list-manage.com": true, "eu.list-manage.com": true, "bit.ly": true,
+		"gmx.de":        true,
 		"notgoogle.com": false, "google.com.evil.example": false, "com": false, "": false, ".": false, "evil.example": false,
 		"forms.gle/abc": false,
 	} {

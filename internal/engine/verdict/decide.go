@@ -245,7 +245,8 @@ func (d *decision) common(i int) bool {
 
 // condemns reports whether a part is listed and makes the message spam. A common part does not. Any
 // other link needs more strength in the mail of a verified sender without reports, because all
-// kinds of mail link to sites that some spam also links to.
+// kinds of mail link to sites that some spam also links to. It needs that much for each verified domain
+// that sent it: the fifth makes the link common, and peers may have seen some of them.
 func (d *decision) condemns(i int) bool {
 	switch {
 	case !d.isListed(i) || d.common(i):
@@ -254,7 +255,7 @@ func (d *decision) condemns(i int) bool {
 		return true
 	}
 	e := &d.Evidence[i]
-	return d.Policy.Strength(e, namedBase) >= Need(bulkhead.LinkFacet, e)+answeredLink-slack
+	return d.Policy.Strength(e, namedBase) >= Need(bulkhead.LinkFacet, e)+answeredLink*max(1, float64(e.Addresses))-slack
 }
 
 // fresh reports whether a link that was never delivered to speak of was reported together with the

@@ -41,9 +41,8 @@ var learnedRules = []rule{
 	}, "The message is suspected, and the score of its words and style is 0.5 or more, " +
 		"without the reports that made it suspected and two more. It neither quotes nor contains a reported text."},
 	{byWordsAndPart, bulkhead.ClassSpam, (*decision).wordsAndPart,
-		"The score of its words and style is 0.99 or more after 50 reports, and 0.9 or more without the reports of one of " +
-			"its parts: a link, the sender or the claimed name. This part has at most 17 deliveries for each report, and " +
-			"known senders never sent the link."},
+		"The score of its words and style is 0.99 or more after 50 reports, and 0.9 or more without the reports of a link " +
+			"or the sender. These have at most 17 deliveries for each report, and known senders never sent the link."},
 	{byWordsAlone, bulkhead.ClassSpam, func(d *decision) bool {
 		return d.Learned.Condemns && d.unjudged() && d.Learned.Score >= nearlyCertain
 	}, "Nothing else decides, the score is 0.999 or more after 50 reports, and `condemn` in `[learn]` is set."},
@@ -90,18 +89,15 @@ func (d *decision) wordsAndPart() bool {
 	return false
 }
 
-// reportsOf returns the number of reports of a part of the message that was hardly delivered otherwise, 0 for any
-// other. A sample of the text is none, because its words are in the score, and unrelated senders share a network.
+// reportsOf returns the number of reports of a link or sender of the message that was hardly delivered otherwise, 0
+// for any other part. The words of a sample are in the score, unrelated senders share a network, and any sender can
+// claim any name.
 func (d *decision) reportsOf(i int) float64 {
 	e, s := &d.Evidence[i], d.Signatures[i].Scheme()
 	n := float64(e.Unblamed)/Unit + e.Peers.Spam
-	switch s {
-	case bulkhead.Link, bulkhead.Sender, bulkhead.Claim:
-	default:
-		return 0
-	}
-	if n < 1-slack || e.deliveries() > deliveriesOfReport*n || d.Policy.Strength(e, namedBase) <= 0 ||
-		d.Findings[i].Judged == bulkhead.Revoked || !d.asked(i) || s == bulkhead.Link && e.Good > 0 {
+	if s != bulkhead.Link && s != bulkhead.Sender || n < 1-slack || e.deliveries() > deliveriesOfReport*n ||
+		d.Policy.Strength(e, namedBase) <= 0 || d.Findings[i].Judged == bulkhead.Revoked || !d.asked(i) ||
+		s == bulkhead.Link && e.Good > 0 {
 		return 0
 	}
 	return n

@@ -18,16 +18,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/view"
 )
 
-// leastStep is the smallest step of the clock that holds the ageing, even with short generations: a
-// restart may take minutes.
-const leastStep = time.Hour
-
-// StepLimit returns the [Options].MaxStep of a node with these books: the length of two of the
-// shorter generations, and at least an hour.
-func StepLimit(tally, block BookOptions) time.Duration {
-	return max(leastStep, 2*min(tally.Generation, block.Generation))
-}
-
 // Ageing is the state of the ageing of generations.
 type Ageing struct {
 	// Held means that the machine's clock is implausibly far ahead. No generation expires, and new

@@ -42,15 +42,6 @@ type answer struct {
 	at    time.Duration // by the processor's clock
 }
 
-func newAgeingClock(o *Options) *ageingClock {
-	since := o.Uptime
-	if since == nil {
-		began := time.Now()
-		since = func() time.Duration { return time.Since(began) }
-	}
-	return &ageingClock{limit: o.MaxStep, wall: o.Now, since: since, confirms: o.Plausible, log: o.Log}
-}
-
 // read returns the time by which generations open and expire, the machine's time, and whether the
 // ageing is held. Any goroutine may call it.
 func (c *ageingClock) read() (now, wall time.Time, held bool) {
@@ -156,4 +147,14 @@ func (c *ageingClock) confirm(wall time.Time) {
 func (c *ageingClock) keeps(o book.Options, start uint64) bool {
 	now, wall, _ := c.read()
 	return o.KeepsBetween(now, wall, start)
+}
+
+// leastStep is the smallest step of the clock that holds the ageing, even with short generations: a
+// restart may take minutes.
+const leastStep = time.Hour
+
+// StepLimit returns the [Options].MaxStep of a node with these books: the length of two of the
+// shorter generations, and at least an hour.
+func StepLimit(tally, block BookOptions) time.Duration {
+	return max(leastStep, 2*min(tally.Generation, block.Generation))
 }

@@ -172,3 +172,6 @@ func (e *Engine) Doubts() []Doubt { return e.healer.Doubts() }
 // Healings returns the peers whose replicas have healed pages since the start, and the numbers of
 // pages.
 func (e *Engine) Healings() []Healing { return e.healer.Healings() }
+
+// Term returns the present term. Its number is 0 if the node never had a standby.
+func (e *Engine) Term() Term { return *e.role.term.Load() }

@@ -153,3 +153,74 @@ func (e *Engine) StandDown(err error) {
 	reason := fmt.Errorf("%w: %w", bulkhead.ErrReadOnly, err)
 	e.journal.closed.Store(&reason)
 }
+
+// join brings the state to the end of the shared journal, and makes this node a writer of it if begin is set. between
+// runs a function between two batches.
+func (e *Engine) join(ctx context.Context, between func(func()), begin bool) error {
+	e.journal.joining.Lock()
+	defer e.journal.joining.Unlock()
+	var at store.Position
+	between(func() { at = store.Position{Index: e.opts.Store.LastIndex(), Link: e.journal.link} })
+	take := func(ctx context.Context, from store.Position, entries []store.Entry) error {
+		if err := e.begun(ctx, between, from); err != nil {
+			return err
+		}
+		decoded, err := decode(entries)
+		if err == nil {
+			between(func() { err = e.take(entries, decoded) })
+		}
+		return err
+	}
+	end, err := e.opts.Shared.Join(ctx, at, begin, take)
+	if err != nil {
+		return err
+	}
+	if begin {
+		between(func() {
+			if e.role.own == nil {
+				own := e.Term().Number
+				e.role.own = &own
+			}
+		})
+	}
+	return e.begun(ctx, between, end)
+}
+
+// begun keeps the link of a shared journal that the state has begun to follow. Without it, a restart
+// would find a state of unknown origin.
+func (e *Engine) begun(ctx context.Context, between func(func()), at store.Position) error {
+	fresh := false
+	between(func() {
+		if fresh = e.journal.link == 0 && at.Link != 0; fresh {
+			e.journal.link = at.Link
+		}
+	})
+	if !fresh {
+		return nil
+	}
+	if err := e.checkpoint(ctx, between); err != nil {
+		between(func() { e.journal.link = 0 })
+		return err
+	}
+	return nil
+}
+
+// CatchUp applies the entries of the shared journal that a node which follows another one lacks.
+func (e *Engine) CatchUp(ctx context.Context) error {
+	if e.opts.Shared == nil || e.journal.closed.Load() == nil {
+		return nil
+	}
+	return e.join(ctx, e.queue.between, false)
+}
+
+// Linked reports whether the state is known to come from the shared journal. It is true without one.
+func (e *Engine) Linked() (linked bool) {
+	e.queue.between(func() { linked = e.opts.Shared == nil || e.journal.link != 0 || e.opts.Store.LastIndex() == 0 })
+	return linked
+}
+
+// replaced makes the node decide nothing until it is started again: another node appends to the shared journal.
+func (e *Engine) replaced(err error) {
+	e.opts.Log.Error("this node was replaced: it takes no reports until it is started again", "err", err)
+	e.StandDown(err)
+}

@@ -84,7 +84,7 @@ func newEngine(opts Options) *Engine {
 	if opts.Store != nil {
 		e.journal.store, e.journal.shared = opts.Store, opts.Shared
 	}
-	e.role.begin(&opts)
+	e.role.begin(opts.Standby, opts.Term)
 	e.openLearned()
 	e.current = view.New(&view.Books{Secrets: secrets}, func() *replica.View { return e.replicas.View() })
 	e.pools.seen.New = func() any { return new(bulkhead.Verdict) }
@@ -191,4 +191,13 @@ func (e *Engine) keep() {
 			noSnapshot = time.Now()
 		}
 	}
+}
+
+func newAgeingClock(o *Options) *ageingClock {
+	since := o.Uptime
+	if since == nil {
+		began := time.Now()
+		since = func() time.Duration { return time.Since(began) }
+	}
+	return &ageingClock{limit: o.MaxStep, wall: o.Now, since: since, confirms: o.Plausible, log: o.Log}
 }

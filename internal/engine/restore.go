@@ -223,14 +223,6 @@ func (e *Engine) replay(index uint64, data []byte) error {
 	return nil
 }
 
-// A Refill is an earlier state of the same node, from a backup, from which a damaged node is
-// repaired.
-type Refill struct {
-	// From has every entry of the journal up to Index, and none after it.
-	From  *Engine
-	Index uint64
-}
-
 // salvage records what a damaged store has lost, and takes lost data from opts.Refill if it is there.
 func (e *Engine) salvage(n *store.Inspection) error {
 	state := e.state()

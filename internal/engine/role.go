@@ -33,10 +33,11 @@ type unsure struct {
 	requests []*request
 }
 
-func (r *role) begin(o *Options) {
-	r.standby = o.Standby
-	if o.Term > 0 {
-		r.own = &o.Term
+// begin begins with the term that the node itself decides in, 0 if there is none.
+func (r *role) begin(standby Standby, own uint64) {
+	r.standby = standby
+	if own > 0 {
+		r.own = &own
 	}
 	r.term.Store(new(Term))
 	r.unsure = make(chan unsure, maxUnsure)
@@ -65,19 +66,3 @@ func (r *role) confirm() {
 
 // end is called when no request is left. It ends confirm.
 func (r *role) end() { close(r.unsure) }
-
-// answer answers requests, at once or when the standby has all that their answers rest on. A request
-// that changed nothing waits as well: the entry that it repeats may still be unconfirmed. Only the
-// writer calls it.
-func (e *Engine) answer(requests ...*request) {
-	if e.role.standby != nil {
-		e.role.unsure <- unsure{e.journal.store.LastIndex(), requests}
-		return
-	}
-	for _, req := range requests {
-		req.answer(req.err)
-	}
-}
-
-// Term returns the present term. Its number is 0 if the node never had a standby.
-func (e *Engine) Term() Term { return *e.role.term.Load() }

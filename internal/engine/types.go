@@ -162,3 +162,11 @@ func OwnerOf(ctx context.Context, n *store.Inspection) (o Owner, err error) {
 	}
 	return o, err
 }
+
+// A Refill is an earlier state of the same node, from a backup, from which a damaged node is
+// repaired.
+type Refill struct {
+	// From has every entry of the journal up to Index, and none after it.
+	From  *Engine
+	Index uint64
+}

@@ -130,3 +130,16 @@ func (e *Engine) changeAccount(c *codec.Account) error {
 	}
 	return e.commit(c)
 }
+
+// answer answers requests, at once or when the standby has all that their answers rest on. A request
+// that changed nothing waits as well: the entry that it repeats may still be unconfirmed. Only the
+// writer calls it.
+func (e *Engine) answer(requests ...*request) {
+	if e.role.standby != nil {
+		e.role.unsure <- unsure{e.journal.store.LastIndex(), requests}
+		return
+	}
+	for _, req := range requests {
+		req.answer(req.err)
+	}
+}

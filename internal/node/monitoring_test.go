@@ -19,8 +19,13 @@ import (
 // monitoring is the folder of the dashboard and the rules.
 const monitoring = "../../packaging/monitoring/"
 
-// onFault lists metrics that a node declares, and exposes only after a fault.
-var onFault = []string{"bulkhead_peer_refused_total"}
+// declared lists metrics that a node declares, and exposes only after a fault, with a standby, or with a
+// journal in a stream. The values are their labels.
+var declared = map[string][]string{
+	"bulkhead_peer_refused_total": {"peer", "reason"}, "bulkhead_standby_connected": nil, "bulkhead_standby_lag_seconds": nil,
+	"bulkhead_standby_witness_up": nil, "bulkhead_journal_stream_up": nil, "bulkhead_journal_stream_bytes": nil,
+	"bulkhead_journal_stream_limit_bytes": nil,
+}
 
 // exposed has the labels, and their values, of the metrics of some nodes.
 type exposed map[string]map[string]map[string]bool
@@ -81,9 +86,12 @@ func everyMetric(t *testing.T) exposed {
 		hub.registry.Describe(descs)
 	}()
 	for d := range descs {
-		for _, name := range onFault {
+		for name, labels := range declared {
 			if strings.Contains(d.String(), `fqName: "`+name+`"`) {
-				all[name] = map[string]map[string]bool{"peer": {}, "reason": {}}
+				all[name] = make(map[string]map[string]bool)
+				for _, l := range labels {
+					all[name][l] = make(map[string]bool)
+				}
 			}
 		}
 	}

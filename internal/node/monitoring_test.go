@@ -22,8 +22,9 @@ const monitoring = "../../packaging/monitoring/"
 // declared lists metrics that a node declares, and exposes only after a fault, with a standby, or with a
 // journal in a stream. The values are their labels.
 var declared = map[string][]string{
-	"bulkhead_peer_refused_total": {"peer", "reason"}, "bulkhead_standby_connected": nil, "bulkhead_standby_lag_seconds": nil,
-	"bulkhead_standby_witness_up": nil, "bulkhead_journal_stream_up": nil, "bulkhead_journal_stream_bytes": nil,
+	"bulkhead_peer_refused_total": {"peer", "reason"},
+	"bulkhead_standby_connected":  nil, "bulkhead_standby_lag_seconds": nil, "bulkhead_standby_witness_up": nil,
+	"bulkhead_journal_stream_up": nil, "bulkhead_journal_stream_bytes": nil,
 	"bulkhead_journal_stream_limit_bytes": nil,
 }
 

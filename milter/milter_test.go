@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -482,7 +483,7 @@ func TestTraps(t *testing.T) {
 			t.Errorf("discard %v: %q", discard, r.code)
 		}
 		if r := m.message("x@shop.example", []string{"trap@example.com", "bob@example.com"},
-			text("", offer)); r.code != replyAccept {
+			text("Message-ID: <1@shop.example>\n", offer)); r.code != replyAccept {
 			t.Errorf("discard %v, one recipient is none: %q", discard, r.code)
 		}
 		if r := m.message("x@shop.example", nil, text("", offer)); r.code != replyAccept {
@@ -491,11 +492,15 @@ func TestTraps(t *testing.T) {
 		s.Flush()
 		spam := 0
 		var delivered []string
+		ids := make(map[string]bool)
 		for _, r := range house.Reports() {
 			if r.Vote == bulkhead.Spam {
 				spam += int(r.Count)
 			} else {
 				delivered = append(delivered, r.Recipients...)
+			}
+			if r.ID != "" {
+				ids[r.ID] = true
 			}
 			if trap := r.Vote == bulkhead.Spam; r.Trap != trap || trap && len(r.Recipients) > 0 || !trap && r.Count != 1 {
 				t.Errorf("discard %v: %+v", discard, r)
@@ -503,6 +508,9 @@ func TestTraps(t *testing.T) {
 		}
 		if !slices.Equal(delivered, []string{"bob@example.com"}) {
 			t.Errorf("discard %v: delivered to %q, want bob alone: traps are nobody's mailboxes", discard, delivered)
+		}
+		if len(ids) != 2 {
+			t.Errorf("discard %v: IDs %v, want one of the delivery and another of the trap's vote", discard, ids)
 		}
 		if spam != 3 || s.Stats.Trapped.Load() != 2 {
 			t.Errorf("discard %v: %d spam votes of %d messages, want 3 of 2", discard, spam, s.Stats.Trapped.Load())
@@ -526,7 +534,7 @@ func (panicky) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) 
 type noReports struct{ *prototest.House }
 
 func (noReports) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
-	return bulkhead.Receipt{}, bulkhead.ErrReadOnly
+	return bulkhead.Receipt{}, errors.New("no room")
 }
 
 func TestTrouble(t *testing.T) {
@@ -956,6 +964,52 @@ func BenchmarkMessage(b *testing.B) {
 		if r := m.message("x@shop.example", []string{"bob@example.com"},
 			text("", fmt.Sprintf("%s %x", body, serial))); r.code != replyAccept {
 			b.Fatal(r.code)
+		}
+	}
+}
+
+// TestTrapNotCounted checks that a vote of a trap which the node refuses is a fault, and that the mail is still
+// accepted.
+func TestTrapNotCounted(t *testing.T) {
+	var log bytes.Buffer
+	house := &noVotes{}
+	s := &Server{Clearinghouse: house, Traps: []string{"@trap.example"}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	m := serve(t, s)(6, everything)
+	m.connect("198.51.100.7")
+	if r := m.message("x@shop.example", []string{"any@trap.example"}, text("", offer)); r.code != replyAccept {
+		t.Errorf("answer %q, want it accepted", r.code)
+	}
+	s.Flush()
+	if s.Stats.Trapped.Load() != 0 || s.Stats.Faults.Load() != 1 || !strings.Contains(log.String(), "not counted") {
+		t.Errorf("%d trapped, %d faults, log %q; want one fault", s.Stats.Trapped.Load(), s.Stats.Faults.Load(), log.String())
+	}
+}
+
+// A noVotes takes deliveries and no votes.
+type noVotes struct{ prototest.House }
+
+func (h *noVotes) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	if r.Vote != bulkhead.Sighting {
+		return bulkhead.Receipt{}, errors.New("no room")
+	}
+	return h.House.Report(ctx, r)
+}
+
+// TestPacketEnds checks that a connection may end between two packets only.
+func TestPacketEnds(t *testing.T) {
+	whole := []byte{0, 0, 0, 3, 'H', 'a', 'b'}
+	for n := range len(whole) + 1 {
+		r := bufio.NewReader(bytes.NewReader(whole[:n]))
+		var want error
+		switch n {
+		case 0:
+			want = io.EOF
+		case len(whole):
+		default:
+			want = io.ErrUnexpectedEOF
+		}
+		if _, _, err := readPacket(r, nil); err != want {
+			t.Errorf("%d of %d bytes: %v, want %v", n, len(whole), err, want)
 		}
 	}
 }

@@ -110,7 +110,7 @@ const (
 // run tries the sample of one package, prints what survived, and returns the
 // score in percent.
 func (o *options) run(ctx context.Context, p pkg) (float64, error) {
-	dir, err := os.MkdirTemp("", "mutate")
+	dir, err := folder("", "mutate")
 	if err != nil {
 		return 0, err
 	}
@@ -199,12 +199,21 @@ func (o *options) tryAll(ctx context.Context, p pkg, binary string, tests *order
 	wg.Wait()
 }
 
+// folder makes a temporary folder that all users may search: tests start their binary as another user.
+func folder(parent, pattern string) (string, error) {
+	dir, err := os.MkdirTemp(parent, pattern)
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	return dir, err
+}
+
 // try runs the tests of a package with one change in force.
 func (o *options) try(ctx context.Context, p pkg, binary string, tests *order, j *job, dir string) fate {
 	if !j.covered {
 		return survived // no test runs the line
 	}
-	tmp, err := os.MkdirTemp(dir, "try")
+	tmp, err := folder(dir, "try")
 	if err != nil {
 		return survived
 	}

@@ -110,9 +110,6 @@ func voted(columns []column) bool {
 // turned reports whether a voice's latest vote weighs on a different kind: the voter has changed
 // sides, or now belongs to another class.
 func turned(columns []column, kind uint8) bool {
-	if !voted(columns) {
-		return false
-	}
 	for side := range evidence.Unblamed {
 		if side != kind && stake(columns, side) > 0 {
 			return true

@@ -1,11 +1,13 @@
 package resolve
 
 import (
+	"log/slog"
 	"slices"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 )
 
 // TestTogether: a vote that lists a part of a message records once that the message's other samples
@@ -42,6 +44,44 @@ func TestTogether(t *testing.T) {
 	}{{"x", bulkhead.Spam, 0}, {"a", bulkhead.Ham, 0}, {"a", bulkhead.Spam, 2}, {"b", bulkhead.Spam, 0}} {
 		if got := recorded(vote(tt.name, tt.vote)); got != tt.want {
 			t.Errorf("vote %d: %d samples are recorded with the listed one, want %d", i, got, tt.want)
+		}
+	}
+}
+
+// TestTogetherShared checks that peers see which samples occurred with a listed part once as many roots have
+// voted for it as the floor of the blocklist requires, and see it once.
+func TestTogetherShared(t *testing.T) {
+	b := newBooks(t)
+	voters(b)
+	o := blockOf
+	o.Floor = 2
+	b.block = book.NewBlocklist(o, o.Capacity, 50_000, maker.Secret.ID(), true, slog.New(slog.DiscardHandler))
+	b.view.Block.Live = nil
+	b.pass(0)
+	parts := []bulkhead.Signature{sig(bulkhead.Part, 1), sig(bulkhead.Part, 2), sig(bulkhead.Part, 3)}
+	var samples []filter.Key
+	for i := range parts {
+		samples = append(samples, maker.Base(&parts[i]))
+	}
+	for _, tt := range []struct {
+		name        string
+		here, peers int
+	}{{"a", 2, 0}, {"b", 0, 2}, {"c", 0, 0}} {
+		m := message(by(tt.name, bulkhead.Spam, sig(bulkhead.Exact, 1), parts[0]))
+		m.Samples = samples
+		b.batch(m)
+		here, peers := 0, 0
+		for _, k := range samples[1:] {
+			if slices.Contains(b.r.Decisions().Spam, maker.Together(samples[0], k)) {
+				here++
+			}
+			if slices.Contains(b.r.Decisions().ToldSpam, maker.Together(samples[0], k)) {
+				peers++
+			}
+		}
+		if here != tt.here || peers != tt.peers {
+			t.Errorf("vote of %s: %d samples are recorded here and %d for peers, want %d and %d", tt.name, here, peers, tt.here,
+				tt.peers)
 		}
 	}
 }

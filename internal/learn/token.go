@@ -87,7 +87,7 @@ func newChooser(secret filter.Secret, most int) *chooser {
 		clear(c.known[:])
 	}
 	clear(c.seen[:])
-	c.seen[0] = 1 // which is not that of what is there at first
+	c.seen[0] = 1 // or token 0 would seem to be there; no token of this place ends with a 1
 	c.most, c.chosen, c.text, c.last = most, c.chosen[:0], c.text[:0], math.MaxUint64
 	return c
 }

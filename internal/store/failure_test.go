@@ -361,3 +361,26 @@ func TestPruneInOrder(t *testing.T) {
 	appendN(t, s, 1, 200)
 	checkReplay(t, s, 31, 31, 200)
 }
+
+// TestPruneKeepsNewest checks that a checkpoint removes a segment of before, and keeps one that another
+// goroutine creates meanwhile: it begins behind the last entry.
+func TestPruneKeepsNewest(t *testing.T) {
+	s := open(t, newDir(t), Options{})
+	appendN(t, s, 5, 20)
+	epoch := s.Manifest().epoch
+	for first, kept := range map[uint64]bool{2: false, 5: false, 6: true, 7: true} {
+		path := s.path(journalDir, segmentName(epoch, first))
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Checkpoint(t.Context(), 1, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); (err == nil) != kept {
+			t.Errorf("a segment that begins with entry %d, after 5 entries: %v, want it kept: %v", first, err, kept)
+		}
+		if err := removeIfThere(s.fs, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

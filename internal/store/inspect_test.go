@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -109,6 +110,81 @@ func TestInspectForeign(t *testing.T) {
 	n := inspected(t, dir, files[0], func([]byte) []byte { return other })
 	if !n.Foreign("pages") || n.Foreign("small") || len(n.Faults) == 0 {
 		t.Errorf("foreign %v and %v, %+v", n.Foreign("pages"), n.Foreign("small"), n.Faults)
+	}
+	if n := inspected(t, dir, files[0], func([]byte) []byte { return nil }); n.Foreign("pages") || len(n.Faults) == 0 {
+		t.Errorf("a missing file: foreign %v, %+v", n.Foreign("pages"), n.Faults)
+	}
+}
+
+// TestBadSpans damages two bytes of a checkpoint file, and checks that the spans are the blocks that have them.
+func TestBadSpans(t *testing.T) {
+	dir, _, paths := victims(t)
+	pages := paths[slices.IndexFunc(paths, func(p string) bool { return filepath.Dir(p) == filesDir })]
+	size := fileSize(t, filepath.Join(dir, pages))
+	const stored = blockBytes + 4
+	blocks := (size - fileHead + stored - 1) / stored
+	content := size - fileHead - 4*blocks
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 30 {
+		bad := make([]bool, blocks)
+		n := inspected(t, dir, pages, func(b []byte) []byte {
+			for range 2 {
+				k := rng.Int64N(blocks)
+				bad[k] = true
+				b[fileHead+k*stored+rng.Int64N(min(stored, size-fileHead-k*stored))] ^= 0x5a
+			}
+			return b
+		})
+		got := make([]bool, blocks)
+		for _, span := range n.BadSpans("pages") {
+			if span.From%blockBytes != 0 || span.To != content && span.To%blockBytes != 0 {
+				t.Fatalf("span %+v of %d bytes is not of blocks", span, content)
+			}
+			for at := span.From; at < span.To; at += blockBytes {
+				got[at/blockBytes] = true
+			}
+		}
+		if !slices.Equal(got, bad) {
+			t.Fatalf("blocks %v are bad, want %v; %+v", got, bad, n.Faults)
+		}
+		if spans := n.BadSpans("small"); len(spans) > 0 {
+			t.Fatalf("spans %+v of a sound file", spans)
+		}
+	}
+}
+
+// TestSpareManifest checks which manifest stands for a damaged one: itself with a bit flipped back, or else its copy.
+func TestSpareManifest(t *testing.T) {
+	for name, tt := range map[string]struct {
+		flip   int // bits of the manifest
+		copied bool
+		want   bool
+	}{
+		"one bit, and no copy": {1, false, true}, "one bit, and a copy": {1, true, true},
+		"three bits, and a copy": {3, true, true}, "three bits, and no copy": {3, false, false},
+	} {
+		dir, _, _ := victims(t)
+		path := filepath.Join(dir, manifestFile)
+		want, err := readManifest(osFS{}, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range tt.flip {
+			b[len(b)/2+i] ^= 4
+		}
+		if err = os.WriteFile(path, b, 0o600); err == nil && !tt.copied {
+			err = os.Remove(filepath.Join(dir, manifestCopy))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := spareManifest(osFS{}, dir); (err == nil) != tt.want || tt.want && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v; want %+v: %v", name, got, err, want, tt.want)
+		}
 	}
 }
 

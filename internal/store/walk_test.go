@@ -3,8 +3,10 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -207,5 +209,52 @@ func TestFindRecord(t *testing.T) {
 		if at, found, err := findRecord(bytes.NewReader(b), 0, int64(len(b)), 7, 1); !found || at != int64(n) || err != nil {
 			t.Errorf("behind %d bytes: %d, %v, %v", n, at, found, err)
 		}
+	}
+}
+
+// failingFS fails reads at and behind an offset of a file.
+type failingFS struct {
+	osFS
+	from int64
+}
+
+var errRead = errors.New("input/output error")
+
+func (f failingFS) OpenFile(name string, flag int, perm fs.FileMode) (Handle, error) {
+	h, err := f.osFS.OpenFile(name, flag, perm)
+	return failingFile{h, f.from}, err
+}
+
+type failingFile struct {
+	Handle
+	from int64
+}
+
+func (f failingFile) ReadAt(b []byte, at int64) (int, error) {
+	if at+int64(len(b)) > f.from {
+		return 0, errRead
+	}
+	return f.Handle.ReadAt(b, at)
+}
+
+// TestWalkReadError checks that a walk ends with the error of a disk that cannot be read, and does not take
+// the rest of the segment for torn.
+func TestWalkReadError(t *testing.T) {
+	s := segment{path: filepath.Join(t.TempDir(), segmentName(1, 1)), epoch: 1, first: 1, salt: 7}
+	const incarnation = "00112233445566778899aabbccddeeff"
+	b := s.header(incarnation)
+	for i := range uint64(3) {
+		b = append(b, entryOf(7, i+1, make([]byte, 300<<10))...) // longer than what a scanner reads at once
+	}
+	if err := os.WriteFile(s.path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	entries := 0
+	_, torn, err := s.walk(t.Context(), failingFS{from: 700 << 10}, incarnation, func(uint64, []byte) error {
+		entries++
+		return nil
+	})
+	if !errors.Is(err, errRead) || torn || entries == 0 || entries == 3 {
+		t.Errorf("%d entries, torn %v, error %v; want the error of the disk", entries, torn, err)
 	}
 }

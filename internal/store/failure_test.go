@@ -362,8 +362,8 @@ func TestPruneInOrder(t *testing.T) {
 	checkReplay(t, s, 31, 31, 200)
 }
 
-// TestPruneKeepsNewest checks that a checkpoint removes a segment of before, and keeps one that another
-// goroutine creates meanwhile: it begins behind the last entry.
+// TestPruneKeepsNewest checks that a checkpoint removes old segments, and keeps a segment that another
+// goroutine is creating: it begins behind the last entry.
 func TestPruneKeepsNewest(t *testing.T) {
 	s := open(t, newDir(t), Options{})
 	appendN(t, s, 5, 20)

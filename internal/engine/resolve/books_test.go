@@ -180,6 +180,11 @@ func (b *books) apply() {
 	for _, c := range d.Credits {
 		b.accounts.Credit(c)
 	}
+	if b.r.opts.Learned != nil {
+		if err := b.r.opts.Learned.Apply(b.index, &d.Learned, false); err != nil {
+			b.t.Fatal(err)
+		}
+	}
 }
 
 // read returns the record of a key.

@@ -345,6 +345,5 @@ func (r *Resolver) context(m *Message, who *voter, it *item, columns []column) {
 			return
 		}
 	}
-	r.mark(it.text)
 	r.raise(0, r.items[it.text].key, evidence.Contexts, &r.ledger.of(it.text)[0].all[evidence.Contexts], 1)
 }

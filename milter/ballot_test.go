@@ -68,6 +68,7 @@ func TestBallots(t *testing.T) {
 				{"large", "ann", []string{"spam@example.com"}, large, replyCode, "larger than 4000 bytes", nil, 0},
 				{"of a stranger", "", []string{"spam@example.com"}, two, replyAccept, "", nil, 1},
 				{"another domain", "", []string{"spam@example.net"}, two, replyAccept, "", nil, 1},
+				{"and a third one", "", []string{"spam@example.org"}, two, replyAccept, "", nil, 1},
 			} {
 				before := len(house.Reports())
 				m.macro(cmdMail, "{auth_authen}", tt.login)

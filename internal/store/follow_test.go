@@ -117,3 +117,20 @@ func TestFollowers(t *testing.T) {
 		t.Errorf("%d followers are left", len(s.followers))
 	}
 }
+
+// TestFollowRecovered checks that a recovery ends a Following, and begins the journal behind the last entry.
+func TestFollowRecovered(t *testing.T) {
+	s := open(t, newDir(t), Options{FS: fastFS{}})
+	f := s.Follow(1 << 20)
+	defer f.Close()
+	appendN(t, s, 3, 10)
+	if err := s.Recover(t.Context(), 4, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := f.Next(t.Context()); !errors.Is(err, ErrLag) {
+		t.Errorf("after a recovery: %+v, %v; want %v", entries, err, ErrLag)
+	}
+	if first, last := s.FirstIndex(), s.LastIndex(); first != last+1 || first != 4 {
+		t.Errorf("first index %d after the last one %d of a recovery", first, last)
+	}
+}

@@ -39,7 +39,7 @@ func inspected(t *testing.T, dir, path string, change func([]byte) []byte) *Insp
 // TestInspectSound checks that Inspect finds no fault in an undamaged store, whether or not it is
 // in use.
 func TestInspectSound(t *testing.T) {
-	dir, _, _ := victims(t)
+	dir, _, paths := victims(t)
 	check := func(want uint64) {
 		t.Helper()
 		n, err := Inspect(t.Context(), dir)
@@ -48,6 +48,9 @@ func TestInspectSound(t *testing.T) {
 		}
 	}
 	check(14)
+	if n, err := Inspect(t.Context(), dir); err != nil || n.Files != len(paths)-1 { // the manifest counts apart
+		t.Errorf("%d files were read, %v; want %d", n.Files, err, len(paths)-1)
+	}
 	s := open(t, dir, Options{FS: fastFS{}})
 	appendN(t, s, 3, 100)
 	check(17)

@@ -258,3 +258,25 @@ func TestWalkReadError(t *testing.T) {
 		t.Errorf("%d entries, torn %v, error %v; want the error of the disk", entries, torn, err)
 	}
 }
+
+// TestMendRecord checks that a record is mended with one flipped bit in its head and one in its entry, and with
+// no more.
+func TestMendRecord(t *testing.T) {
+	whole := entryOf(7, 1, []byte("text"))
+	for _, tt := range []struct {
+		head, entry int // flipped bits
+		want        bool
+	}{{0, 0, true}, {1, 0, true}, {0, 1, true}, {1, 1, true}, {2, 0, false}, {0, 2, false}} {
+		b := bytes.Clone(whole)
+		for i := range tt.head {
+			b[5+9*i] ^= 1 << i
+		}
+		for i := range tt.entry {
+			b[recordHead+2+i] ^= 1 << i
+		}
+		rec, end, ok := mendRecord(bytes.NewReader(b), 0, int64(len(b)), 7, 1)
+		if ok != tt.want || ok && (end != int64(len(b)) || !bytes.Equal(rec.append(nil), whole)) {
+			t.Errorf("%+v: record %+v that ends at %d, %v", tt, rec, end, ok)
+		}
+	}
+}

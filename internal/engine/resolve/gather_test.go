@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -242,6 +243,22 @@ func TestAccusing(t *testing.T) {
 		b.begin()
 		if _, err := b.r.Report(m); err != nil || len(b.r.Gatherings()) != 1 || len(b.r.noticed.accusing) > maxRevoked {
 			t.Fatalf("link %d: %d gatherings, %d links in memory, %v", i, len(b.r.Gatherings()), len(b.r.noticed.accusing), err)
+		}
+	}
+}
+
+// TestRevokersBounded checks that revocations are counted by text, in a memory of bounded size.
+func TestRevokersBounded(t *testing.T) {
+	b := newBooks(t)
+	for i := range maxRevoked + 10 {
+		it := item{key: filter.Key{Hi: uint64(i)}}
+		want := uint32(1)
+		if i == 0 {
+			b.r.votersOf(&it, bulkhead.Revocation)
+			want = 2
+		}
+		if n := b.r.votersOf(&it, bulkhead.Revocation); n != want || len(b.r.noticed.revokers) > maxRevoked {
+			t.Fatalf("text %d: %d revocations, want %d; %d texts in memory", i, n, want, len(b.r.noticed.revokers))
 		}
 	}
 }

@@ -127,7 +127,7 @@ func TestTreat(t *testing.T) {
 	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		r := newRig(t, k, nil)
 		s, h := r.sender, r.Peer.Hint()
-		r.Engine.Missing.Pages = slices.Concat(lost(spam, 0, 20), lost(revocations, 5, 6))
+		r.Engine.Lose(slices.Concat(lost(spam, 0, 20), lost(revocations, 5, 6)))
 		c := newCure(time.Now())
 		s.treat(t.Context(), c)
 		first := fmt.Sprint(spam, numbers(0, 16))
@@ -159,7 +159,7 @@ func TestTreat(t *testing.T) {
 		s.treat(t.Context(), c)
 		r.wantAsks(t, "of two peers", first, fmt.Sprint(spam, append(numbers(10, 20), numbers(0, 6)...)))
 
-		r.Engine.Missing.Pages = nil
+		r.Engine.Lose(nil)
 		if c = newCure(time.Now()); !s.treat(t.Context(), c) || c.reading {
 			t.Error("not over though nothing is missing")
 		}
@@ -176,7 +176,7 @@ func TestGivenUp(t *testing.T) {
 	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		r := newRig(t, k, nil)
 		s, h, beat := r.sender, r.Peer.Hint(), r.Options.Heartbeat
-		r.Engine.Missing.Pages = lost(spam, 3, 4)
+		r.Engine.Lose(lost(spam, 3, 4))
 		answer := func(c *cure) {
 			delete(c.asked, h)
 			c.answered[h] = map[lostPage]bool{{spam, 3}: true}
@@ -385,7 +385,7 @@ func TestHealing(t *testing.T) {
 		}
 		s.Refilled(&wire.Message{From: h, Lost: wire.LostPages{Ref: spam, List: []uint64{3}, Pages: [][]byte{{1}}}})
 		want("half of the pages", "")
-		r.Engine.Missing.Pages = nil
+		r.Engine.Lose(nil)
 		s.Refilled(&wire.Message{From: h, Lost: wire.LostPages{Ref: spam, List: []uint64{4}, Pages: [][]byte{{2}}}})
 		answered := time.Now()
 		if !<-ended || !time.Now().Equal(answered) {
@@ -400,18 +400,18 @@ func TestHealing(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		s.healing.Store(true)
-		r.Engine.Missing.Pages = lost(spam, 3, 5)
+		r.Engine.Lose(lost(spam, 3, 5))
 		go func() { ended <- s.heal(ctx) }()
 		bubble.Advance(r.Options.Interval)
 		want("the first interval of another time, after the greeting of the end", "ap")
-		r.Engine.Missing.Pages = nil // given up, or expired
+		r.Engine.Lose(nil) // given up, or expired
 		bubble.Advance(r.Options.Interval)
 		synctest.Wait()
 		if len(ended) != 1 || !<-ended {
 			t.Error("healing goes on though nothing is missing")
 		}
 		s.healing.Store(true)
-		r.Engine.Missing.Pages = lost(spam, 3, 5)
+		r.Engine.Lose(lost(spam, 3, 5))
 		go func() { ended <- s.heal(ctx) }()
 		synctest.Wait()
 		cancel()

@@ -3,6 +3,7 @@ package meshtest
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -48,7 +49,8 @@ type Calls struct {
 
 // Repairs is what a test sets of the calls that bring lost pages back, and what these were called with.
 type Repairs struct {
-	Missing    engine.Wounds // of [Engine.Wounds]
+	mu         sync.Mutex
+	Missing    engine.Wounds // of [Engine.Wounds], guarded by mu
 	MissingErr error
 	HealErr    error
 	RecordErr  error
@@ -164,7 +166,18 @@ func (e *Engine) Record(ctx context.Context, on bool) error {
 }
 
 // Wounds implements [member.Engine].
-func (e *Engine) Wounds(context.Context) (engine.Wounds, error) { return e.Missing, e.MissingErr }
+func (e *Engine) Wounds(context.Context) (engine.Wounds, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.Missing, e.MissingErr
+}
+
+// Lose sets the missing pages while a sender runs.
+func (e *Engine) Lose(pages []engine.Wound) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.Missing.Pages = pages
+}
 
 // Heal implements [member.Engine].
 func (e *Engine) Heal(_ context.Context, _ string, _ engine.Array, _ uint64, image []byte) error {
@@ -220,12 +233,14 @@ func (e *Engine) ReplicaPages(_ context.Context, origin string, _ engine.Array, 
 	return out, nil
 }
 
-// A SentBus records published messages, or refuses them.
+// A SentBus records published messages, or refuses them. Messages may be called while a sender runs.
 type SentBus struct {
 	*Bus
-	Err  error
+	Err error
+	Max int // bytes of a message; 0: no limit
+
+	mu   sync.Mutex
 	Sent []Stored
-	Max  int // bytes of a message; 0: no limit
 }
 
 // Publish implements [wire.Transport].
@@ -233,6 +248,8 @@ func (b *SentBus) Publish(t wire.Topic, msg []byte) error {
 	if b.Max > 0 && len(msg) > b.Max {
 		return wire.ErrTooLarge
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.Err == nil {
 		b.Sent = append(b.Sent, Stored{Topic: t, Data: msg})
 	}
@@ -242,6 +259,8 @@ func (b *SentBus) Publish(t wire.Topic, msg []byte) error {
 // Messages parses the messages published since the last call.
 func (b *SentBus) Messages(t *testing.T) (out []*wire.Message) {
 	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, q := range b.Sent {
 		m, err := Parse(q.Data, enginetest.Secret.ID())
 		if err != nil {

@@ -92,7 +92,7 @@ func (c *Secrets) ServeSecret(from wire.Hint, data []byte) []byte {
 	}
 	out, err := json.Marshal(a)
 	if err == nil && len(a.Box) > 0 {
-		err = c.noteTold(&p, secret) // recorded before the answer is sent: an eviction must know of it
+		err = c.noteFetched(&p, secret) // recorded before the answer is sent: an eviction must know of it
 	}
 	if err != nil {
 		c.Opts.Log.Error("a peer did not get the network's other secret", "peer", p.Label(), "err", err)

@@ -208,7 +208,8 @@ func TestDeliveryIDs(t *testing.T) {
 		t.Errorf("%q and %q for one delivery", one, again)
 	}
 	seen := map[string]bool{one: true}
-	for _, other := range []string{id("192.0.2.2", "a@b", "x@y", "c@d", "e@f"), id("192.0.2.1", "a@bx", "@y", "c@d", "e@f"),
+	for _, other := range []string{id("192.0.2.2", "a@b", "x@y", "c@d", "e@f"),
+		id("192.0.2.1", "a@bx", "@y", "c@d", "e@f"),
 		id("192.0.2.1", "a@b", "x@yc", "@d", "e@f"), id("192.0.2.1", "a@b", "x@y", "c@de@f"),
 		id("192.0.2.1", "a@b", "x@y", "c@d"), id("192.0.2.1", "a@b", "x@y", "c@d", "e@f", "e@f")} {
 		if seen[other] {
@@ -242,7 +243,8 @@ func TestFirstMatch(t *testing.T) {
 	for i, tone := range []string{"grey", "black", "white", "grey", "black", "white"} {
 		f.note(Match{Tone: tone, List: fmt.Sprint(i), Where: "url", Entry: "e", Reason: []string{"", "phishing"}[i%2]})
 	}
-	for class, want := range map[Class]string{ClassGrey: "url e is in list 0", ClassListed: "url e is in list 1 (phishing)",
+	for class, want := range map[Class]string{ClassGrey: "url e is in list 0",
+		ClassListed: "url e is in list 1 (phishing)",
 		ClassWhite: "url e is in list 2", ClassSpam: "seen before", ClassNone: "seen before"} {
 		if got := f.reason(class); got != want {
 			t.Errorf("%s: %q, want %q", class, got, want)

@@ -32,11 +32,11 @@ type mailing struct {
 
 // A recipientFate is the outcome of a message for one recipient.
 type recipientFate struct {
-	white, black, off bool
-	trap              bool // receives only spam
-	reject, grey      bool
-	thresholds        map[digests.Type]uint32
-	noGrey            bool
+	white, black, disabled bool
+	trap                   bool // receives only spam
+	reject, grey           bool
+	thresholds             map[digests.Type]uint32
+	noGrey                 bool
 }
 
 // answer returns the reply to a message.
@@ -173,7 +173,7 @@ func (s *Ifd) judgeRecipients(ctx context.Context, m *mailing) error {
 		if f.white {
 			whites++
 		}
-		if !f.white && !f.off {
+		if !f.white && !f.disabled {
 			m.rcptNum++
 		}
 		m.fates = append(m.fates, f)
@@ -192,7 +192,7 @@ func (s *Ifd) judgeRecipients(ctx context.Context, m *mailing) error {
 
 func (f *recipientFate) apply(o *WhiteOptions) {
 	if o.DCC != nil {
-		f.off = !*o.DCC
+		f.disabled = !*o.DCC
 	}
 	if o.Grey != nil {
 		f.noGrey = !*o.Grey
@@ -386,7 +386,7 @@ func (s *Ifd) decide(m *mailing) {
 	m.metrics.bulk = m.spam || m.metrics.black || m.metrics.listed
 	for i := range m.fates {
 		f := &m.fates[i]
-		if f.white || f.off {
+		if f.white || f.disabled {
 			continue
 		}
 		// Mail that one recipient calls spam counts as many, for which others may have

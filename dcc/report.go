@@ -155,8 +155,8 @@ func (s *Server) delete(b *reportBatch, it *item) error {
 	if it.sender < MinServerID || it.sender > MaxServerID {
 		return errNotYours
 	}
-	if off := s.clockOff(it); off != 0 {
-		return clockError(off)
+	if skew := s.clockSkew(it); skew != 0 {
+		return clockError(skew)
 	}
 	return s.setup.book.delete(b.ctx, it.checksums[0], it.who)
 }

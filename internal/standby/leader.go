@@ -33,6 +33,8 @@ type Options struct {
 	Fence func(term, from uint64)
 	// StandDown ends all decisions. It returns once the last entry is in the journal.
 	StandDown func()
+	// Resume is called when the other node could not take over, after StandDown. The node has to be opened again then.
+	Resume func()
 	// Paired is called with the state that changes when the other node's key or address becomes known.
 	Paired func(State) error
 	// Wait limits the time for which the first node waits for the second. Alone: it then goes on by
@@ -170,6 +172,12 @@ func (l *Leader) answer(ctx context.Context, conn *tls.Conn, admit func() error)
 	if !h.Follow {
 		return w.sendJSON(frameWelcome, &reply)
 	}
+	if h.GaveUp && l.hasLeft() {
+		l.o.Log.Warn("the standby could not take over: this node decides again")
+		defer l.o.Resume()
+		reply.Problem = "this node begins to decide again"
+		return w.sendJSON(frameWelcome, &reply)
+	}
 	if l.isFenced() {
 		reply.Role, reply.Problem = Second, "this node has been replaced"
 		return w.sendJSON(frameWelcome, &reply)
@@ -230,6 +238,9 @@ func (l *Leader) stream(ctx context.Context, w *wire, h *hello, reply *welcome) 
 func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welcome) error {
 	entries := l.o.Store.Follow(followLimit)
 	defer entries.Close()
+	// An entry that was written before, and is not durable yet, would be among neither entries nor those that are
+	// replayed. A store that fails has no further ones.
+	_ = l.o.Store.Sync()
 	m, durable := l.o.Store.Manifest(), l.o.Store.Durable()
 	reply.Incarnation, reply.Last = m.Incarnation, durable
 	same := h.Source == m.Incarnation
@@ -531,7 +542,14 @@ func (l *Leader) standDown() {
 
 func (l *Leader) logLeaving() {
 	l.o.Log.Warn("the standby takes over", "consequence", "this node decides nothing from now on",
-		"hint", "if the take-over fails, restart this node")
+		"hint", "if the standby dies now, restart this node")
+}
+
+// hasLeft reports whether this node lets the other one take over.
+func (l *Leader) hasLeft() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leaving && !l.fenced
 }
 
 func (l *Leader) isFenced() bool {

@@ -348,12 +348,13 @@ func (l *Lease) Release(ctx context.Context) error {
 
 // Free reports whether this node may take over by itself from the other one, which decides in a term: the time
 // of the other node's lease is over, and the other node acknowledged nothing that this node lacks. If an
-// earlier take-over got the lease and was not finished, this node may finish it.
+// earlier take-over got the lease and was not finished, this node may finish it, whether the first entry of its term
+// is in the journal or not.
 func (l *Lease) Free(term uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.seen.Holder == l.o.Own {
-		return !l.wants && l.seen.Term == term+1
+		return !l.wants && (l.seen.Term == term || l.seen.Term == term+1)
 	}
 	return l.seen.Holder == l.o.Other && l.seen.Term == term && !l.seen.Behind && l.expired()
 }

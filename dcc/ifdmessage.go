@@ -338,18 +338,19 @@ func (m *mailing) bulky() bool {
 }
 
 func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
-	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam); err != nil {
+	up, err := s.book.raising(ctx, kept, uint32(m.rcptNum), m.spam)
+	if err != nil {
 		return err
 	}
 	if !m.spam {
-		return nil
+		return s.book.house.Count(ctx, up.Sigs, up.N)
 	}
 	s.Stats.Spam.Add(1)
 	r := bulkhead.Report{
 		Signatures: m.allSignatures(kept), Vote: bulkhead.Spam, Source: m.whole.source, Reporter: m.who,
 		Trap: !m.called && !m.metrics.black,
 	}
-	receipt, err := s.Clearinghouse.Report(ctx, r)
+	receipt, err := bulkhead.CountAndReport(ctx, s.book.house, up.Sigs, up.N, r)
 	if err == nil && receipt.Refused() {
 		m.metrics.reason = unlisted
 	}

@@ -218,9 +218,18 @@ func (d *decision) asked(i int) bool {
 
 // clean reports whether enough mail of a network was neither flagged nor spam in the last days, or none
 // of it was reported. A listing by older votes would otherwise outlast the spam by weeks.
-func (d *decision) clean(i int) bool {
-	reports := d.Findings[i].Spam
-	return reports == 0 || float64(d.Evidence[i].Good) >= cleanMails+unreportedCopies*float64(reports)
+func (d *decision) clean(i int) bool { return d.Findings[i].Spam == 0 || d.innocent(i) }
+
+// innocent reports whether enough mail of a network was neither flagged nor spam in the last days, for its
+// reports.
+func (d *decision) innocent(i int) bool {
+	return float64(d.Evidence[i].Good) >= cleanMails+unreportedCopies*float64(d.Findings[i].Spam)
+}
+
+// regular reports whether a network is innocent by settled mail: a server of lists, for example. The copies
+// that a campaign has sent from there today do not count.
+func (d *decision) regular(i int) bool {
+	return d.innocent(i) && d.Evidence[i].settled() >= cleanMails+unreportedCopies*float64(d.Findings[i].Spam)
 }
 
 func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
@@ -281,6 +290,12 @@ func (d *decision) suspected(i int) bool {
 	is := f == bulkhead.LinkFacet && d.isListed(i) ||
 		d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, &d.Evidence[i])
 	return is && !d.common(i)
+}
+
+// knownNetwork reports whether no sender was verified, and the message comes from a network that regularly
+// sends other mail.
+func (d *decision) knownNetwork() bool {
+	return d.sender < 0 && slices.ContainsFunc(d.parts.Networks, d.regular)
 }
 
 // twoVotes and unanswered are rules for changed copies of a listed text that readers often report.

@@ -73,6 +73,15 @@ func network(e Evidence) part {
 	return part{scheme: bulkhead.Network, name: "192.0.2.0/24", Evidence: e}
 }
 
+// regular is a network with reports, and settled mail that was neither flagged nor spam.
+func regular(reports uint32, mails int) part {
+	e := Evidence{Good: uint32(mails)}.delivered(mails)
+	e.Votes.Spam = int64(reports) * Unit
+	p := network(e)
+	p.counts.Spam = reports
+	return p
+}
+
 func message(parts ...[]part) []part { return slices.Concat(parts...) }
 
 // pairVotes is what was voted on pairs: by the name of the sender or link.
@@ -431,6 +440,17 @@ func TestDecide(t *testing.T) {
 		{"by two, with two contexts", nearly(several(two.delivered(41))), nil, "", spam, byText, "several senders or links"},
 		{"by one, and nobody answers for it", append(nearly(one), network(no)), nil, "", spam, byText,
 			"no sender of this one was verified"},
+		{"by one, from a network of ten other mails", append(nearly(one), regular(0, 10)), nil, "", suspected, byText,
+			"regularly sends other mail"},
+		{"of nine", append(nearly(one), regular(0, 9)), nil, "", spam, byText, "no sender of this one was verified"},
+		{"of 22, of which one was reported", append(nearly(one), regular(1, 22)), nil, "", suspected, byText, ""},
+		{"of 21", append(nearly(one), regular(1, 21)), nil, "", spam, byText, ""},
+		{"of mails of today", append(nearly(one), network(Evidence{Good: 99, New: 99})), nil, "", spam, byText, ""},
+		{"of mails of the evening before", append(nearly(one), network(Evidence{Good: 99, Old: 99, Late: 99, Days: 1})), nil,
+			"", spam, byText, ""},
+		{"of mails that were flagged", append(nearly(one), network(Evidence{Good: 9}.delivered(99))), nil, "", spam, byText,
+			""},
+		{"by two, from a network of other mails", append(nearly(two), regular(0, 99)), nil, "", spam, byText, "2 bands"},
 		{"by one, and an unknown sender does", message(nearly(one), p(from("new.example", no), network(no))), nil, "",
 			suspected, byText, ""},
 		{"by two, and only links of its unreported sender",

@@ -37,6 +37,7 @@ const (
 	byGoodLinks   Rule = "good-links"
 	byQuoted      Rule = "quoted"
 	byTwoVoices   Rule = "two-votes"
+	byKnownNet    Rule = "known-network"
 	byUnanswered  Rule = "unanswered"
 	byUnseen      Rule = "unseen-sender"
 	byHoldsPart   Rule = "part-of-text"
@@ -106,6 +107,9 @@ var mailRules = []rule{
 	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
 		"It is a changed copy of an often reported text that two votes list. No known sender sends the text, or it was " +
 			"reported with two different senders or links."},
+	{byKnownNet, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.knownNetwork() },
+		"It is a changed copy of a listed text. No sender was verified, but its network sent much mail before today that " +
+			"was neither flagged nor reported."},
 	{byUnanswered, bulkhead.ClassSpam, (*decision).unanswered,
 		"It is a changed copy of an often reported text that one vote lists, no sender was verified, and the node is " +
 			"mature."},

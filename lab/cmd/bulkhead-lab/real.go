@@ -262,6 +262,7 @@ type realResult struct {
 	Doors   map[real.Door]int            `json:"doors"`   // deliveries
 	Ways    map[real.Way]*real.WayCounts `json:"ways"`
 	Reasons []real.ReasonCount           `json:"reasons"`
+	Rules   []real.RuleCount             `json:"rules"`
 	Plans   []*realPlan                  `json:"plans"`
 }
 
@@ -314,8 +315,7 @@ func (c *realCommand) print(w io.Writer, plans []*realPlan, took time.Duration) 
 	}
 	text, err := json.MarshalIndent(realResult{
 		Seed: c.seed, Size: c.size, Seconds: took.Seconds(), Lines: sum.Lines(), Doors: sum.Doors, Ways: sum.Ways,
-		Reasons: sum.Reasons(),
-		Plans:   plans,
+		Reasons: sum.Reasons(), Rules: sum.Rules(), Plans: plans,
 	}, "", "  ")
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func (n *Node) startUpstream(_ context.Context, st *stage) error {
 		nodes = append(nodes, upstreamOf(address, transport, token))
 	}
 	if u.Spool > 0 {
-		if n.upstream.spool, err = edge.OpenSpool(filepath.Join(n.dir, spoolFile), u.Spool); err != nil {
+		if n.upstream.spool, err = edge.OpenSpool(filepath.Join(n.dir, spoolFile), u.Spool, n.log); err != nil {
 			return err
 		}
 	}

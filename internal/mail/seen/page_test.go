@@ -156,7 +156,7 @@ func TestVisible(t *testing.T) {
 		`<div style="background:#fff;color:#FFFFFE">` + b + `<b style="color:#333">` + a + `</b></div>`,
 		`<div style="background-color:rgb(250,250,250);color:rgba(249, 250, 249, 1)">` + b +
 			`</div><p style="color:white;background:black">` + a,
-		`<span style="mso-hide&#58;all">` + b + `</span>` + a,
+		`<span style="display&#58;none">` + b + `</span>` + a,
 		`<p hidden>` + b + `<div>` + a + `</div>`,
 		`<ul hidden><li>` + b + `</ul>` + a,
 		`<div style="font-size:1px">` + b + `</div><div style="font-size:1em">` + a + `</div>`,

@@ -189,7 +189,7 @@ func FuzzCheckBody(f *testing.F) {
 // meaning, and what is taken is right by the schema when encoded anew.
 func FuzzReportBody(f *testing.F) {
 	const one = `{"signatures":["dcc/body:00"]`
-	for _, more := range []string{"", `,"vote":"ham","user":"ann"`, `,"vote":null,"user":null`, `,"vote":""`,
+	for _, fields := range []string{"", `,"vote":"ham","user":"ann"`, `,"vote":null,"user":null`, `,"vote":""`,
 		`,"vote":"no such"`,
 		`,"count":-1`, `,"count":7,"vote":"sighting","recipients":["Ann@a.example"],"id":"x"`, `,"trap":true`,
 		`,"trap":true,"vote":"ham"`, `,"recipients":["a"]`, `,"no such":1`, `,"source":{"no such":1}`, `,"source":null`,
@@ -197,7 +197,7 @@ func FuzzReportBody(f *testing.F) {
 		`,"user":"` + strings.Repeat("ü", maxUser) + `"`, `,"user":"` + strings.Repeat("u", maxUser+1) + `"`,
 		`,"id":"` + strings.Repeat("i", bulkhead.MaxID+1) + `"`, `,"SOURCE":{"from":"f"},"Vote":"spam"`,
 		`,"vote":"sighting","recipients":["` + strings.Repeat("r", maxName+1) + `"]`} {
-		f.Add([]byte(one + more + "}"))
+		f.Add([]byte(one + fields + "}"))
 	}
 	s := newServer(f, &prototest.House{}, nil)
 	r := &request{Request: httptest.NewRequest("POST", "/v1/report", nil), set: s.settings.Load(), local: true,

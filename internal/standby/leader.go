@@ -173,7 +173,7 @@ func (l *Leader) answer(ctx context.Context, conn *tls.Conn, admit func() error)
 		return w.sendJSON(frameWelcome, &reply)
 	}
 	if h.GaveUp && l.hasLeft() {
-		l.o.Log.Warn("the standby could not take over: this node decides again")
+		l.o.Log.Warn("the standby could not take over", "consequence", "this node decides again")
 		defer l.o.Resume()
 		reply.Problem = "this node begins to decide again"
 		return w.sendJSON(frameWelcome, &reply)

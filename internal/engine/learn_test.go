@@ -351,8 +351,8 @@ func TestWhoIsTwoPeople(t *testing.T) {
 		reports [2]bulkhead.Report
 		shared  bool
 	}{
-		"two recipients":                  {[2]bulkhead.Report{delivered("ann@a.example"), delivered("bob@a.example")}, true},
-		"one recipient":                   {[2]bulkhead.Report{delivered("ann@a.example"), delivered("ann@a.example")},
+		"two recipients": {[2]bulkhead.Report{delivered("ann@a.example"), delivered("bob@a.example")}, true},
+		"one recipient": {[2]bulkhead.Report{delivered("ann@a.example"), delivered("ann@a.example")},
 			false},
 		"two voters":                      {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("site", "bob"))}, true},
 		"one voter":                       {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("site", "ann"))}, false},

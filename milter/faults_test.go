@@ -245,7 +245,7 @@ func TestFirstMatch(t *testing.T) {
 	}
 	for class, want := range map[Class]string{ClassGrey: "url e is in list 0",
 		ClassListed: "url e is in list 1 (phishing)",
-		ClassWhite: "url e is in list 2", ClassSpam: "seen before", ClassNone: "seen before"} {
+		ClassWhite:  "url e is in list 2", ClassSpam: "seen before", ClassNone: "seen before"} {
 		if got := f.reason(class); got != want {
 			t.Errorf("%s: %q, want %q", class, got, want)
 		}

@@ -275,7 +275,7 @@ func TestRetransmission(t *testing.T) {
 	a, b := dial(t, address, nil), dial(t, address, nil)
 	write := Request{Version: 4, Command: Write, Flag: 1, Value: 5, Tag: 77, Digest: digestOf(1)}
 	for _, c := range []*Client{a, a, b, a} {
-		if r, err := c.Do(t.Context(), write); err != nil || !r.OK() {
+		if r, err := c.Do(t.Context(), write); err != nil || r.Prob != 1 || r.Value != 0 || r.Flag != 1 {
 			t.Fatalf("write: %+v, %v", r, err)
 		}
 	}

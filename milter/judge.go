@@ -317,10 +317,8 @@ const maxReplyTo = 10
 // addresses returns the first addresses of a Reply-To field; none if it cannot be
 // read.
 func addresses(field string) []string {
-	list, err := netmail.ParseAddressList(strings.ReplaceAll(strings.ReplaceAll(field, "\r", ""), "\n", ""))
-	if err != nil {
-		return nil
-	}
+	// A field that cannot be read has no addresses.
+	list, _ := netmail.ParseAddressList(strings.ReplaceAll(strings.ReplaceAll(field, "\r", ""), "\n", ""))
 	var all []string
 	for _, a := range list[:min(len(list), maxReplyTo)] {
 		all = append(all, a.Address)

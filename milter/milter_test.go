@@ -757,8 +757,8 @@ func TestRoomForHeader(t *testing.T) {
 	}
 }
 
-// TestMacrosEndWithMessage: the macros that a mail server sends for one message do not apply to the next one. The
-// macros of the connection and of the next sender do.
+// TestMacrosEndWithMessage: macros of a message do not apply to the next one. Macros of the connection and of the
+// next sender do.
 func TestMacrosEndWithMessage(t *testing.T) {
 	for cmd, lasts := range map[byte]bool{cmdConnect: true, cmdHelo: true, cmdMail: true, cmdRcpt: false, cmdData: false,
 		cmdEnd: false} {

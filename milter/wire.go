@@ -218,10 +218,7 @@ func parseConnect(data []byte) (client, error) {
 	case 'L': // SMFIA_UNIX
 		c.local = true
 	case '4', '6': // SMFIA_INET, SMFIA_INET6: port, address
-		if len(rest) < 3 {
-			return client{}, malformed("connection from %.40q without an address", name)
-		}
-		text, _, ok := bytes.Cut(rest[2:], nul)
+		text, _, ok := bytes.Cut(rest[min(2, len(rest)):], nul)
 		text = bytes.TrimPrefix(text, []byte("IPv6:"))
 		addr, err := netip.ParseAddr(strings.Trim(string(text), "[]"))
 		if !ok || err != nil {
@@ -260,11 +257,11 @@ func parseHeader(data []byte) (name, value []byte, err error) {
 // name and value.
 func parseMacros(data []byte) (cmd byte, pairs []string, err error) {
 	if len(data) < 1 {
-		return 0, nil, malformed("macros without a command")
+		return cmd, nil, malformed("macros without a command")
 	}
 	pairs, err = strings0(data[1:])
 	if err != nil || len(pairs)%2 != 0 {
-		return 0, nil, malformed("macros of command %q: %d strings", data[0], len(pairs))
+		return cmd, nil, malformed("macros of command %q: %d strings", data[0], len(pairs))
 	}
 	return data[0], pairs, nil
 }

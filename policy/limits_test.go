@@ -289,3 +289,22 @@ func TestErrorsName(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestEnds checks, at every byte, that a connection that ends within a request is a fault, and that one which
+// ends between two requests is none.
+func TestRequestEnds(t *testing.T) {
+	whole := "request=smtpd_access_policy\nsender=a@b.example\n\n"
+	for n := range len(whole) + 1 {
+		got, err := readRequest(bufio.NewReader(strings.NewReader(whole[:n])), nil)
+		want, text := error(io.ErrUnexpectedEOF), whole[:n]
+		switch n {
+		case 0:
+			want = io.EOF
+		case len(whole):
+			want, text = nil, whole[:n-1]
+		}
+		if err != want || err == nil && string(got) != text {
+			t.Errorf("%d of %d bytes: %q, %v, want %q, %v", n, len(whole), got, err, text, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package razor2_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"testing"
@@ -32,5 +33,47 @@ func TestSilentServer(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("Dial waits on")
+	}
+}
+
+// TestClientTimeout: a server that greets and then answers nothing holds a request no longer than the time in the
+// options. A greeting without the field sn, and one of another protocol, is refused.
+func TestClientTimeout(t *testing.T) {
+	for greeting, refused := range map[string]bool{"sn=C&srl=6\r\n": false, "srl=6\r\n": true, "220 mx ESMTP\r\n": true} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, greeting)
+			_, _ = io.Copy(io.Discard, conn) // until the client leaves
+			conn.Close()
+		}()
+		c, err := razor2.Dial(t.Context(), l.Addr().String(), &razor2.Options{Timeout: 200 * time.Millisecond})
+		if (err != nil) != refused {
+			t.Errorf("greeting %q: %v", greeting, err)
+		}
+		if err != nil {
+			continue
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Do(t.Context(), razor2.Values{{Key: "a", Value: "g"}})
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("Do = %v, want a timeout", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("Do waits for the default time")
+		}
+		c.Close()
 	}
 }

@@ -250,9 +250,6 @@ func TestPicks(t *testing.T) {
 				these = slices.Concat(these, these[:min(len(these), 5)])
 			}
 			out := make([]uint32, len(these)*size)
-			if first%3 == 0 && size > 0 {
-				these[0].Prefetch(part)
-			}
 			p.CountEach(these, out)
 			for i, c := range these {
 				for j, k := range part {
@@ -267,7 +264,6 @@ func TestPicks(t *testing.T) {
 	allocs := testing.AllocsPerRun(10, func() {
 		p.Of(keys)
 		p.CountEach(arrays, out)
-		arrays[0].Prefetch(keys)
 	})
 	if allocs != 0 {
 		t.Errorf("%v allocations", allocs)

@@ -152,34 +152,8 @@ func (f *flight) land() []uint64 {
 	return s.at[:s.keys]
 }
 
-// Prefetch starts loading what a look-up of keys reads, and does not wait for it. It changes
-// nothing but the time of the look-up. A caller that asks several arrays calls it for the next
-// arrays before reading the first, so that their cache misses overlap. Consecutive kinds of one key
-// cost no more than the key.
-func (a *array) Prefetch(keys []Key) {
-	if a.resident() {
-		return
-	}
-	var lines [batch]uint64
-	n, last := 0, ^uint64(0)
-	for i := range keys {
-		at := line(keys[i].Hi, a.geo.Lines)
-		if at == last {
-			continue
-		}
-		lines[n], last = at, at
-		if n++; n == batch {
-			a.fetch(lines[:n])
-			n = 0
-		}
-	}
-	if n > 0 {
-		a.fetch(lines[:n])
-	}
-}
-
-// PrefetchEach is [Counting.Prefetch] of keys[i] in arrays[i], for each i. The arrays must have the
-// same geometry. With many arrays hardly anything is in a cache, so their misses overlap as well.
+// PrefetchEach starts loading what a look-up of keys[i] in arrays[i] reads, for each i, and does not wait for it. The
+// arrays must have the same geometry. With many arrays hardly anything is in a cache, so their misses overlap.
 func PrefetchEach(arrays []*Counting, keys []Key) {
 	var lines [batch]uint64
 	for len(arrays) > 0 {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 )
 
 // TestFollowing appends random entries and checkpoints, and copies what a Following returns to a second store by
@@ -132,5 +133,52 @@ func TestFollowRecovered(t *testing.T) {
 	}
 	if first, last := s.FirstIndex(), s.LastIndex(); first != last+1 || first != 4 {
 		t.Errorf("first index %d after the last one %d of a recovery", first, last)
+	}
+}
+
+// TestWaitingFollower checks that a Following that waits learns of an entry, of its being too slow, of a recovery and
+// of the end of the store.
+func TestWaitingFollower(t *testing.T) {
+	for what, tt := range map[string]struct {
+		change func(*Store) error
+		want   error
+	}{
+		"an entry":     {func(s *Store) error { _, err := s.Append([]byte("x")); return err }, nil},
+		"two entries":  {func(s *Store) error { return s.AppendAll([]Entry{{1, []byte("x")}, {2, nil}}) }, nil},
+		"a long entry": {func(s *Store) error { _, err := s.Append(make([]byte, 101)); return err }, ErrLag},
+		"a recovery":   {func(s *Store) error { return s.Recover(t.Context(), 1, nil, nil) }, ErrLag},
+		"the end":      {(*Store).Close, ErrClosed},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := Open(newDir(t), Options{FS: fastFS{}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				f := s.Follow(100)
+				done := make(chan error, 1)
+				go func() {
+					entries, err := f.Next(t.Context())
+					if err == nil && (len(entries) == 0 || entries[0].Index != 1) {
+						err = fmt.Errorf("entries %+v", entries)
+					}
+					done <- err
+				}()
+				synctest.Wait() // it waits for an entry
+				if err := tt.change(s); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				select {
+				case err := <-done:
+					if !errors.Is(err, tt.want) {
+						t.Errorf("%v, want %v", err, tt.want)
+					}
+				default:
+					t.Error("it waits on")
+				}
+			})
+		})
 	}
 }

@@ -14,9 +14,7 @@ func (s *Store) openJournal(mark watermark) error {
 		return damaged(s.path(manifestFile), 0,
 			"the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
 	}
-	if mark.epoch < m.epoch { // the process died in Recover, between the two files
-		mark = watermark{epoch: m.epoch}
-	}
+	// A watermark of an earlier epoch, left by a process that died in Recover, is of entries below the checkpoint.
 	segs, obsolete, err := s.sortSegments()
 	if err != nil {
 		return err

@@ -51,6 +51,20 @@ func TestUnshared(t *testing.T) {
 	}
 }
 
+// TestNeverListed checks that peers learn nothing of a text that was never listed, however many call it wanted.
+func TestNeverListed(t *testing.T) {
+	for _, vote := range []bulkhead.Vote{bulkhead.Ham, bulkhead.Revocation} {
+		b, voters := newFloorBooks(t, 2)
+		for _, name := range voters {
+			b.report(by(name, vote, sig(bulkhead.Exact, 1)))
+			if d := b.r.Decisions(); len(d.PublishedRevoked)+len(d.Revoked) > 0 {
+				t.Errorf("%v of %s: it is taken off for peers %d times, here %d times", vote, name, len(d.PublishedRevoked),
+					len(d.Revoked))
+			}
+		}
+	}
+}
+
 // TestFloor compares what peers see of the blocklist with plain maps: a listing with as many roots
 // as the floor, until the node takes it off, over random votes and weeks.
 func TestFloor(t *testing.T) {

@@ -206,12 +206,12 @@ func TestSenders(t *testing.T) {
 	}
 	senders(2)
 	var batch []*Message
-	for i := range 16 { // each sender twice
+	for i := range 30 { // each sender twice, and more of them than count in a week
 		batch = append(batch, message(bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i),
-			sender(fmt.Sprint("e", i%8, ".example")), link("docs.example"), link("docs.example/form")}}))
+			sender(fmt.Sprint("e", i%15, ".example")), link("docs.example"), link("docs.example/form")}}))
 	}
 	b.batch(batch...)
-	senders(10)
+	senders(12)
 	for i := range 50 {
 		deliver(Seen{}, sender(fmt.Sprint("f", i, ".example")))
 	}

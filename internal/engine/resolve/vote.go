@@ -224,15 +224,13 @@ func (r *Resolver) pairs(m *Message, who *voter) {
 			r.items = append(r.items, it)
 		}
 	}
-	n := len(r.items) - first
-	if n == 0 {
+	if first == len(r.items) {
 		return
 	}
-	r.present.asks = slices.Grow(r.present.asks, n)[:first+n]
-	r.present.records = slices.Grow(r.present.records, n)[:first+n]
 	r.open(first, who.voice())
 	for i := first; i < len(r.items); i++ {
-		r.present.asks[i] = evidence.Ask{Key: r.items[i].key, Wants: r.listings(m, i)}
+		r.present.asks = append(r.present.asks, evidence.Ask{Key: r.items[i].key, Wants: r.listings(m, i)})
+		r.present.records = append(r.present.records, evidence.Record{})
 	}
 	r.reader.Read(r.present.asks[first:], r.present.records[first:])
 	for i := range r.items { // the records may have moved

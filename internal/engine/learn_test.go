@@ -253,8 +253,8 @@ func crashed(t *testing.T, w *school, dir, name string) {
 	}
 }
 
-// TestLearningFromKnownSenders checks that mail like reported mail counts as delivered if it comes from a sender of good
-// standing, and only then: readers see it unmarked, and would report it.
+// TestLearningFromKnownSenders checks that mail like reported mail counts as delivered if it comes from a sender of
+// good standing, and only then: readers see it unmarked, and would report it.
 func TestLearningFromKnownSenders(t *testing.T) {
 	c := newClock()
 	w := newSchool(t, Options{Now: c.Now})
@@ -352,7 +352,7 @@ func TestWhoIsTwoPeople(t *testing.T) {
 		shared  bool
 	}{
 		"two recipients":                  {[2]bulkhead.Report{delivered("ann@a.example"), delivered("bob@a.example")}, true},
-		"one recipient":                   {[2]bulkhead.Report{delivered("ann@a.example"), delivered("ann@a.example")}, false},
+		"one recipient":                   {[2]bulkhead.Report{delivered("a@a.example"), delivered("a@a.example")}, false},
 		"two voters":                      {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("site", "bob"))}, true},
 		"one voter":                       {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("site", "ann"))}, false},
 		"one voter by two services":       {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("other", "Ann"))}, false},
@@ -384,7 +384,7 @@ func TestWhoIsTwoPeople(t *testing.T) {
 			t.Errorf("%s: the word is shared: %v, want %v", name, shared, x.shared)
 		}
 	}
-	// Who runs "bulkhead learn" over a mailbox may also have voted.
+	// The account that runs "bulkhead learn" over a mailbox may also have voted.
 	w := newSchool(t, Options{Teach: true})
 	if err := w.Learn(t.Context(), site("site", ""), text(1), []string{"w:secret"}, false); err != nil {
 		t.Fatal(err)

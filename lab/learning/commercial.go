@@ -157,8 +157,8 @@ func (s *sender) page(sentences, items []string, link string, k int) string {
 			"<center><table role=\"presentation\" class=\"col\" width=\"580\">\r\n"
 		row = "<tr><td class=\"col\" style=\"font:16px/24px Helvetica,Arial,sans-serif;color:#202020\">%s</td></tr>\r\n"
 		list = "<tr><td style=\"border-top:1px solid #e0e0e0;padding:8px 0\"><h2>%s</h2></td></tr>\r\n"
-		button = "<tr><td><a href=\"https://%s/c/%d\" style=\"display:inline-block;border-radius:4px;background-color:#146c43;" +
-			"color:#ffffff\">%s</a></td></tr>\r\n"
+		button = "<tr><td><a href=\"https://%s/c/%d\" style=\"display:inline-block;border-radius:4px;" +
+			"background-color:#146c43;color:#ffffff\">%s</a></td></tr>\r\n"
 		end = "</table></center></body></html>\r\n"
 	case 6:
 		open = "<html><body><div style=\"direction:ltr;max-width:36em\"><font face=\"Verdana\" size=\"2\">\r\n"

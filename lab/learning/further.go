@@ -62,13 +62,13 @@ var further = []sender{
 			"otra persona puede recogerlo con una autorización.|El horario de verano empieza el lunes.|No hay nada que pagar.",
 		"Carta certificada|Paquete pequeño|Devolución|Apartado postal", "Ver el aviso"},
 	{"Gimnasio Puente", 6, false, "Nuevos horarios de clases",
-		"A partir de octubre hay yoga también por la mañana.|La piscina cierra dos semanas por la revisión anual.|Los socios " +
-			"pueden invitar a un amigo el último sábado.|Recuerde traer candado para la taquilla.|Las cuotas no cambian.",
+		"A partir de octubre hay yoga también por la mañana.|La piscina cierra dos semanas por la revisión anual.|Los " +
+			"socios pueden invitar a un amigo el último sábado.|Recuerde traer candado para la taquilla.|Las cuotas no cambian.",
 		"Yoga|Natación|Pesas|Baile", "Reservar clase"},
 	{"Condominio Aurora", 0, false, "Convocazione dell'assemblea",
-		"L'assemblea è convocata per mercoledì alle ore venti e trenta.|All'ordine del giorno ci sono il tetto e l'ascensore.|" +
-			"Il bilancio è allegato a questa lettera.|Chi non può venire può delegare un vicino.|L'amministratore resta a " +
-			"disposizione per chiarimenti.",
+		"L'assemblea è convocata per mercoledì alle ore venti e trenta.|All'ordine del giorno ci sono il tetto e " +
+			"l'ascensore.|Il bilancio è allegato a questa lettera.|Chi non può venire può delegare un vicino.|" +
+			"L'amministratore resta a disposizione per chiarimenti.",
 		"Rifacimento del tetto|Ascensore|Bilancio consuntivo|Varie", "Scarica gli allegati"},
 	{"Bibliotheek Lindehof", 1, false, "Uw reservering ligt klaar",
 		"Het boek dat u hebt gereserveerd ligt op de plank bij de ingang.|We bewaren het tot volgende week zaterdag.|Op " +
@@ -80,8 +80,8 @@ var further = []sender{
 			"kuuteen asti.|Neuvomme mielellämme leikkaamisessa.|Saat tämän kirjeen, koska olet asiakkaamme.",
 		"Omenapuu|Marjapensas|Perennat|Siemenperunat", "Katso valikoima"},
 	{"Poradnia Lipowa", 3, false, "Przypomnienie o wizycie",
-		"Przypominamy o wizycie w przyszłym tygodniu.|Prosimy przyjść dziesięć minut wcześniej i zabrać wyniki badań.|Wejście " +
-			"jest teraz od strony parku.|Wizytę można odwołać telefonicznie.|Rejestracja pracuje od siódmej.",
+		"Przypominamy o wizycie w przyszłym tygodniu.|Prosimy przyjść dziesięć minut wcześniej i zabrać wyniki badań.|" +
+			"Wejście jest teraz od strony parku.|Wizytę można odwołać telefonicznie.|Rejestracja pracuje od siódmej.",
 		"Konsultacja|Badanie kontrolne|Szczepienie|Rehabilitacja", "Zmień termin"},
 	{"Câmara de Ribeira", 0, false, "Boletim municipal",
 		"A recolha de resíduos muda para terça-feira na zona alta.|O mercado reabre depois das obras.|As candidaturas às " +

@@ -351,9 +351,8 @@ func TestWhoIsTwoPeople(t *testing.T) {
 		reports [2]bulkhead.Report
 		shared  bool
 	}{
-		"two recipients": {[2]bulkhead.Report{delivered("ann@a.example"), delivered("bob@a.example")}, true},
-		"one recipient": {[2]bulkhead.Report{delivered("ann@a.example"), delivered("ann@a.example")},
-			false},
+		"two recipients":                  {[2]bulkhead.Report{delivered("ann@a.example"), delivered("bob@a.example")}, true},
+		"one recipient":                   {[2]bulkhead.Report{delivered("a@a.example"), delivered("a@a.example")}, false},
 		"two voters":                      {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("site", "bob"))}, true},
 		"one voter":                       {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("site", "ann"))}, false},
 		"one voter by two services":       {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("other", "Ann"))}, false},
@@ -385,7 +384,7 @@ func TestWhoIsTwoPeople(t *testing.T) {
 			t.Errorf("%s: the word is shared: %v, want %v", name, shared, x.shared)
 		}
 	}
-	// The person who runs "bulkhead learn" over a mailbox may also have voted.
+	// The account that runs "bulkhead learn" over a mailbox may also have voted.
 	w := newSchool(t, Options{Teach: true})
 	if err := w.Learn(t.Context(), site("site", ""), text(1), []string{"w:secret"}, false); err != nil {
 		t.Fatal(err)

@@ -66,10 +66,9 @@ var further = []sender{
 			"socios pueden invitar a un amigo el último sábado.|Recuerde traer candado para la taquilla.|Las cuotas no cambian.",
 		"Yoga|Natación|Pesas|Baile", "Reservar clase"},
 	{"Condominio Aurora", 0, false, "Convocazione dell'assemblea",
-		"L'assemblea è convocata per mercoledì alle ore venti e trenta.|All'ordine del " +
-			"giorno ci sono il tetto e l'ascensore." +
-			"|Il bilancio è allegato a questa lettera.|Chi non può venire può delegare un vicino.|L'amministratore resta a " +
-			"disposizione per chiarimenti.",
+		"L'assemblea è convocata per mercoledì alle ore venti e trenta.|All'ordine del giorno ci sono il tetto e " +
+			"l'ascensore.|Il bilancio è allegato a questa lettera.|Chi non può venire può delegare un vicino.|" +
+			"L'amministratore resta a disposizione per chiarimenti.",
 		"Rifacimento del tetto|Ascensore|Bilancio consuntivo|Varie", "Scarica gli allegati"},
 	{"Bibliotheek Lindehof", 1, false, "Uw reservering ligt klaar",
 		"Het boek dat u hebt gereserveerd ligt op de plank bij de ingang.|We bewaren het tot volgende week zaterdag.|Op " +

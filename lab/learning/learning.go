@@ -67,8 +67,7 @@ type Options struct {
 	// Chaff adds words of one wanted message to each spam message: this number, all for a negative
 	// number.
 	Chaff int
-	// Unlearnt leaves out the deliveries with 0.99 or more of senders of good standing, like the deliveries of other
-	// senders.
+	// Unlearnt leaves out deliveries with 0.99 or more even if the sender is of good standing.
 	Unlearnt bool
 }
 

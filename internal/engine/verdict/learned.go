@@ -36,10 +36,10 @@ const (
 
 // learnedRules apply to the verdict of all other rules. No score counts against wanted mail.
 var learnedRules = []rule{
-	{byLikeReported, bulkhead.ClassSpam, func(d *decision) bool {
-		return d.class == bulkhead.ClassSuspected && !d.quotes() && !d.wantedText() && d.otherReports() >= likeReported
-	}, "The message is suspected, and the score of its words and style is 0.5 or more, " +
-		"without the reports that made it suspected and two more. It neither quotes nor contains a reported text."},
+	{byLikeReported, bulkhead.ClassSpam, (*decision).likeReported,
+		"The message is suspected and does not quote a reported text. The score of its words and style is 0.5 or more, " +
+			"without the reports that made it suspected and two more; 0.99 or more, after 50 reports, if it contains a " +
+			"reported text."},
 	{byWordsAndPart, bulkhead.ClassSpam, (*decision).wordsAndPart,
 		"The score of its words and style is 0.99 or more after 50 reports, and 0.9 or more without the reports of a link " +
 			"or the sender. These have at most 17 deliveries for each report, and known senders never sent the link."},
@@ -61,6 +61,19 @@ func (d *decision) weighLearned() {
 			return
 		}
 	}
+}
+
+// likeReported reports whether a suspected message has the words and the style of other reported mail than the mail
+// that made it suspected. The words of mail that contains a reported text are partly the words of that text, so these
+// need a higher score.
+func (d *decision) likeReported() bool {
+	switch {
+	case d.class != bulkhead.ClassSuspected || d.by == byQuoted || d.text.quoted || d.wantedText():
+		return false
+	case !d.quotes():
+		return d.otherReports() >= likeReported
+	}
+	return !d.senderGood && d.Learned.Reports >= learn.FirstReports && d.otherReports() >= mostLike
 }
 
 // unjudged reports whether no rule has decided on a message, and its sender is not of good standing.

@@ -144,6 +144,35 @@ func TestOwnReportIsNoFurtherEvidence(t *testing.T) {
 	}
 }
 
+// TestContainsReportedText checks that a message with a part of a reported text is spam by its words only if they are
+// nearly as certain without the reports of that text, and never if it quotes the text.
+func TestContainsReportedText(t *testing.T) {
+	without := 0.0
+	for name, tt := range map[string]struct {
+		reports, without float64
+		quoted, good     bool
+		want             bool
+	}{
+		"certain":            {reports: 50, without: 0.99, want: true},
+		"less certain":       {reports: 50, without: 0.98},
+		"few reports":        {reports: 49, without: 1},
+		"a quote":            {reports: 90, without: 1, quoted: true},
+		"a known sender":     {reports: 90, without: 1, good: true},
+		"no further reports": {reports: 90, without: 0},
+	} {
+		without = 0
+		d := decision{Case: &Case{}, class: bulkhead.ClassSuspected, by: byHoldsPart, senderGood: tt.good, finding: -1,
+			text: text{quoted: tt.quoted, weight: weight{reported: 4}}}
+		d.Learned = Learned{Score: 1, Used: 9, Reports: tt.reports, Without: func(n float64) float64 {
+			without = n
+			return tt.without
+		}}
+		if got := d.likeReported(); got != tt.want || without != 0 && without != 6 {
+			t.Errorf("%s: %v, want %v, without %v reports", name, got, tt.want, without)
+		}
+	}
+}
+
 // TestQuotes checks which messages have their words from a reported text: those that quote it, and those that
 // contain a part of it.
 func TestQuotes(t *testing.T) {

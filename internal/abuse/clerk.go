@@ -67,7 +67,7 @@ type Totals struct {
 	Mails    int `json:"mails"`    // mails whose messages were voted on
 	Messages int `json:"messages"` // in them
 	Refused  int `json:"refused"`  // mails
-	Lost     int `json:"-"`        // of these, mails of users, whose vote is lost
+	Lost     int `json:"-"`        // mails of users of which all votes or some are lost
 	Removed  int `json:"removed"`  // mails handled longer than Keep ago
 }
 
@@ -141,17 +141,23 @@ func (c *Clerk) mail(ctx context.Context, root *os.Root, vote bulkhead.Vote, fil
 		return nil // a mail program has moved it in the meantime
 	}
 	var r *Report
+	taken := 0
 	if err == nil {
 		r, err = c.Options.Read(raw)
 	}
 	if err == nil {
-		err = c.vote(ctx, vote, r, raw)
+		taken, err = c.vote(ctx, vote, r, raw)
+	}
+	if taken > 0 && errors.Is(err, ErrRefused) {
+		t.Lost++
+		c.Log.Warn("messages of a mail refused", "file", file, "messages", len(r.Messages)-taken, "err", err)
+		err = nil
 	}
 	switch {
 	case err == nil:
 		t.Mails++
-		t.Messages += len(r.Messages)
-		c.Log.Info("reported", "user", r.User, "vote", vote, "messages", len(r.Messages), "inline", r.Inline, "file", file)
+		t.Messages += taken
+		c.Log.Info("reported", "user", r.User, "vote", vote, "messages", taken, "inline", r.Inline, "file", file)
 		return move(root, file, Reported)
 	case errors.Is(err, ErrStranger), errors.Is(err, ErrNothing), errors.Is(err, ErrMalformed), errors.Is(err, ErrRefused):
 		t.Refused++
@@ -180,17 +186,23 @@ func (c *Clerk) read(root *os.Root, file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, c.MaxBytes))
 }
 
-// vote votes on the messages of a report. The id of each vote is the same if the mail is handled
-// again.
-func (c *Clerk) vote(ctx context.Context, vote bulkhead.Vote, r *Report, raw []byte) error {
+// vote votes on the messages of a report, and returns how many votes were taken. A message that is refused does not
+// hold up the others. The id of each vote is the same if the mail is handled again.
+func (c *Clerk) vote(ctx context.Context, vote bulkhead.Vote, r *Report, raw []byte) (taken int, err error) {
 	sum := sha256.Sum256(raw)
+	var refused []error
 	for i, m := range r.Messages {
 		id := fmt.Sprintf("abuse-%s-%d", hex.EncodeToString(sum[:16]), i)
-		if err := c.Vote(ctx, vote, r.User, id, m); err != nil {
-			return err
+		switch err := c.Vote(ctx, vote, r.User, id, m); {
+		case err == nil:
+			taken++
+		case errors.Is(err, ErrRefused):
+			refused = append(refused, err)
+		default:
+			return taken, err
 		}
 	}
-	return nil
+	return taken, errors.Join(refused...)
 }
 
 // forget removes mail that was handled longer than Keep ago from a folder.

@@ -157,6 +157,32 @@ func TestClerk(t *testing.T) {
 	}
 }
 
+// TestClerkRefusedMessage: a message that the node refuses loses no vote on the others in the mail.
+func TestClerkRefusedMessage(t *testing.T) {
+	box := maildir(t)
+	put(t, filepath.Join(box, "new", "1"), attach(byAnn, "message/rfc822", "Subject: empty\r\n\r\n", letter,
+		"Subject: three\r\n\r\n3"))
+	var votes []string
+	c := &Clerk{Boxes: []Box{{box, bulkhead.Spam}}, Options: site,
+		Vote: func(_ context.Context, _ bulkhead.Vote, _, id string, raw []byte) error {
+			if strings.Contains(string(raw), "empty") {
+				return fmt.Errorf("%w: no text", ErrRefused)
+			}
+			votes = append(votes, id)
+			return nil
+		}}
+	total, err := c.Pass(t.Context())
+	if want := (Totals{Mails: 1, Messages: 2, Lost: 1}); err != nil || total != want {
+		t.Errorf("%+v, %v, want %+v", total, err, want)
+	}
+	if len(votes) != 2 || votes[0] == votes[1] {
+		t.Errorf("votes %q", votes)
+	}
+	if got := in(t, filepath.Join(box, Reported, "cur")); !slices.Equal(got, []string{"1:2,S"}) {
+		t.Errorf("reported: %q", got)
+	}
+}
+
 // TestClerkBoxes: a box that is no Maildir is an error, and the others are worked through;
 // a context that ends stops the work.
 func TestClerkBoxes(t *testing.T) {

@@ -159,7 +159,7 @@ func forwarded(text string) []byte {
 // isForward reports whether the fields below such a line belong to a forwarded message.
 func (h *forwardedHeader) isForward(above separation) bool {
 	hasAddress := func(f field) bool { return address.MatchString(f.value) }
-	named := slices.ContainsFunc(h.fields, func(f field) bool { return f.is(fromNames) || f.is(subjectNames) })
+	named := h.has(fromNames) || h.has(subjectNames)
 	switch {
 	case len(h.fields) < minSeparated:
 		return false
@@ -168,7 +168,15 @@ func (h *forwardedHeader) isForward(above separation) bool {
 	case above == announces && named:
 		return true
 	}
-	return len(h.fields) >= minFields && (hasAddress(h.fields[0]) || named && slices.ContainsFunc(h.fields, hasAddress))
+	// Outlook names no address of a sender whom the site's directory has.
+	whole := h.has(fromNames) && h.has(subjectNames)
+	return len(h.fields) >= minFields && (hasAddress(h.fields[0]) || whole || named &&
+		slices.ContainsFunc(h.fields, hasAddress))
+}
+
+// has reports whether a field has one of names.
+func (h *forwardedHeader) has(names []string) bool {
+	return slices.ContainsFunc(h.fields, func(f field) bool { return f.is(names) })
 }
 
 // is reports whether the name of f is one of names.

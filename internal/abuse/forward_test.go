@@ -89,6 +89,19 @@ func TestNoForms(t *testing.T) {
 	}
 }
 
+// TestNoAddress: a forward by Outlook of a sender in the site's own directory names no address.
+func TestNoAddress(t *testing.T) {
+	for _, form := range []string{
+		"From: Spam Co\nSent: Monday, November 2, 2026 10:00 AM\nTo: Ann\nSubject: Lanterns\n\n",
+		"Von: Spam Co\nGesendet: Montag, 2. November 2026 10:00\nAn: Ann\nBetreff: Lanterns\n\n",
+	} {
+		m := string(forwarded("please look\n\n" + form + spamText))
+		if !strings.HasPrefix(m, "From: Spam Co\r\nSubject: Lanterns\r\n") || !strings.Contains(m, "copper lanterns") {
+			t.Errorf("%q: %q", form, m)
+		}
+	}
+}
+
 // TestCases checks the forms of forwarding that were once refused.
 func TestCases(t *testing.T) {
 	site := &Options{Host: "mx.example.org"}

@@ -1,17 +1,22 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
 	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/boltfile"
 )
 
 // A Spool keeps reports on disk, in order, while the upstream does not take them. Its methods may be called
@@ -37,28 +42,111 @@ type kept struct {
 	key []byte
 }
 
-// OpenSpool opens the spool in a file, which it makes if necessary. The reports may take limit bytes.
-func OpenSpool(path string, limit int64) (*Spool, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second})
+// OpenSpool opens the spool in a file, which it makes if necessary. The reports may take limit bytes. A damaged file is
+// renamed to path + ".damaged", and the reports that can still be read are in the new file.
+func OpenSpool(path string, limit int64, log *slog.Logger) (*Spool, error) {
+	s := &Spool{limit: limit, wake: make(chan struct{}, 1)}
+	var texts [][]byte
+	err := renew(path)
+	if errors.Is(err, boltfile.ErrDamaged) {
+		texts = salvage(path)
+		aside := path + ".damaged"
+		log.Error("the spool of reports was damaged", "path", path, "why", err, "moved_to", aside, "reports_kept", len(texts),
+			"consequence", "the other reports in it are lost")
+		err = os.Rename(path, aside)
+	}
+	if err == nil {
+		err = s.open(path)
+	}
+	for _, text := range texts {
+		if err == nil {
+			err = s.putText(text)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("edge: spool %s: %w", path, err)
 	}
+	return s, nil
+}
+
+// renew writes a file anew, if there is one. The library may read a damaged file to its end, and panic when the file is
+// changed.
+func renew(path string) error {
+	fresh := path + ".new"
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if err := boltfile.Copy(path, fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
+}
+
+// open opens a file without damage, which it makes if necessary.
+func (s *Spool) open(path string) error {
+	db, err := boltfile.Open(path, &bbolt.Options{Timeout: time.Second})
+	if err != nil {
+		return err
+	}
 	db.MaxBatchDelay = 2 * time.Millisecond // a report waits for it
-	s := &Spool{db: db, limit: limit, wake: make(chan struct{}, 1)}
-	err = db.Update(func(tx *bbolt.Tx) error {
+	if err := db.Update(func(tx *bbolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(spoolBucket)
 		if err != nil {
 			return err
+		}
+		if last, _ := b.Cursor().Last(); len(last) == 8 && binary.BigEndian.Uint64(last) > b.Sequence() {
+			// No new report replaces one that waits.
+			if err := b.SetSequence(binary.BigEndian.Uint64(last)); err != nil {
+				return err
+			}
 		}
 		return b.ForEach(func(_, v []byte) error {
 			s.n, s.bytes = s.n+1, s.bytes+int64(len(v))
 			return nil
 		})
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("edge: spool %s: %w", path, err), db.Close())
+	}); err != nil {
+		return errors.Join(err, db.Close())
 	}
-	return s, nil
+	s.db = db
+	return nil
+}
+
+// salvage returns the reports that can be read of a damaged file.
+func salvage(path string) (texts [][]byte) {
+	// Its error is known.
+	_ = boltfile.Inspect(path, func(tx *bbolt.Tx) error {
+		b := tx.Bucket(spoolBucket)
+		if b == nil {
+			return boltfile.ErrDamaged
+		}
+		return b.ForEach(func(_, v []byte) error {
+			if json.Valid(v) {
+				texts = append(texts, bytes.Clone(v))
+			}
+			return nil
+		})
+	})
+	return texts
+}
+
+// InspectSpool reads a whole file and returns an error if it is damaged. It changes nothing. It does not read a file
+// that a node has open.
+func InspectSpool(path string) error {
+	return boltfile.Inspect(path, func(tx *bbolt.Tx) error {
+		b := tx.Bucket(spoolBucket)
+		if b == nil {
+			return boltfile.ErrDamaged
+		}
+		return b.ForEach(func(k, v []byte) error {
+			if !json.Valid(v) {
+				return fmt.Errorf("%w: report %x", boltfile.ErrDamaged, k)
+			}
+			return nil
+		})
+	})
 }
 
 // Close closes the file. The reports stay in it.
@@ -84,13 +172,14 @@ func (s *Spool) put(r bulkhead.Report, at time.Time) error {
 func (s *Spool) putText(text []byte) error {
 	size := int64(len(text))
 	s.mu.Lock()
-	full := s.bytes+size > s.limit
+	have := s.bytes
+	full := have+size > s.limit
 	if !full {
-		s.n, s.bytes = s.n+1, s.bytes+size
+		s.n, s.bytes = s.n+1, have+size
 	}
 	s.mu.Unlock()
 	if full {
-		return fmt.Errorf("edge: %w: the spool has %d bytes of reports, limit %d", bulkhead.ErrReadOnly, s.bytes, s.limit)
+		return fmt.Errorf("edge: %w: the spool has %d bytes of reports, limit %d", bulkhead.ErrReadOnly, have, s.limit)
 	}
 	err := s.db.Batch(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(spoolBucket)
@@ -251,7 +340,7 @@ func (e *Edge) deliver(ctx context.Context) (whole bool, err error) {
 		}
 		if one != nil {
 			e.Stats.Dropped.Add(1)
-			e.health.log.Error("a report of the spool was dropped: the upstream refuses it", "err", one,
+			e.health.log.Error("the upstream refused a report of the spool, which was dropped", "err", one,
 				"id", all[taken].Report.ID, "from", all[taken].At)
 		} else {
 			e.Stats.Delivered.Add(1)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -128,7 +130,7 @@ func spool(t *testing.T, rng *rand.Rand) {
 	var e *Edge
 	var end func()
 	begin := func() {
-		s, err := OpenSpool(path, 1<<20)
+		s, err := OpenSpool(path, 1<<20, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +209,7 @@ func (l locked) ReportBatch(ctx context.Context, reports []bulkhead.Report) ([]c
 
 // TestSpoolIsBounded fills a spool: the report that has no room is refused, and none is lost.
 func TestSpoolIsBounded(t *testing.T) {
-	s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 2000)
+	s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 2000, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +292,7 @@ func TestSeveral(t *testing.T) {
 func FuzzSpool(f *testing.F) {
 	f.Add([]byte(`{"At":"2026-01-02T03:04:05Z","Report":{"Vote":1,"Signatures":["dcc/body:00"],"ID":"a"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 1<<20)
+		s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 1<<20, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,4 +311,65 @@ func FuzzSpool(f *testing.F) {
 			t.Fatalf("%d reports of %d bytes are left", n, bytes)
 		}
 	})
+}
+
+// TestSpoolDamaged damages a spool at each place in turn. It opens all the same, and either has all reports or has put
+// the damaged file aside, with the reports that can be read in the new one.
+func TestSpoolDamaged(t *testing.T) {
+	const reports = 40
+	path := filepath.Join(t.TempDir(), "spool.db")
+	s, err := OpenSpool(path, 1<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range reports {
+		r := bulkhead.Report{ID: fmt.Sprint(i), Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{sig(i)}}
+		if err := s.put(r, time.Unix(int64(i), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.Close(), InspectSpool(path)); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	aside, kept := 0, 0
+	for range 300 {
+		damaged := slices.Clone(whole)
+		switch r.IntN(3) {
+		case 0:
+			damaged[r.IntN(len(damaged))] ^= 1 << r.IntN(8)
+		case 1:
+			damaged = damaged[:r.IntN(len(damaged))]
+		case 2:
+			at := r.IntN(len(damaged))
+			clear(damaged[at:min(len(damaged), at+1+r.IntN(4096))])
+		}
+		path := filepath.Join(t.TempDir(), "spool.db")
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := OpenSpool(path, 1<<20, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ := s.Len()
+		if _, err := os.Stat(path + ".damaged"); err == nil {
+			aside++
+			kept += n
+		}
+		if _, err := s.first(reports); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(s.put(bulkhead.Report{ID: "new", Signatures: []bulkhead.Signature{sig(1)}}, time.Unix(0, 0)),
+			s.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if aside < 50 || kept == 0 {
+		t.Errorf("%d of 300 files were put aside, %d reports of them kept", aside, kept)
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/FastFilter/xorfilter"
 	"github.com/dchest/siphash"
 	"go.etcd.io/bbolt"
+
+	"github.com/bulkhead-mail/bulkhead/internal/boltfile"
 )
 
 // Entries are sealed in blocks, each with a binary fuse filter of all terms of its entries. A
@@ -47,7 +49,7 @@ func (b *block) encode() []byte {
 // readBlock decodes a stored block. Its filter refers to data.
 func readBlock(key, data []byte) (block, error) {
 	if len(key) != 8 || len(data) < headBytes || data[0] != version {
-		return block{}, errDamagedFile
+		return block{}, boltfile.ErrDamaged
 	}
 	le := binary.LittleEndian
 	b := block{first: idOf(key), last: le.Uint64(data[1:]), rows: int(le.Uint32(data[9:])),
@@ -58,7 +60,7 @@ func readBlock(key, data []byte) (block, error) {
 	f.SegmentCount, f.SegmentCountLength = le.Uint32(data[33:]), le.Uint32(data[37:])
 	f.Fingerprints = data[headBytes:]
 	if b.last < b.first || b.last == math.MaxUint64 || !rightFilter(f) {
-		return block{}, errDamagedFile
+		return block{}, boltfile.ErrDamaged
 	}
 	return b, nil
 }

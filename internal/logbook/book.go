@@ -7,23 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io/fs"
 	"log/slog"
 	"math"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/boltfile"
 )
 
 // Options are the settings of a [Book].
@@ -125,9 +122,6 @@ const (
 // errUnavailable is the error of a book whose file cannot be opened.
 var errUnavailable = errors.New("logbook: the file cannot be opened at present; the log says why")
 
-// errDamagedFile is the error of a file whose contents are not as written.
-var errDamagedFile = errors.New("logbook: damaged file")
-
 // Open opens the book in a file, which is created if necessary. A damaged file is renamed to path +
 // ".damaged", and an empty one takes its place. If the file cannot be opened for another reason,
 // Open still returns the book, which drops new entries and tries to open the file again every ten
@@ -168,7 +162,7 @@ func (b *Book) open() error {
 	b.opened.Lock()
 	defer b.opened.Unlock()
 	err := b.openFile()
-	if errors.Is(err, errDamagedFile) {
+	if errors.Is(err, boltfile.ErrDamaged) {
 		b.rename(err)
 		err = b.openFile()
 	}
@@ -194,9 +188,9 @@ func (b *Book) openFile() error {
 		}
 	}
 	var db *bbolt.DB
-	err := guarded(func() (err error) {
-		if db, err = bbolt.Open(b.path, 0o600, &options); err != nil {
-			return damageOf(err)
+	err := boltfile.Guard(func() (err error) {
+		if db, err = boltfile.Open(b.path, &options); err != nil {
+			return err
 		}
 		db.AllocSize = growth
 		if err := db.Update(makeBuckets); err != nil {
@@ -205,7 +199,7 @@ func (b *Book) openFile() error {
 		return db.View(b.measure)
 	})
 	if err != nil {
-		if db != nil && !errors.Is(err, errDamagedFile) {
+		if db != nil && !errors.Is(err, boltfile.ErrDamaged) {
 			err = errors.Join(err, db.Close())
 		}
 		return err
@@ -220,39 +214,16 @@ func makeBuckets(tx *bbolt.Tx) error {
 	return errors.Join(err1, err2)
 }
 
-// damageOf distinguishes damage of a file from errors of the system.
-func damageOf(err error) error {
-	var errno syscall.Errno
-	var path *fs.PathError
-	if err == nil || errors.As(err, &errno) || errors.As(err, &path) || errors.Is(err, bolterrors.ErrTimeout) {
-		return err
-	}
-	return fmt.Errorf("%w: %v", errDamagedFile, err)
-}
-
-// guarded calls fn, and turns panics and memory faults into errors about damage. In a damaged file
-// the library may panic, and reading the mapped file may fault.
-func guarded(fn func() error) (err error) {
-	old := debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(old)
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errDamagedFile, p)
-		}
-	}()
-	return fn()
-}
-
 // compact shrinks a file that is larger than MaxBytes allows.
 func (b *Book) compact(options bbolt.Options) error {
 	small := b.path + ".new"
 	if err := os.RemoveAll(small); err != nil {
 		return err
 	}
-	err := guarded(func() error {
-		from, err := bbolt.Open(b.path, 0o600, &options)
+	err := boltfile.Guard(func() error {
+		from, err := boltfile.Open(b.path, &options)
 		if err != nil {
-			return damageOf(err)
+			return err
 		}
 		defer from.Close()
 		if err := from.Update(func(tx *bbolt.Tx) error {
@@ -422,7 +393,7 @@ func (b *Book) Close() error {
 	if b.db = nil; db == nil {
 		return nil
 	}
-	return guarded(db.Close)
+	return boltfile.Guard(db.Close)
 }
 
 // Flush writes the queues. Entries that cannot be written are lost and counted.
@@ -468,12 +439,12 @@ func (b *Book) update(fn func(*bbolt.Tx) error) error {
 		db = b.db
 	}
 	last, tail, state := b.last, b.tail, b.state.Load()
-	err := guarded(func() error { return db.Update(fn) })
+	err := boltfile.Guard(func() error { return db.Update(fn) })
 	if err != nil {
 		b.last, b.tail = max(last, b.last), tail
 		b.state.Store(state)
 	}
-	if errors.Is(err, errDamagedFile) {
+	if errors.Is(err, boltfile.ErrDamaged) {
 		b.begin(db, err)
 	}
 	return err
@@ -504,9 +475,9 @@ func (b *Book) view(fn func(*bbolt.Tx) error) error {
 		b.opened.RUnlock()
 		return errUnavailable
 	}
-	err := guarded(func() error { return db.View(fn) })
+	err := boltfile.Guard(func() error { return db.View(fn) })
 	b.opened.RUnlock()
-	if errors.Is(err, errDamagedFile) {
+	if errors.Is(err, boltfile.ErrDamaged) {
 		b.writing.Lock()
 		b.begin(db, err)
 		b.writing.Unlock()

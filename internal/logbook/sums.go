@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/boltfile"
 )
 
 // A Sum counts the checks and reports of the clients of one door.
@@ -164,7 +165,7 @@ func OpenSums(path string, log *slog.Logger) *Sums {
 // writing.
 func (s *Sums) open() error {
 	err := s.openFile()
-	if errors.Is(err, errDamagedFile) {
+	if errors.Is(err, boltfile.ErrDamaged) {
 		if err = s.aside(err); err == nil {
 			err = s.openFile()
 		}
@@ -178,9 +179,9 @@ func (s *Sums) openFile() error {
 	for i := range found {
 		found[i] = make(map[int64]map[string]Sum)
 	}
-	err := guarded(func() (err error) {
-		if db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: time.Second}); err != nil {
-			return damageOf(err)
+	err := boltfile.Guard(func() (err error) {
+		if db, err = boltfile.Open(s.path, &bbolt.Options{Timeout: time.Second}); err != nil {
+			return err
 		}
 		return db.View(func(tx *bbolt.Tx) error {
 			for i, series := range s.series {
@@ -314,7 +315,7 @@ func (s *Sums) Write() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	err := s.write()
-	if errors.Is(err, errDamagedFile) {
+	if errors.Is(err, boltfile.ErrDamaged) {
 		if err = s.aside(err); err == nil {
 			err = s.write()
 		}
@@ -336,7 +337,7 @@ func (s *Sums) write() error {
 	if len(slices.Concat(changed[:]...)) == 0 {
 		return nil
 	}
-	err := guarded(func() error {
+	err := boltfile.Guard(func() error {
 		return s.db.Update(func(tx *bbolt.Tx) error {
 			for i, series := range s.series {
 				b, err := tx.CreateBucketIfNotExists(series.bucket)
@@ -396,7 +397,7 @@ func (s *Sums) Close() error {
 	if s.db = nil; db == nil {
 		return err
 	}
-	return errors.Join(err, guarded(db.Close))
+	return errors.Join(err, boltfile.Guard(db.Close))
 }
 
 // sumsVersion begins the stored form of a slot.
@@ -451,7 +452,7 @@ func decodeSumsBody(body []byte) (map[string]Sum, error) {
 // InspectSums reads a whole file of [Sums] and returns an error if it is damaged. It changes
 // nothing, and does not read a file that a node has open.
 func InspectSums(path string) error {
-	return inspectFile(path, func(tx *bbolt.Tx) error {
+	return boltfile.Inspect(path, func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
 			return b.ForEach(func(_, v []byte) error {
 				_, err := decodeSums(v)

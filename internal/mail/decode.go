@@ -233,6 +233,9 @@ func isTurkish(text []byte) bool {
 // transferEncoding returns the Content-Transfer-Encoding that a field names, or unknown for one
 // that changes nothing.
 func transferEncoding(field string) encoding {
+	if comment, rest, ok := strings.Cut(field, ")"); ok && strings.HasPrefix(comment, "(") {
+		field = rest
+	}
 	field = field[:max(0, strings.IndexAny(field+";", ";("))]
 	switch strings.Trim(field, " \t\"',.") {
 	case "base64", "base-64":
@@ -369,6 +372,8 @@ func decodeQuotedPrintable(body []byte, p *pace.Pace) (dst []byte, odd bool) {
 			if c, ok := escaped(line); ok {
 				dst = append(dst, c)
 				line = line[3:]
+			} else if bytes.HasPrefix(line, []byte("=\r")) {
+				line, odd = line[2:], true
 			} else {
 				dst = append(dst, '=')
 				line = line[1:]

@@ -192,6 +192,9 @@ func (r *reader) multipart(kind, boundary string, how encoding, body []byte, at 
 		if fresh {
 			at.branch = i + 1
 		}
+		if bytes.IndexByte(part, '\n') < 0 && bytes.IndexByte(part, '\r') >= 0 {
+			part = r.keep(bytes.ReplaceAll(part, []byte("\r"), []byte("\n")), nil)
+		}
 		h, body := r.header(part)
 		r.entity(h, body, at)
 	}

@@ -383,3 +383,23 @@ func TestAddressComments(t *testing.T) {
 		t.Errorf("two addresses: from %q, author %q", m.From, m.author)
 	}
 }
+
+// TestOddForms reads forms of a text that mail programs read although few programs write them.
+func TestOddForms(t *testing.T) {
+	const want = "Grüße aus Köln: a page of words"
+	for _, raw := range []string{
+		"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: (as text) base64 (RFC 2045)\n\n" +
+			base64.StdEncoding.EncodeToString([]byte(want)),
+		"Content-Type: multipart/mixed; boundary=b\n\n--b\rContent-Type: text/plain; charset=utf-8\r\r" + want + "\r--b--\r",
+		"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n" +
+			strings.Replace(strings.ReplaceAll(want, "ü", "=C3=BC"), "page", "=\rpa=\rge", 1),
+	} {
+		m, err := Read(t.Context(), []byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(m.Parts[0].Text); len(m.Parts) != 1 || got != want {
+			t.Errorf("%q: %q", raw, got)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/edge"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
@@ -47,6 +48,7 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*admin.Examin
 	x.rates()
 	x.greylist()
 	x.history()
+	x.spool()
 	x.records()
 	x.whitelist()
 	x.lists()
@@ -270,6 +272,17 @@ func (x *examination) history() {
 			x.fault("history", path, 0, err.Error(),
 				"on start, or when it notices, the node sets it aside and begins an empty one")
 		}
+	}
+}
+
+// spool reads the reports that an edge keeps for its upstream.
+func (x *examination) spool() {
+	path := filepath.Join(x.dir, spoolFile)
+	switch err := edge.InspectSpool(path); {
+	case err == nil:
+		x.out.Files++
+	case !errors.Is(err, fs.ErrNotExist):
+		x.fault("spool", path, 0, err.Error(), "on start the node sets it aside, and keeps the reports that it can read")
 	}
 }
 

@@ -105,7 +105,8 @@ func (n *Node) decides(ctx context.Context) {
 	defer n.sharing.mu.Unlock()
 	if n.sharing.mesh == nil && !n.sharing.over {
 		if err := n.openMesh(ctx); err != nil {
-			n.log.Error("the node does not share", "err", err, "remedy", "restart it")
+			n.log.Error("the node does not share", "err", err,
+				"consequence", "peers see none of its counts, and it sees none of theirs", "hint", "restart it")
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			if s.Connected || err != nil && err.Error() != logged {
 				f.o.Log.Warn("the first node is not followed at present", "address", s.Address, "err", err,
 					"consequence", "this node answers checks by what it has, and refuses votes",
-					"remedy", "if the first node is dead, run \"bulkhead promote\" here")
+					"hint", "if the first node is dead, run \"bulkhead promote\" here")
 			}
 			s.Connected, s.Copying = false, false
 			if err != nil {

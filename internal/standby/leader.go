@@ -173,7 +173,7 @@ func (l *Leader) answer(ctx context.Context, conn *tls.Conn, admit func() error)
 		return w.sendJSON(frameWelcome, &reply)
 	}
 	if h.GaveUp && l.hasLeft() {
-		l.o.Log.Warn("the standby could not take over: this node decides again")
+		l.o.Log.Warn("the standby could not take over", "consequence", "this node decides again")
 		defer l.o.Resume()
 		reply.Problem = "this node begins to decide again"
 		return w.sendJSON(frameWelcome, &reply)
@@ -250,7 +250,7 @@ func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welc
 		reply.Problem = fmt.Sprintf("the standby has entries up to %d, and this node has lost those after %d: "+
 			"promote the standby", h.Last, durable)
 		l.o.Log.Error("the standby has entries that this node has lost", "last", durable, "of_standby", h.Last,
-			"remedy", "stop this node and run \"bulkhead promote\" there")
+			"consequence", "this node is not followed", "hint", "stop this node and run \"bulkhead promote\" there")
 	}
 	if err := w.sendJSON(frameWelcome, reply); err != nil || reply.Problem != "" {
 		return err
@@ -459,7 +459,8 @@ func (l *Leader) receiveAcks(w *wire, n int) {
 		}
 		if err != nil {
 			if errors.Is(err, bulkhead.ErrMalformed) {
-				l.o.Log.Warn("the standby does not keep to the protocol: its connection is closed", "err", err)
+				l.o.Log.Warn("the standby does not keep to the protocol", "err", err,
+					"consequence", "its connection is closed")
 				l.note(n, func(s *Status) { s.Refused++ })
 			}
 			w.conn.Close() // send fails
@@ -504,7 +505,8 @@ func (l *Leader) ended(n int, err error) {
 			s.Problem = err.Error()
 		}
 		if was && !l.fenced {
-			l.o.Log.Warn("the standby is away", "err", err, "last_entry", s.Copied)
+			l.o.Log.Warn("the standby is away", "err", err, "last_entry", s.Copied,
+				"consequence", "a take-over now would lack what this node acknowledges from here on")
 		}
 	})
 	select {
@@ -539,8 +541,8 @@ func (l *Leader) standDown() {
 }
 
 func (l *Leader) logLeaving() {
-	l.o.Log.Warn("the standby takes over: this node decides nothing from now on",
-		"remedy", "if the standby dies now, restart this node")
+	l.o.Log.Warn("the standby takes over", "consequence", "this node decides nothing from now on",
+		"hint", "if the standby dies now, restart this node")
 }
 
 // hasLeft reports whether this node lets the other one take over.
@@ -688,8 +690,8 @@ func olderThan(t time.Time, d time.Duration) bool { return lease.Elapsed(t) > d 
 func (l *Leader) goAlone() {
 	if l.o.Each && !l.alone {
 		l.alone = true
-		l.o.Log.Warn("the standby does not confirm: reports are acknowledged without it",
-			"last_confirmed", l.status.Copied, "consequence", "a take-over now would lack them")
+		l.o.Log.Warn("the standby does not confirm", "last_confirmed", l.status.Copied,
+			"consequence", "reports are acknowledged without it, and a take-over now would lack them")
 	}
 }
 

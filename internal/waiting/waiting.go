@@ -240,7 +240,9 @@ func (f Folder) Send(send func(*Vote) error, refused func(name string, err error
 	for _, name := range names {
 		path := filepath.Join(f.Path, name)
 		v, err := read(path)
-		if err == nil {
+		if err != nil && !errors.Is(err, errForm) {
+			err = fmt.Errorf("%w: %w", ErrLater, err) // such as too many open files
+		} else if err == nil {
 			err = send(v)
 		}
 		switch {

@@ -87,18 +87,23 @@ type Reason struct {
 // particulars matches the names and numbers in a reason.
 var particulars = regexp.MustCompile(`\S*[0-9@/]\S*|\S+\.\S+|'[^']*'`)
 
+// A ruleID names a rule with the class that it gave: one rule can give several.
+type ruleID struct{ class, rule string }
+
 // A Tally counts what was said of the deliveries of one or several plans.
 type Tally struct {
 	rows    map[rowID]row
 	Doors   map[Door]int
 	Ways    map[Way]*WayCounts
 	reasons map[Reason]int
+	rules   map[ruleID]*RuleCount
 	Seconds float64
 }
 
 // NewTally returns an empty tally.
 func NewTally() *Tally {
-	return &Tally{rows: map[rowID]row{}, Doors: map[Door]int{}, Ways: map[Way]*WayCounts{}, reasons: map[Reason]int{}}
+	return &Tally{rows: map[rowID]row{}, Doors: map[Door]int{}, Ways: map[Way]*WayCounts{}, reasons: map[Reason]int{},
+		rules: map[ruleID]*RuleCount{}}
 }
 
 func (t *Tally) delivered(p *Plan, d *Delivery, a Answer) {
@@ -106,6 +111,11 @@ func (t *Tally) delivered(p *Plan, d *Delivery, a Answer) {
 	id := campaignID{p.Name, d.Campaign}
 	if a.Class >= bulkhead.ClassSuspected {
 		t.reasons[Reason{d.Spam, a.Class.String(), d.Kind, particulars.ReplaceAllString(a.Reason, "_")}]++
+		if c := t.rule(ruleID{a.Class.String(), a.Rule}); d.Spam {
+			c.Spam++
+		} else {
+			c.Genuine++
+		}
 	}
 	groups := []Group{{"kind", "all"}, {"kind", d.Kind}, {"door", string(p.Sites[d.Site].Door)}}
 	for _, g := range append(groups, d.Groups...) {
@@ -122,6 +132,13 @@ func (t *Tally) row(id rowID) row {
 		t.rows[id] = row{}
 	}
 	return t.rows[id]
+}
+
+func (t *Tally) rule(id ruleID) *RuleCount {
+	if t.rules[id] == nil {
+		t.rules[id] = &RuleCount{Class: id.class, Rule: id.rule}
+	}
+	return t.rules[id]
 }
 
 func (t *Tally) way(w Way) *WayCounts {
@@ -154,6 +171,10 @@ func (t *Tally) Merge(o *Tally) {
 	}
 	for reason, n := range o.reasons {
 		t.reasons[reason] += n
+	}
+	for id, c := range o.rules {
+		to := t.rule(id)
+		to.Spam, to.Genuine = to.Spam+c.Spam, to.Genuine+c.Genuine
 	}
 	for w, c := range o.Ways {
 		to := t.way(w)
@@ -266,7 +287,42 @@ func (t *Tally) Print(w io.Writer) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	if err := t.printRules(w); err != nil {
+		return err
+	}
 	return t.PrintReasons(w, "all")
+}
+
+// A RuleCount is how many deliveries a rule called spam or suspected.
+type RuleCount struct {
+	Class   string `json:"class"`
+	Rule    string `json:"rule"`
+	Spam    int    `json:"spam"`    // of these, spam
+	Genuine int    `json:"genuine"` // and genuine mail
+}
+
+// Rules returns what each rule decided, those against the most genuine mail first. dccifd names no rule.
+func (t *Tally) Rules() []RuleCount {
+	var all []RuleCount
+	for id, c := range t.rules {
+		if id.rule != "" {
+			all = append(all, *c)
+		}
+	}
+	slices.SortFunc(all, func(a, b RuleCount) int {
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(b.Genuine, a.Genuine), cmp.Compare(b.Spam, a.Spam),
+			cmp.Compare(a.Rule, b.Rule))
+	})
+	return all
+}
+
+func (t *Tally) printRules(w io.Writer) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(out, "\nrule\tverdict\tof spam\tof genuine mail\t\n")
+	for _, c := range t.Rules() {
+		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t\n", c.Rule, c.Class, c.Spam, c.Genuine)
+	}
+	return out.Flush()
 }
 
 // A ReasonCount is how often a reason was given.

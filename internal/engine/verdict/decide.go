@@ -210,17 +210,26 @@ func (d *decision) asked(i int) bool {
 		return i != d.parts.Domain || !d.Evidence[i].Shared() && !wellknown.Domain(d.Signatures[i].Sum())
 	case bulkhead.Network:
 		return d.nobodyAnswers() && !d.clean(i)
-	case bulkhead.Claim:
-		return !d.parts.OwnName(d.Signatures, d.Evidence, i)
+	case bulkhead.Claim: // a list has the same writers every day
+		return !d.parts.OwnName(d.Signatures, d.Evidence, i) && !d.knownNetwork()
 	}
 	return true
 }
 
 // clean reports whether enough mail of a network was neither flagged nor spam in the last days, or none
 // of it was reported. A listing by older votes would otherwise outlast the spam by weeks.
-func (d *decision) clean(i int) bool {
-	reports := d.Findings[i].Spam
-	return reports == 0 || float64(d.Evidence[i].Good) >= cleanMails+unreportedCopies*float64(reports)
+func (d *decision) clean(i int) bool { return d.Findings[i].Spam == 0 || d.innocent(i) }
+
+// innocent reports whether enough mail of a network was neither flagged nor spam in the last days, for its
+// reports.
+func (d *decision) innocent(i int) bool {
+	return float64(d.Evidence[i].Good) >= cleanMails+unreportedCopies*float64(d.Findings[i].Spam)
+}
+
+// regular reports whether a network is innocent by settled mail: a server of lists, for example. The copies
+// that a campaign has sent from there today do not count.
+func (d *decision) regular(i int) bool {
+	return d.innocent(i) && d.Evidence[i].settled() >= cleanMails+unreportedCopies*float64(d.Findings[i].Spam)
 }
 
 func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
@@ -259,8 +268,8 @@ func (d *decision) condemns(i int) bool {
 }
 
 // fresh reports whether a link that was never delivered to speak of was reported together with the
-// message that it came with. One vote is then enough: no known sender links there, and a sender that
-// was verified needs a link that is newer still.
+// message that it came with. One vote is then enough: no known sender or network links there, and a sender
+// that was verified needs a link that is newer still.
 func (d *decision) fresh(i int) bool {
 	e := &d.Evidence[i]
 	most := freshOfVerified
@@ -270,8 +279,9 @@ func (d *decision) fresh(i int) bool {
 	case d.sender < 0: // the door may know less than the sender's own server
 		return false
 	}
-	return d.Policy.Mature && d.Findings[i].Judged != bulkhead.Revoked && e.Good == 0 && e.deliveries() <= float64(most) &&
-		e.settled() <= freshOfVerified && d.Policy.doubts(bulkhead.LinkFacet, e, e.history()) && !d.common(i)
+	isNew := e.Good == 0 && e.deliveries() <= float64(most) && e.settled() <= freshOfVerified
+	return isNew && d.Policy.Mature && d.Findings[i].Judged != bulkhead.Revoked && !d.knownNetwork() &&
+		d.Policy.doubts(bulkhead.LinkFacet, e, e.history()) && !d.common(i)
 }
 
 // suspected reports whether a part that was not revoked is under suspicion, or is a listed link. It
@@ -281,6 +291,12 @@ func (d *decision) suspected(i int) bool {
 	is := f == bulkhead.LinkFacet && d.isListed(i) ||
 		d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, &d.Evidence[i])
 	return is && !d.common(i)
+}
+
+// knownNetwork reports whether no sender was verified, and the message comes from a network that regularly
+// sends other mail.
+func (d *decision) knownNetwork() bool {
+	return d.sender < 0 && slices.ContainsFunc(d.parts.Networks, d.regular)
 }
 
 // twoVotes and unanswered are rules for changed copies of a listed text that readers often report.

@@ -73,6 +73,15 @@ func network(e Evidence) part {
 	return part{scheme: bulkhead.Network, name: "192.0.2.0/24", Evidence: e}
 }
 
+// regular is a network with reports, and settled mail that was neither flagged nor spam.
+func regular(reports uint32, mails int) part {
+	e := Evidence{Good: uint32(mails)}.delivered(mails)
+	e.Votes.Spam = int64(reports) * Unit
+	p := network(e)
+	p.counts.Spam = reports
+	return p
+}
+
 func message(parts ...[]part) []part { return slices.Concat(parts...) }
 
 // pairVotes is what was voted on pairs: by the name of the sender or link.
@@ -312,6 +321,8 @@ func TestDecide(t *testing.T) {
 			nil, "", spam, byLink, "reported as spam by 1 of"},
 		{"of a verified sender, delivered more often", p(body(bulkhead.Exact, no), link("evil.example", one.delivered(3)),
 			from("new.example", no)), nil, "", suspected, byLink, "second voice"},
+		{"from a network of other mail", p(body(bulkhead.Exact, no), link("evil.example", one), regular(0, 10)), nil, "",
+			suspected, byLink, "second voice"},
 		{"that everybody uses", p(body(bulkhead.Exact, no), link("docs.google.com", one), network(no)), nil, "", unknown,
 			noFacet, ""},
 		{"a place on it", p(body(bulkhead.Exact, no), link("docs.google.com/abcdefgh", one), network(no)), nil, "", spam,
@@ -406,6 +417,8 @@ func TestDecide(t *testing.T) {
 			part{scheme: bulkhead.Claim, name: "exampiebank", Evidence: one}), nil, "", suspected, bulkhead.ClaimFacet, ""},
 		{"of everybody's domain", p(body(bulkhead.Exact, no), from("exampiebank.example", shared(no)),
 			part{scheme: bulkhead.Claim, name: "exampiebank", Evidence: one}), nil, "", suspected, bulkhead.ClaimFacet, ""},
+		{"of a writer of a list", p(body(bulkhead.Exact, no), regular(0, 10),
+			part{scheme: bulkhead.Claim, name: "exampiebank", Evidence: one}), nil, "", unknown, noFacet, ""},
 		{"a claimed name of a known sender", p(body(bulkhead.Exact, no), bank,
 			part{scheme: bulkhead.Claim, name: "paypai", Evidence: voted(9, 0)}), nil, "", good, noFacet, ""},
 		{"mark-up by many", p(body(bulkhead.Exact, no), part{scheme: bulkhead.Markup, name: "m", Evidence: voted(9, 0)}),
@@ -431,6 +444,17 @@ func TestDecide(t *testing.T) {
 		{"by two, with two contexts", nearly(several(two.delivered(41))), nil, "", spam, byText, "several senders or links"},
 		{"by one, and nobody answers for it", append(nearly(one), network(no)), nil, "", spam, byText,
 			"no sender of this one was verified"},
+		{"by one, from a network of ten other mails", append(nearly(one), regular(0, 10)), nil, "", suspected, byText,
+			"regularly sends other mail"},
+		{"of nine", append(nearly(one), regular(0, 9)), nil, "", spam, byText, "no sender of this one was verified"},
+		{"of 22, of which one was reported", append(nearly(one), regular(1, 22)), nil, "", suspected, byText, ""},
+		{"of 21", append(nearly(one), regular(1, 21)), nil, "", spam, byText, ""},
+		{"of mails of today", append(nearly(one), network(Evidence{Good: 99, New: 99})), nil, "", spam, byText, ""},
+		{"of mails of the evening before", append(nearly(one), network(Evidence{Good: 99, Old: 99, Late: 99, Days: 1})), nil,
+			"", spam, byText, ""},
+		{"of mails that were flagged", append(nearly(one), network(Evidence{Good: 9}.delivered(99))), nil, "", spam, byText,
+			""},
+		{"by two, from a network of other mails", append(nearly(two), regular(0, 99)), nil, "", spam, byText, "2 bands"},
 		{"by one, and an unknown sender does", message(nearly(one), p(from("new.example", no), network(no))), nil, "",
 			suspected, byText, ""},
 		{"by two, and only links of its unreported sender",

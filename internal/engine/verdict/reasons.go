@@ -60,6 +60,8 @@ func (d *decision) because(confidence int) string {
 		return d.textReason() + "; suspected only, " + sure
 	case byUnanswered:
 		return d.textReason() + "; no sender of this one was verified" + d.few() + ", " + sure
+	case byKnownNet:
+		return d.textReason() + "; no sender of this one was verified, but its network regularly sends other mail, " + sure
 	case byUnseen:
 		return d.textReason() + "; no mail of its sender was delivered before, " + sure
 	case byOneVoice:

@@ -37,6 +37,7 @@ const (
 	byGoodLinks   Rule = "good-links"
 	byQuoted      Rule = "quoted"
 	byTwoVoices   Rule = "two-votes"
+	byKnownNet    Rule = "known-network"
 	byUnanswered  Rule = "unanswered"
 	byUnseen      Rule = "unseen-sender"
 	byHoldsPart   Rule = "part-of-text"
@@ -86,7 +87,7 @@ var mailRules = []rule{
 		"A link outside the sender's own domain is listed, and is not common."},
 	{byFreshLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.fresh) },
 		"A link was reported once, was delivered 17 times at most, with two settled deliveries at most (2 in all with a " +
-			"verified sender), never by a known sender, and the node is mature."},
+			"verified sender), never by a known sender, the network is not known, and the node is mature."},
 	{bySender, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
 		"The verified sender is listed."},
 	{byAttachment, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
@@ -106,6 +107,9 @@ var mailRules = []rule{
 	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
 		"It is a changed copy of an often reported text that two votes list. No known sender sends the text, or it was " +
 			"reported with two different senders or links."},
+	{byKnownNet, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.knownNetwork() },
+		"It is a changed copy of a listed text. No sender was verified, but its network sent much mail before today that " +
+			"was neither flagged nor reported."},
 	{byUnanswered, bulkhead.ClassSpam, (*decision).unanswered,
 		"It is a changed copy of an often reported text that one vote lists, no sender was verified, and the node is " +
 			"mature."},
@@ -130,7 +134,8 @@ var mailRules = []rule{
 		"The network is listed, nearly all its mail of the last days was flagged or reported, and no sender was verified. " +
 			"Unrelated senders share a network, so it never condemns."},
 	{byClaim, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Claims, d.suspected) },
-		"The claimed name was reported, and is not the verified sender's own. Any sender can claim any name."},
+		"The claimed name was reported, is not the verified sender's own, and the network is not known. Any sender can " +
+			"claim any name."},
 }
 
 // lastRules apply to mail that is neither spam nor suspected.

@@ -122,6 +122,7 @@ func rareMessages() []drawn {
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch, Quoted: true}}},
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch}}},
 		{policy: policy, parts: append(nearly(one), network(Evidence{}))},
+		{policy: policy, parts: append(nearly(one), regular(0, 10))},
 		{policy: loosest, parts: append(nearly(one), from("new.example", Evidence{}))},
 		{policy: policy, parts: []part{reported}},
 		{policy: policy, parts: []part{seen}},

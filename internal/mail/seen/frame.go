@@ -18,6 +18,8 @@ type styling struct {
 	quirks  bool   // there is no document type, and old rules apply
 	links   colour // of links that have no other
 	letters colour // of the body
+	ran     int    // letters of the present line that may be out of the page
+	broken  bool   // the line is not the first one of its block
 }
 
 // A frame is an element that changes what is seen of what is inside of it.
@@ -263,9 +265,14 @@ func (v *visible) hints(c *cascade, around *look, tag atom.Atom, t *tagged) {
 	case atom.Mark:
 		c.put(ink, value{is: coloured, colour: black})
 		c.put(ground, value{is: coloured, colour: colour{255, 255, 0, 255}})
-	case atom.Canvas, atom.Audio, atom.Video, atom.Datalist:
+	case atom.Canvas, atom.Audio, atom.Video, atom.Datalist, atom.Rp:
 		c.put(display, hiding(true))
+	case atom.Dialog:
+		if t.named&namedOpen == 0 {
+			c.put(display, hiding(true))
+		}
 	case atom.Table:
+		around.indent = 0
 		around.put(indented, false)
 		if v.quirks {
 			around.size, around.absolute, around.ink = firstLook.size, false, v.letters

@@ -212,7 +212,7 @@ func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
 			to, name = &t.colour, namedColour
 		case tag == atom.Body && is(key, "link"):
 			to, name = &t.linked, namedLinked
-		case tag == atom.Details && is(key, "open"):
+		case (tag == atom.Details || tag == atom.Dialog) && is(key, "open"):
 			t.named |= namedOpen
 		}
 	case len("style"):
@@ -290,7 +290,7 @@ func (v *visible) element(name *knownName, t *tagged, inner veil) {
 	case atom.Iframe, atom.Frame:
 		v.link(t.src, false, false)
 	case atom.Img, atom.Image:
-		v.anchor.pictured = v.anchor.pictured || inner&(gone|invisible) == 0
+		v.anchor.pictured = v.anchor.pictured || inner&(gone|outside|invisible) == 0
 		v.link(t.src, false, true)
 	case atom.Link:
 		v.link(t.href, false, true)

@@ -23,6 +23,7 @@ type sheet struct {
 	effects bool // a rule does anything that matters here
 	rules   []rule
 	by      map[string][]int // rules by the keys of their selectors
+	unsure  bool             // a rule that is not understood may show any element: nothing is hidden
 	spent   bool             // there are too many rules, or elements to compare with them: what follows is not shown
 	match   css.Match
 }
@@ -38,8 +39,14 @@ func (v *visible) foresee(source string) {
 	if v.pace.Over(len(source)) {
 		return
 	}
-	css.Rules(source, pageWidth, func(_, body string) {
+	css.Rules(source, pageWidth, func(_, body string, sure bool) {
 		all := v.declared(body)
+		if !sure {
+			all = showing(all)
+		}
+		css.Rules(body, pageWidth, func(_, nested string, _ bool) {
+			v.sheet.effects = v.sheet.effects || len(showing(v.declared(nested))) > 0
+		})
 		var c cascade
 		c.take(all, false)
 		c.take(all, true)
@@ -72,10 +79,17 @@ func (v *visible) collect(n *html.Node) {
 
 // sheetOf reads a style sheet that applies to screens.
 func (v *visible) sheetOf(n *html.Node) {
+	known := true
 	for _, a := range n.Attr {
-		if a.Key == "type" && a.Val != "" && !strings.EqualFold(strings.TrimSpace(a.Val), "text/css") ||
-			a.Key == "media" && !css.Media(a.Val, pageWidth) {
+		if a.Key == "type" && a.Val != "" && !strings.EqualFold(strings.TrimSpace(a.Val), "text/css") {
 			return
+		}
+		if a.Key == "media" {
+			applies, sure := css.Media(a.Val, pageWidth)
+			if !applies && sure {
+				return
+			}
+			known = known && sure
 		}
 	}
 	var source strings.Builder
@@ -89,8 +103,14 @@ func (v *visible) sheetOf(n *html.Node) {
 	if v.pace.Over(source.Len()) {
 		return
 	}
-	css.Rules(source.String(), pageWidth, func(prelude, body string) {
+	css.Rules(source.String(), pageWidth, func(prelude, body string, sure bool) {
+		css.Rules(body, pageWidth, func(_, nested string, _ bool) {
+			s.unsure = s.unsure || len(showing(declarations(nested))) > 0
+		})
 		all := declarations(body)
+		if !sure || !known {
+			all = showing(all)
+		}
 		if len(all) == 0 {
 			return
 		}
@@ -98,7 +118,8 @@ func (v *visible) sheetOf(n *html.Node) {
 			s.spent = true
 			return
 		}
-		selectors, _ := css.Selectors(prelude)
+		selectors, understood := css.Selectors(prelude)
+		s.unsure = s.unsure || !(understood && css.Sure(prelude)) && len(showing(all)) > 0
 		for _, selector := range selectors {
 			kind, name := selector.Key()
 			if s.match.Fold && kind != 't' {

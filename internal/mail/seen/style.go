@@ -1,6 +1,7 @@
 package seen
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -12,15 +13,19 @@ import (
 // A veil is a set of reasons why text is out of sight. An element that is gone hides everything
 // inside it. The other reasons are inherited, and an inner element may lift them.
 //
+// Where a style may or may not hide text, the text is in sight. Otherwise a sender could hide from this
+// package, and from no reader, all that a message is about. Text that is in sight by mistake only adds words.
+//
 // Source: CSS 2.2 and Color 4 on which properties are inherited: display and opacity are
 // not, but what they take away takes everything in it away.
 type veil uint8
 
 const (
-	gone      veil = 1 << iota // not displayed, transparent, cut off or beside the page
+	gone      veil = 1 << iota // not displayed, transparent or cut off
+	outside                    // beside the page or above it, as far as its lines are short
 	invisible                  // visibility: hidden
 	tiny                       // letters of no size
-	indented                   // out of the page by its indent
+	indented                   // out of the page by its indent, up to the end of the line
 	faint                      // the colour of its background
 )
 
@@ -29,8 +34,15 @@ type look struct {
 	veil     veil
 	absolute bool    // size is not relative to a default
 	pictured bool    // there is a picture behind the text
+	drawn    bool    // letters may be seen in any colour, such as by a shadow
+	scaled   bool    // the size of letters may be any
+	filled   bool    // letters are drawn in the colour fill by some programs, and ink by others
 	size     float32 // of letters, in pixels
+	away     float32 // pixels by which text is moved to the left, or up; 0 or less
+	back     float32 // pixels by which it may be moved to the other side
+	indent   float32 // pixels of the first line of a block
 	ink      colour
+	fill     colour
 	ground   colour // behind the text, opaque
 }
 
@@ -38,10 +50,15 @@ type look struct {
 var firstLook = look{size: 16, ink: black, ground: white}
 
 const (
-	maxStyle  = 64 << 10 // bytes of a style that are looked at
-	leastSize = 1.34     // pixels; letters of this size cannot be seen
-	leastEm   = 6        // pixels; browsers show no smaller letters of a relative size
-	farAway   = -500     // pixels to the left of the page, or above it
+	maxStyle     = 64 << 10 // bytes of a style that are looked at
+	leastSize    = 1.34     // pixels; letters of this size cannot be seen
+	leastOpacity = 0.05
+	leastEm      = 6    // pixels; browsers show no smaller letters of a relative size
+	farAway      = -500 // pixels to the left of the page, or above it
+	letter       = 8    // pixels that a letter is wide
+	least        = 8    // pixels in which text can be read
+	sliver       = 2    // pixels in which it cannot
+	lines        = 50   // letters are as wide as a line is high, and a line has as many letters
 )
 
 // A property is one that may hide text.
@@ -49,7 +66,6 @@ type property uint8
 
 const (
 	display property = iota
-	msoHide
 	visibility
 	opacity
 	fontSize
@@ -60,15 +76,26 @@ const (
 	right
 	bottom
 	marginLeft
+	paddingTop
+	paddingRight
+	paddingBottom
+	paddingLeft
 	height
+	minHeight
 	maxHeight
 	width
+	minWidth
 	maxWidth
 	overflow
 	clip
+	clipPath
 	ink
+	fill
 	ground
 	picture
+	effect   // what may draw letters in another colour
+	movement // what may move letters, or change their size
+	restyled // what may replace all other properties
 	properties
 )
 
@@ -110,6 +137,9 @@ func declarations(style string) (all []declaration) {
 		}
 		text, important := css.Value(written)
 		add := func(of property, v value, ok bool) {
+			if !ok && isComputed(text) {
+				v, ok = plain(of), true
+			}
 			if ok {
 				all = append(all, declaration{of, important, v})
 			}
@@ -119,13 +149,34 @@ func declarations(style string) (all []declaration) {
 	return all
 }
 
+// isComputed reports whether a value is one that a browser may understand although this package does not.
+func isComputed(text string) bool { return strings.Contains(text, "(") }
+
+// plain returns the value of a property that hides nothing.
+func plain(of property) value {
+	switch of {
+	case opacity, height, maxHeight, width, maxWidth:
+		return value{n: 1 << 10}
+	case fontSize:
+		return value{n: firstLook.size}
+	case textIndent, marginLeft, left, top, right, bottom, properties:
+		return value{}
+	case paddingTop, paddingRight, paddingBottom, paddingLeft, minHeight, minWidth, picture, effect, movement:
+		return value{is: hides}
+	}
+	return value{is: shows}
+}
+
 // decides reports whether a property may decide what is seen.
 func decides(name string) bool {
 	switch name {
-	case "display", "mso-hide", "visibility", "opacity", "font-size", "font", "text-indent", "position", "left", "top",
-		"right", "bottom", "margin-left", "margin", "height", "max-height", "width", "max-width", "overflow", "overflow-x",
-		"overflow-y", "clip", "clip-path", "color", "background", "background-color", "background-image",
-		"-webkit-text-fill-color":
+	case "display", "visibility", "opacity", "font-size", "font", "text-indent", "position", "left", "top", "right",
+		"bottom", "inset", "margin-left", "margin", "padding", "padding-top", "padding-right", "padding-bottom",
+		"padding-left", "height", "min-height", "max-height", "width", "min-width", "max-width", "overflow", "overflow-x",
+		"overflow-y", "clip", "clip-path", "color", "-webkit-text-fill-color", "background", "background-color",
+		"background-image",
+		"box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode", "transform", "translate", "scale",
+		"zoom", "all", "animation", "animation-name":
 		return true
 	}
 	return false
@@ -137,8 +188,6 @@ func declare(name, text string, add func(property, value, bool)) {
 	case "display":
 		v, ok := displayed(text)
 		add(display, v, ok)
-	case "mso-hide":
-		add(msoHide, hiding(text == "all"), true)
 	case "visibility":
 		if v, ok := everywhere(text, value{is: shows}); ok {
 			add(visibility, v, true)
@@ -146,7 +195,7 @@ func declare(name, text string, add func(property, value, bool)) {
 		}
 		add(visibility, hiding(text != "visible"), text == "hidden" || text == "collapse" || text == "visible")
 	case "opacity":
-		n, unit, ok := number(text)
+		n, unit, ok := quantity(text)
 		if unit == "%" {
 			n /= 100
 		}
@@ -157,34 +206,31 @@ func declare(name, text string, add func(property, value, bool)) {
 	case "font":
 		v, ok := fontOf(text)
 		add(fontSize, v, ok)
-	case "text-indent":
-		v, ok := length(text)
-		add(textIndent, v, ok)
 	case "position":
-		add(position, hiding(text == "absolute" || text == "fixed"), true)
-	case "left", "top", "right", "bottom":
-		v, ok := length(text)
-		add(map[string]property{"left": left, "top": top, "right": right, "bottom": bottom}[name], v, ok)
-	case "margin-left":
-		v, ok := length(text)
-		add(marginLeft, v, ok)
-	case "margin":
-		if sides := strings.Fields(text); len(sides) > 0 && len(sides) <= 4 {
-			v, ok := length(sides[[]int{0, 1, 1, 3}[len(sides)-1]])
-			add(marginLeft, v, ok)
+		v := hiding(text == "absolute" || text == "fixed")
+		if text == "relative" || text == "sticky" {
+			v.is = relative
 		}
-	case "height", "max-height", "width", "max-width":
-		v, ok := length(text)
-		if text == "auto" || text == "none" {
-			v, ok = value{n: 1}, true
+		add(position, v, true)
+	case "margin", "padding", "inset":
+		boxOf(name, text, add)
+	case "text-indent", "left", "top", "right", "bottom", "margin-left", "padding-top", "padding-right", "padding-bottom",
+		"padding-left", "height", "min-height", "max-height", "width", "min-width", "max-width":
+		of := lengths[name]
+		v, ok := everywhere(text, plain(of))
+		if !ok && isSize(text) {
+			v, ok = plain(of), true
+		} else if !ok {
+			v, ok = length(text)
 		}
-		add(map[string]property{"height": height, "max-height": maxHeight, "width": width,
-			"max-width": maxWidth}[name], v, ok)
+		add(of, v, ok)
 	case "overflow", "overflow-x", "overflow-y":
 		first, _, _ := strings.Cut(text, " ")
 		add(overflow, hiding(first == "hidden" || first == "clip"), true)
-	case "clip", "clip-path":
+	case "clip":
 		add(clip, hiding(clipped(text)), true)
+	case "clip-path":
+		add(clipPath, hiding(clipped(text)), true)
 	case "color", "-webkit-text-fill-color":
 		v, ok := everywhere(text, value{is: coloured, colour: black})
 		if text == "currentcolor" {
@@ -194,9 +240,60 @@ func declare(name, text string, add func(property, value, bool)) {
 			v.is = coloured
 			v.colour, ok = colourOf(text)
 		}
-		add(ink, v, ok)
+		add(map[string]property{"color": ink, "-webkit-text-fill-color": fill}[name], v, ok)
 	case "background", "background-color", "background-image":
 		grounds(name, text, add)
+	case "box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode":
+		add(effect, hiding(text != "none" && text != "normal"), true)
+	case "transform", "translate", "scale", "zoom":
+		add(movement, hiding(text != "none" && text != "normal" && text != "1"), true)
+	case "all", "animation", "animation-name":
+		add(restyled, hiding(text != "none"), true)
+	}
+}
+
+// lengths are the properties that are lengths, by their names.
+var lengths = map[string]property{"text-indent": textIndent, "left": left, "top": top, "right": right, "bottom": bottom,
+	"margin-left": marginLeft, "padding-top": paddingTop, "padding-right": paddingRight, "padding-bottom": paddingBottom,
+	"padding-left": paddingLeft, "height": height, "min-height": minHeight, "max-height": maxHeight, "width": width,
+	"min-width": minWidth, "max-width": maxWidth}
+
+// isSize reports whether a word is a size that depends on what is in an element, or on what is around it.
+func isSize(word string) bool {
+	switch word {
+	case "auto", "none", "fit-content", "min-content", "max-content", "stretch", "-webkit-fill-available",
+		"-moz-available", "-moz-fit-content", "-webkit-fit-content":
+		return true
+	}
+	return false
+}
+
+// boxOf takes the lengths of four sides.
+func boxOf(name, text string, add func(property, value, bool)) {
+	sides := words(text)
+	if len(sides) == 0 || len(sides) > 4 {
+		return
+	}
+	of := map[string][4]property{"padding": {paddingTop, paddingRight, paddingBottom, paddingLeft},
+		"inset": {top, right, bottom, left}, "margin": {properties, properties, properties, marginLeft}}[name]
+	var all [4]value
+	for i := range of {
+		// Of fewer than four lengths some are of two sides.
+		side := sides[[][4]int{{}, {0, 1, 0, 1}, {0, 1, 2, 1}, {0, 1, 2, 3}}[len(sides)-1][i]]
+		v, ok := length(side)
+		switch {
+		case ok:
+			all[i] = v
+		case isSize(side), isComputed(side):
+			all[i] = plain(of[i])
+		default:
+			return
+		}
+	}
+	for i, side := range of {
+		if side != properties {
+			add(side, all[i], true)
+		}
 	}
 }
 
@@ -214,8 +311,11 @@ func grounds(name, text string, add func(property, value, bool)) {
 	pictured := strings.Contains(text, "url(") || strings.Contains(text, "gradient(") || strings.Contains(text, "image")
 	switch name {
 	case "background-color":
-		c, ok := colourOf(text)
-		add(ground, value{is: coloured, colour: c}, ok)
+		if c, ok := colourOf(text); ok || !isComputed(text) {
+			add(ground, value{is: coloured, colour: c}, ok)
+		} else {
+			add(picture, hiding(true), true)
+		}
 	case "background-image":
 		add(picture, hiding(pictured), true)
 	default:
@@ -223,6 +323,8 @@ func grounds(name, text string, add func(property, value, bool)) {
 		for _, word := range words(text) {
 			if c, ok := colourOf(word); ok {
 				behind.colour = c
+			} else if isComputed(word) {
+				pictured = true
 			} else if !backs(word) {
 				return // and what is declared before it counts
 			}
@@ -273,6 +375,39 @@ func everywhere(text string, initial value) (value, bool) {
 	return value{}, false
 }
 
+// showing returns what of the declarations shows text that others hide.
+func showing(all []declaration) (out []declaration) {
+	for _, d := range all {
+		v := &d.value
+		switch d.of {
+		case ink, fill, ground:
+			d.of, d.value = effect, hiding(true)
+		case display, visibility, position, overflow, clip, clipPath:
+			if v.is == hides {
+				continue
+			}
+		case fontSize, height, maxHeight, width, maxWidth:
+			if v.is == measured && v.n <= sliver {
+				continue
+			}
+		case opacity:
+			if v.n < leastOpacity {
+				continue
+			}
+		case textIndent, left, top, right, bottom, marginLeft:
+			if v.is == measured && v.n <= farAway {
+				continue
+			}
+		case paddingTop, paddingRight, paddingBottom, paddingLeft, minHeight, minWidth:
+			if v.is == measured && v.n < least {
+				continue
+			}
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
 func hiding(hidden bool) value {
 	if hidden {
 		return value{is: hides}
@@ -295,10 +430,18 @@ func displayed(text string) (value, bool) {
 		return value{is: boxed}, true
 	case "table-cell":
 		return value{is: cells}, true
-	case "table-column", "table-column-group", "inherit", "revert", "-webkit-box", "-webkit-flex":
+	case "table-column", "table-column-group", "inherit", "revert", "ruby", "math":
 		return value{is: shows}, true
 	}
-	return value{}, false
+	if text == "" {
+		return value{}, false
+	}
+	for _, word := range words(text) {
+		if !strings.Contains(" block inline flow flow-root table flex grid ruby list-item math ", " "+word+" ") {
+			return value{is: shows}, strings.HasPrefix(text, "-") // of one browser
+		}
+	}
+	return value{is: shows}, true
 }
 
 // sized reads a size of letters.
@@ -318,7 +461,7 @@ func sized(text string) (value, bool) {
 	case "larger":
 		return value{is: relative, n: 1.2}, true
 	}
-	n, unit, ok := number(strings.TrimPrefix(text, "calc("))
+	n, unit, ok := quantity(text)
 	switch {
 	case !ok || n < 0:
 		return value{}, false
@@ -344,7 +487,7 @@ func fontOf(text string) (value, bool) {
 	all := words(strings.ReplaceAll(strings.ReplaceAll(text, " /", "/"), "/ ", "/"))
 	for i, word := range all {
 		word, _, high := strings.Cut(word, "/")
-		n, unit, ok := number(word)
+		n, unit, ok := quantity(word)
 		if ok && !high && unit == "" && n >= 1 {
 			continue // a weight
 		}
@@ -355,14 +498,24 @@ func fontOf(text string) (value, bool) {
 	return value{}, false
 }
 
-// length reads a length or a number, into pixels as a page of usual size has them.
+// length reads a length or a number, into pixels as a page of usual size has them. Browsers may know other units,
+// of which none is much smaller than a letter.
 func length(text string) (value, bool) {
-	if v, ok := everywhere(text, value{}); ok {
-		return v, true
-	}
-	n, unit, ok := number(strings.TrimPrefix(text, "calc("))
+	n, unit, ok := quantity(text)
 	per, known := units[unit]
-	return value{n: float32(n * per)}, ok && known
+	if !known {
+		per, ok = units["em"], ok && n > 0
+	}
+	return value{n: float32(n * per)}, ok
+}
+
+// quantity reads a number with its unit, and nothing else, also as calc(NUMBER).
+func quantity(text string) (n float64, unit string, ok bool) {
+	if inner, found := strings.CutPrefix(text, "calc("); found {
+		text = strings.TrimSpace(strings.TrimSuffix(inner, ")"))
+	}
+	n, unit, rest, ok := measure(text)
+	return n, unit, ok && rest == ""
 }
 
 var units = map[string]float64{"": 1, "px": 1, "pt": 4. / 3, "pc": 16, "in": 96, "cm": 37.8, "mm": 3.78, "q": 0.945,
@@ -377,7 +530,8 @@ func clipped(text string) bool {
 	n, unit, ok := number(inner)
 	switch name {
 	case "inset":
-		return ok && unit == "%" && n >= 50
+		only := strings.TrimSpace(strings.TrimSuffix(inner, ")"))
+		return ok && unit == "%" && n >= 50 && !strings.ContainsAny(only, " (")
 	case "circle", "ellipse":
 		return ok && n == 0
 	case "rect":
@@ -400,10 +554,25 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // number reads the number at the start of text, and the unit behind it.
 func number(text string) (n float64, unit string, ok bool) {
+	n, unit, _, ok = measure(text)
+	return n, unit, ok
+}
+
+// measure does the same, and returns what follows.
+func measure(text string) (n float64, unit, rest string, ok bool) {
 	end := 0
 	for end < len(text) && (isDigit(text[end]) || text[end] == '.' || end == 0 &&
 		(text[0] == '-' || text[0] == '+')) {
 		end++
+	}
+	if at := end + len("e"); end > 0 && at < len(text) && text[end] == 'e' { // an exponent, unless a unit begins so
+		if text[at] == '-' || text[at] == '+' {
+			at++
+		}
+		for at < len(text) && isDigit(text[at]) {
+			at++
+			end = at
+		}
 	}
 	n, err := strconv.ParseFloat(text[:end], 64)
 	unit = text[end:]
@@ -411,7 +580,7 @@ func number(text string) (n float64, unit string, ok bool) {
 	for stop < len(unit) && ('a' <= unit[stop] && unit[stop] <= 'z' || unit[stop] == '%') {
 		stop++
 	}
-	return n, unit[:stop], err == nil
+	return n, unit[:stop], unit[stop:], err == nil
 }
 
 // A cascade has the value that counts for each property of an element.
@@ -446,23 +615,18 @@ func (l look) within(c *cascade, is nature) look {
 	if c.set == 0 {
 		return l
 	}
-	box := is&(block|cell) != 0 && is&tabular == 0 || c.is(position, hides)
-	if c.has(display) && c.all[display].is != hides {
-		box = !c.is(display, tables) && !c.is(display, inline) || c.is(position, hides)
-	}
-	flat := box && (c.below(height, 0) || c.below(maxHeight, 0) || c.below(width, 0) ||
-		c.below(maxWidth, 0))
-	beside := c.below(left, farAway) || c.below(top, farAway) || c.below(right, farAway) || c.below(bottom, farAway)
-	if c.is(display, hides) || c.is(msoHide, hides) || c.has(opacity) && c.all[opacity].n < 0.05 ||
-		c.is(position, hides) && beside || flat && c.is(overflow, hides) || c.is(clip, hides) ||
-		c.below(marginLeft, farAway) {
+	l.drawn = l.drawn || c.is(effect, hides) || c.is(restyled, hides)
+	l.scaled = l.scaled || c.is(movement, hides) || c.is(restyled, hides)
+	if c.hidesAll(is) && !c.is(restyled, hides) {
 		l.veil |= gone
 	}
+	l.move(c)
 	if c.has(visibility) && c.all[visibility].is != inherit {
-		l.put(invisible, c.all[visibility].is == hides)
+		l.put(invisible, c.all[visibility].is == hides && !c.is(restyled, hides))
 	}
 	if c.is(textIndent, measured) {
-		l.put(indented, c.all[textIndent].n <= farAway)
+		l.indent = c.all[textIndent].n + l.back
+		l.put(indented, l.indent <= farAway)
 	}
 	if v := c.all[fontSize]; c.has(fontSize) && v.is != inherit {
 		if v.is == relative {
@@ -473,22 +637,95 @@ func (l look) within(c *cascade, is nature) look {
 			l.absolute = true
 		}
 		l.size = v.n
-		l.put(tiny, l.size <= leastSize)
 	}
+	l.put(tiny, l.size <= 0 && !c.is(restyled, hides) || l.size <= leastSize && !l.scaled)
 	if c.has(ground) && c.all[ground].is != inherit {
 		l.ground = c.all[ground].colour.over(l.ground)
 		l.pictured = l.pictured && c.all[ground].colour.a < 255
 	}
 	l.pictured = l.pictured || c.is(picture, hides)
 	if c.has(ink) && c.all[ink].is != inherit {
+		l.drawn = l.drawn || c.all[ink].is == shows
 		l.ink = c.all[ink].colour
+	}
+	if c.has(fill) && c.all[fill].is != inherit {
+		l.filled, l.fill = c.all[fill].is == coloured, c.all[fill].colour
 	}
 	l.put(faint, l.blends())
 	return l
 }
 
+// hidesAll reports whether nothing of an element of a nature is shown, wherever it stands.
+func (c *cascade) hidesAll(is nature) bool {
+	out := c.is(position, hides)
+	box := is&(block|cell) != 0 && is&tabular == 0 || out
+	if c.has(display) && c.all[display].is != hides {
+		box = !c.is(display, tables) && !c.is(display, inline) || out
+	}
+	room := func(of property) bool { return c.has(of) && !c.below(of, least) }
+	flat := (c.below(height, sliver) || c.below(maxHeight, sliver)) && !room(minHeight) && !room(paddingTop) &&
+		!room(paddingBottom)
+	thin := (c.below(width, sliver) || c.below(maxWidth, sliver)) && !room(minWidth) && !room(paddingLeft) &&
+		!room(paddingRight)
+	return c.is(display, hides) || c.has(opacity) && c.is(opacity, measured) && c.all[opacity].n < leastOpacity ||
+		box && (flat || thin) && c.is(overflow, hides) || out && c.is(clip, hides) || c.is(clipPath, hides)
+}
+
+// move takes how far an element is moved. An element that is moved back shows again.
+func (l *look) move(c *cascade) {
+	if c.is(movement, hides) || c.is(restyled, hides) {
+		l.back = math.MaxFloat32
+	}
+	away := float32(0)
+	take := func(of property, counts bool) {
+		switch {
+		case !c.has(of):
+		case c.all[of].is != measured:
+			l.back = math.MaxFloat32
+		case c.all[of].n > 0:
+			l.back += c.all[of].n
+		case counts:
+			away = min(away, c.all[of].n)
+		}
+	}
+	placed := c.is(position, hides) || c.is(position, relative)
+	take(left, placed && !c.has(right))
+	take(right, placed && !c.has(left))
+	take(marginLeft, true)
+	across := away
+	take(top, placed && !c.has(bottom))
+	take(bottom, placed && !c.has(top))
+	for _, of := range []property{paddingTop, paddingRight, paddingBottom, paddingLeft} {
+		take(of, false)
+	}
+	if away += l.back; away <= farAway {
+		if across > away {
+			away *= lines
+		}
+		l.veil, l.away = l.veil|outside, min(l.away, away)
+	} else if l.away+l.back > farAway {
+		l.veil &^= outside
+	}
+}
+
+// sees reports whether text is seen that ends n letters behind the begin of its line. broken is set for a line that
+// is not the first one of its block.
+func (l *look) sees(n int, broken bool) bool {
+	hiding, end := l.veil, float32(n*letter)
+	if broken || l.indent+end > 0 {
+		hiding &^= indented
+	}
+	if l.away+end > 0 {
+		hiding &^= outside
+	}
+	return hiding == 0
+}
+
 // blends reports whether letters have the colour of what is behind them.
-func (l *look) blends() bool { return !l.pictured && l.ink.over(l.ground).near(l.ground) }
+func (l *look) blends() bool {
+	return !l.pictured && !l.drawn && l.ink.over(l.ground).near(l.ground) &&
+		(!l.filled || l.fill.over(l.ground).near(l.ground))
+}
 
 // put puts a veil on, or takes it off.
 func (l *look) put(what veil, on bool) {

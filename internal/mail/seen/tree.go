@@ -39,7 +39,7 @@ func (v *visible) node(n *html.Node) {
 			return
 		}
 		blank := v.veil == faint && strings.Trim(n.Data, " \t\r\n\f") == ""
-		if (v.veil == 0 || blank) && !closed(n.Parent) && !v.full() && !v.sheet.spent && !v.pace.Over(len(n.Data)) {
+		if (blank || v.shows(n.Data)) && !closed(n.Parent) && !v.full() && !v.sheet.spent && !v.pace.Over(len(n.Data)) {
 			v.text([]byte(n.Data))
 		}
 		return
@@ -60,6 +60,9 @@ func (v *visible) node(n *html.Node) {
 		return
 	}
 	inner, as := v.inside(name, &t, v.sheet.of(n))
+	if v.sheet.unsure {
+		inner.veil = 0
+	}
 	if closed(n.Parent) && n.Data != "summary" {
 		inner.veil |= gone
 	}

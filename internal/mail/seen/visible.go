@@ -93,7 +93,7 @@ func (v *visible) tokens(source string) (taken int) {
 			case v.beside.is == asInline && v.rowBlank(t.Raw(), v.shape.parent()):
 			case v.skip == 0 && v.veil == faint && strings.Trim(t.Raw(), " \t\r\n\f") == "":
 				v.text([]byte{' '}) // a blank has no colour
-			case v.skip != 0 || v.veil != 0 || v.full():
+			case v.skip != 0 || !v.shows(t.Raw()) || v.full():
 			case t.Verbatim():
 				v.unescaped = t.AppendText(v.unescaped[:0])
 				v.text(v.unescaped)
@@ -139,7 +139,7 @@ func (v *visible) long(source string) int {
 		if v.pace.Over(len(piece)) {
 			break
 		}
-		if v.veil == 0 {
+		if v.shows(piece) {
 			v.text([]byte(html.UnescapeString(piece)))
 		}
 		text = text[len(piece):]
@@ -294,7 +294,19 @@ const (
 
 var blanks = [256]uint8{' ': space, '\n': otherBlank, '\r': otherBlank, '\t': otherBlank, '&': reference}
 
+// shows reports whether the next text of the page is seen.
+func (v *visible) shows(text string) bool {
+	if v.veil&(outside|indented) == 0 {
+		return v.veil == 0
+	}
+	for word := range strings.FieldsSeq(text) {
+		v.ran += len(word) + 1
+	}
+	return v.sees(v.ran, v.broken)
+}
+
 func (v *visible) line() {
+	v.ran, v.broken = 0, true
 	if n := len(v.dst); n > v.start && v.dst[n-1] != '\n' {
 		v.dst = append(v.dst, '\n')
 	}
@@ -363,6 +375,9 @@ func (v *visible) opens(name *knownName, as flow) {
 		v.paragraph()
 	default:
 		v.line()
+	}
+	if as == asBlock || name.is&(block|cell) != 0 && name.tag != atom.Br {
+		v.broken = false
 	}
 }
 
@@ -514,7 +529,8 @@ var natures = map[atom.Atom]nature{
 	atom.Bgsound: void, atom.Big: dressed, atom.Blockquote: block | apart, atom.Body: block | dressed,
 	atom.Br: void | block, atom.Button: leader | dressed, atom.Canvas: dressed, atom.Caption: block,
 	atom.Center: block, atom.Col: void, atom.Datalist: dressed, atom.Dd: block, atom.Details: block,
-	atom.Dir: block, atom.Div: block, atom.Dl: block, atom.Dt: block, atom.Embed: void,
+	atom.Dialog: block | dressed,
+	atom.Dir:    block, atom.Div: block, atom.Dl: block, atom.Dt: block, atom.Embed: void,
 	atom.Fieldset: block, atom.Figcaption: block, atom.Figure: block, atom.Font: dressed,
 	atom.Footer: block, atom.Form: block | leader, atom.Frame: void | leader,
 	atom.H1: block | apart | dressed, atom.H2: block | apart | dressed, atom.H3: block | apart | dressed,
@@ -524,7 +540,7 @@ var natures = map[atom.Atom]nature{
 	atom.Legend: block, atom.Li: block, atom.Link: void | leader, atom.Main: block, atom.Mark: dressed,
 	atom.Menu: block, atom.Meta: void | leader, atom.Nav: block, atom.Noembed: unseen,
 	atom.Noframes: unseen, atom.Ol: block | apart, atom.Optgroup: block, atom.Option: block,
-	atom.P: block | apart, atom.Param: void, atom.Pre: block, atom.Script: unseen, atom.Section: block,
+	atom.P: block | apart, atom.Param: void, atom.Pre: block, atom.Rp: dressed, atom.Script: unseen, atom.Section: block,
 	atom.Select: dressed, atom.Small: dressed, atom.Source: void, atom.Style: unseen, atom.Sub: dressed,
 	atom.Summary: block, atom.Sup: dressed, atom.Table: block | apart | tabular | dressed,
 	atom.Tbody: block | tabular, atom.Td: cell | tabular, atom.Template: unseen, atom.Textarea: dressed,

@@ -398,9 +398,9 @@ func (p *Pair) fenced(term, from uint64) {
 	if from > 0 && last >= from {
 		lone = last - from + 1
 	}
-	p.log.Error("the other node of the pair has taken over: this node takes no votes from now on", "term", term,
+	p.log.Error("the other node of the pair has taken over", "term", term,
 		"own_last_entry", last, "taken_over_from_entry", from, "entries_of_this_node_alone", lone,
-		"consequence", "this node follows now; its own store is kept in the folder set-aside")
+		"consequence", "this node follows now, and takes no votes; its own store is kept in the folder set-aside")
 	p.again(standby.ErrFenced)
 }
 

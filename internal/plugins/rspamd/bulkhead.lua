@@ -176,10 +176,10 @@ local function nobody_answers(task, from)
 end
 
 -- nearly_reported says that a message is suspected because nearly the same text was reported,
--- and was hardly delivered without complaint.
+-- was hardly delivered without complaint, and comes from no network that regularly sends other mail.
 local function nearly_reported(answer)
   local votes = math.max(1, tonumber(answer.spam_votes) or 0)
-  if answer.class ~= 'suspected' or (tonumber(answer.confidence) or 0) < least_confidence
+  if answer.class ~= 'suspected' or answer.rule == 'known-network' or (tonumber(answer.confidence) or 0) < least_confidence
     or (tonumber(answer.sightings) or 0) > most_sightings * votes then
     return false
   end

@@ -5,6 +5,7 @@
 package css
 
 import (
+	"math"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
@@ -36,8 +37,10 @@ func Value(written string) (value string, important bool) {
 }
 
 // Rules calls visit with the prelude of each rule that applies to a screen of a width in pixels, and with the
-// block of its declarations. Rules takes time in proportion to sheet.
-func Rules(sheet string, width int, visit func(selectors, block string)) {
+// block of its declarations. It also visits rules of which it is not sure that they apply: they depend on a feature of
+// the screen that is not known, or on what a browser supports. Rules takes time in proportion to sheet.
+func Rules(sheet string, width int, visit func(selectors, block string, sure bool)) {
+	open := 0 // where the outermost group ends that may apply or not
 	for at := 0; at < len(sheet); {
 		switch rest := sheet[at:]; {
 		case strings.HasPrefix(rest, "/*"):
@@ -49,79 +52,101 @@ func Rules(sheet string, width int, visit func(selectors, block string)) {
 		case isBlank(rest[0]) || rest[0] == '}': // a brace ends a group of rules that apply
 			at++
 		case rest[0] == '@':
-			at = atRule(sheet, at, width)
+			next, sure := atRule(sheet, at, width)
+			if !sure && next > open {
+				open = until(sheet, next, "}")
+			}
+			at = next
 		default:
-			open := until(sheet, at, "{")
-			if open == len(sheet) {
+			begin := until(sheet, at, "{")
+			if begin == len(sheet) {
 				return
 			}
-			end := until(sheet, open+1, "}")
-			visit(sheet[at:open], sheet[open+1:end])
+			end := until(sheet, begin+1, "}")
+			visit(sheet[at:begin], sheet[begin+1:end], at >= open)
 			at = end + 1
 		}
 	}
 }
 
 // atRule returns the position behind the rule at a position that begins with @, or behind the brace that opens
-// it if what is in it applies.
-func atRule(sheet string, at, width int) int {
+// it if what is in it applies or may apply.
+func atRule(sheet string, at, width int) (next int, sure bool) {
 	end := until(sheet, at, "{;")
 	if end == len(sheet) || sheet[end] == ';' {
-		return end + 1
+		return end + 1, true
 	}
 	name, query, _ := strings.Cut(strings.ReplaceAll(plain(sheet[at+1:end]), "(", " ("), " ")
-	applies := false
+	applies, sure := false, true
 	switch name {
 	case "media":
-		applies = Media(query, width)
-	case "supports":
-		applies = !strings.HasPrefix(strings.TrimSpace(query), "not")
+		applies, sure = Media(query, width)
+	case "supports", "container", "scope", "starting-style", "document", "-moz-document":
+		applies, sure = true, false
 	case "layer":
 		applies = true
 	}
 	if applies {
-		return end + 1
+		return end + 1, sure
 	}
-	return until(sheet, end+1, "}") + 1
+	return until(sheet, end+1, "}") + 1, true
 }
 
-// Media reports whether a list of media queries includes a screen of a width in pixels, with light colours.
-func Media(list string, width int) bool {
+// Media reports whether a list of media queries includes a screen of a width in pixels, with light colours. If it is
+// not sure, because it depends on something else or fits hardly any other width, the list applies.
+func Media(list string, width int) (applies, sure bool) {
 	list = strings.ToLower(list)
 	if strings.TrimSpace(list) == "" {
-		return true
+		return true, true
 	}
+	sure = true
 	for query := range strings.SplitSeq(list, ",") {
-		if medium(strings.Fields(strings.ReplaceAll(strings.ReplaceAll(query, "(", " ("), ")", ") ")), width) {
-			return true
+		words := strings.Fields(strings.ReplaceAll(strings.ReplaceAll(query, "(", " ("), ")", ") "))
+		holds, known := medium(words, width)
+		if holds && known {
+			return true, true
 		}
+		applies, sure = applies || holds, sure && known
 	}
-	return false
+	return applies, sure
 }
 
 // medium evaluates one query, of which these are the words.
-func medium(words []string, width int) bool {
-	matches, inverted := true, false
+func medium(words []string, width int) (matches, sure bool) {
+	const narrow = 200 // pixels of width that a person's window fits by chance
+	matches, sure = true, true
+	inverted := false
+	span := [2]int{0, math.MaxInt32}
 	for i := 0; i < len(words); i++ {
 		switch word := words[i]; {
 		case word == "not":
 			inverted = true
-		case word == "only", word == "and", word == "all", word == "screen":
+		case word == "only", word == "and", word == "all", word == "screen", word == ")":
 		case strings.HasPrefix(word, "("):
 			for !strings.HasSuffix(word, ")") && i+1 < len(words) {
 				i++
 				word += words[i]
 			}
-			matches = matches && feature(strings.Trim(word, "()"), width)
+			holds, known := feature(strings.Trim(word, "()"), width, &span)
+			matches, sure = matches && holds, sure && known
 		default:
 			matches = false
 		}
 	}
-	return len(words) > 0 && matches != inverted
+	switch {
+	case len(words) == 0:
+		return false, true
+	case sure && span[1]-span[0] < narrow, !sure && matches:
+		return true, false
+	case !sure: // another word excludes it
+		return inverted, true
+	}
+	return matches != inverted, true
 }
 
-// feature evaluates NAME:VALUE of a media query.
-func feature(text string, width int) bool {
+// feature evaluates NAME:VALUE of a media query. A feature that is not known holds. The widths that it allows are
+// those left of span.
+func feature(text string, width int, span *[2]int) (holds, known bool) {
 	name, value, _ := strings.Cut(text, ":")
 	pixels := 0
 	n := 0
@@ -132,19 +157,25 @@ func feature(text string, width int) bool {
 	if strings.HasSuffix(value, "em") {
 		pixels *= 16
 	}
+	known = n > 0 && (strings.HasSuffix(value, "px") || strings.HasSuffix(value, "em") || n == len(value))
 	switch name {
 	case "min-width", "min-device-width":
-		return n > 0 && width >= pixels
+		span[0] = max(span[0], pixels)
+		return width >= pixels || !known, known
 	case "max-width", "max-device-width":
-		return n > 0 && width <= pixels
-	case "min-height", "color":
-		return true
+		span[1] = min(span[1], pixels)
+		return width <= pixels || !known, known
+	case "min-height":
+		const usual = 600 // pixels of height that windows have
+		return true, known && pixels <= usual
+	case "color":
+		return true, value == ""
 	case "prefers-color-scheme":
-		return value == "light"
+		return value == "light", true
 	case "orientation":
-		return value == "landscape"
+		return value == "landscape", true
 	}
-	return false
+	return true, false
 }
 
 // until returns the position of the first byte of stops in s at or behind a position, outside of brackets,

@@ -54,7 +54,19 @@ func TestRules(t *testing.T) {
 		"@media screen and (prefers-color-scheme:dark){x{}}q{}": "q|",
 		"@media not print{x{}}q{}":                              "x| q|",
 		"@media screen{@media print{x{}}y{}}q{}":                "y| q|",
-		"@supports (display:grid){x{}}q{}":                      "x| q|",
+		"@supports (display:grid){x{}}q{}":                      "?x| q|",
+		"@supports not (a:b){@media screen{x{}}y{}}q{}":         "?x| ?y| q|",
+		"@container (min-width:1px){x{}}q{}":                    "?x| q|",
+		"@media (hover){x{}}q{}":                                "?x| q|",
+		"@media (hover),print{x{}}q{}":                          "?x| q|",
+		"@media print and (hover){x{}}q{}":                      "q|",
+		"@media (hover),screen{x{}}q{}":                         "x| q|",
+		"@media (400px<=width<=700px){x{}}q{}":                  "?x| q|",
+		"@media (min-height:9999px){x{}}q{}":                    "?x| q|",
+		"@media (min-height:400px){x{}}q{}":                     "x| q|",
+		"@media (min-width:1024px) and (max-width:1024px){x{}}": "?x|",
+		"@media (min-width:600px) and (max-width:1200px){x{}}":  "x|",
+		"@media (max-width:calc(1px)){x{}}q{}":                  "?x| q|",
 		"@font-face{font-family:x}q{}":                          "q|",
 		`a[title="}"]{b:"}"}q{}`:                                `a[title="}"]|b:"}" q|`,
 		"a{b:url(x}y)}q{}":                                      "a|b:url(x}y) q|",
@@ -62,7 +74,12 @@ func TestRules(t *testing.T) {
 		"a":                                                     "",
 	} {
 		var got []string
-		Rules(sheet, 1024, func(selectors, body string) { got = append(got, selectors+"|"+body) })
+		Rules(sheet, 1024, func(selectors, body string, sure bool) {
+			if !sure {
+				selectors = "?" + selectors
+			}
+			got = append(got, selectors+"|"+body)
+		})
 		if strings.Join(got, " ") != want {
 			t.Errorf("%q: %q, want %q", sheet, got, want)
 		}
@@ -178,7 +195,7 @@ func FuzzSheet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sheet string) {
 		m := Match{Steps: 1 << 16, Fold: len(sheet)%2 == 0}
 		size := 0
-		Rules(sheet, len(sheet), func(list, body string) {
+		Rules(sheet, len(sheet), func(list, body string, _ bool) {
 			size += len(list) + len(body)
 			Declarations(body, func(_, written string) {
 				const space = " \t\n\f\r" // of CSS: a vertical tab is none

@@ -1,6 +1,7 @@
 package css
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,6 +61,20 @@ func Selectors(prelude string) (all []Selector, ok bool) {
 		at = end + 1
 	}
 	return all, true
+}
+
+// unsure begins each pseudo-class that selects elements of mail by what is not looked at here.
+var unsure = []string{":has(", ":nth-last", ":nth-of", ":first-of", ":last-of", ":only-of", ":lang(", ":dir(", ":empty",
+	":enabled", ":disabled", ":checked", ":default", ":required", ":optional", ":valid", ":invalid", ":read-",
+	":placeholder", ":in-range", ":out-of", ":indeterminate", ":scope", ":defined"}
+
+// Sure reports whether a rule whose selectors are valid selects what [Match] finds, and nothing else.
+func Sure(prelude string) bool {
+	if strings.IndexByte(prelude, ':') < 0 {
+		return true
+	}
+	prelude = plain(prelude)
+	return !slices.ContainsFunc(unsure, func(name string) bool { return strings.Contains(prelude, name) })
 }
 
 func selector(text string) (s Selector, ok bool) {

@@ -87,6 +87,7 @@ func (s *server) run(ctx context.Context, cfg *config.Config, dir string, out io
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	go node.LimitGarbage(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.node.Serve(ctx) }()
 	writeBanner(out, newcomer, s.node, cfg, dir)

@@ -120,7 +120,7 @@ type HTTP struct {
 type Tally struct {
 	Generation Duration `toml:"generation" doc:"length of one generation"`
 	Keep       int      `toml:"keep" doc:"number of generations that are kept; the oldest is dropped whole"`
-	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for. Later generations\nfollow the use of the one before"`
+	Capacity   int64    `toml:"capacity" doc:"signatures per generation that the first one is sized for. Later generations\nfollow the use of the last two days, from an eighth of it on"`
 	Error      float64  `toml:"error" doc:"accepted probability that a count is wrong when a generation is full, 0 to 1"`
 	Memory     int64    `toml:"memory_bytes" doc:"memory for all generations, bytes. When it is used up, the oldest are dropped before\ntheir time. 0: a quarter of the machine's"`
 	Threshold  uint32   `toml:"threshold" reload:"yes" doc:"count at which a message is bulk, messages"`

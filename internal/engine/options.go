@@ -33,13 +33,13 @@ type Options struct {
 	Tally BookOptions
 	Block BookOptions
 	// Reports is the number of keys of sightings that the first generation of the tally is sized
-	// for, and every other one at least. There is one key for each report with an ID; for each
-	// recipient of a delivery, one for the text and one for each name; and one for each signature of a
-	// stranger's sighting. 0 means a quarter of Tally.Capacity.
+	// for. There is one key for each report with an ID; for each recipient of a delivery, one for
+	// the text and one for each name; and one for each signature of a stranger's sighting. 0 means a
+	// quarter of Tally.Capacity.
 	Reports uint64
-	// Votes is the number of keys of votes that the first generation of the blocklist is sized for,
-	// and every other one at least. There are two keys for each vote of a person on one signature;
-	// sightings are not votes. 0 means Block.Capacity.
+	// Votes is the number of keys of votes that the first generation of the blocklist is sized for.
+	// There are two keys for each vote of a person on one signature; sightings are not votes. 0 means
+	// Block.Capacity.
 	Votes uint64
 	// Names is the number of named facets (links, senders, networks, contacts) that the first
 	// generation of the blocklist is sized to distinguish, and every other one at least. 0 means a

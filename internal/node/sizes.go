@@ -1,10 +1,13 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
@@ -100,6 +103,45 @@ func LimitMemory() int64 {
 	limit := int64(machine / 10 * 9)
 	debug.SetMemoryLimit(limit)
 	return limit
+}
+
+const (
+	// leastGarbage is how much memory without use may wait for the garbage collector in any case, in bytes.
+	leastGarbage = 32 << 20
+	collectEvery = 10 * time.Second
+)
+
+// garbagePercent returns the share of a heap's live bytes, in percent, that may be used anew before the garbage
+// collector runs: as much as it has to read, and at least leastGarbage. It does not read arrays.
+func garbagePercent(live, scanned uint64) int {
+	return int(min(100, max(1, 100*max(scanned, leastGarbage)/max(live, 1))))
+}
+
+// LimitGarbage keeps the garbage of this process in proportion to its other objects until ctx ends, unless $GOGC is
+// set.
+// By default, the garbage of a node with large arrays may be as large as these.
+func LimitGarbage(ctx context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"}}
+	tick := time.NewTicker(collectEvery)
+	defer tick.Stop()
+	for last := 100; ; {
+		metrics.Read(samples)
+		if samples[0].Value.Kind() == metrics.KindUint64 && samples[1].Value.Kind() == metrics.KindUint64 {
+			percent := garbagePercent(samples[0].Value.Uint64(), samples[1].Value.Uint64())
+			if percent != last {
+				debug.SetGCPercent(percent)
+				last = percent
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // Sizes returns the sizes that a node with this configuration needs for steady use. Books that are

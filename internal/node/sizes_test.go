@@ -59,3 +59,19 @@ func TestBookMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestGarbagePercent checks that garbage is at most as large as all that lives, and without arrays as large.
+func TestGarbagePercent(t *testing.T) {
+	const mb = 1 << 20
+	for _, tt := range []struct {
+		live, scanned uint64
+		want          int
+	}{
+		{0, 0, 100}, {20 * mb, 15 * mb, 100}, {32 * mb, 1, 100}, {64 * mb, 20 * mb, 50}, {800 * mb, 30 * mb, 4},
+		{800 * mb, 400 * mb, 50}, {800 * mb, 800 * mb, 100}, {64 << 30, 0, 1},
+	} {
+		if got := garbagePercent(tt.live, tt.scanned); got != tt.want {
+			t.Errorf("%d bytes live, of which %d are read: %d %%, want %d", tt.live, tt.scanned, got, tt.want)
+		}
+	}
+}

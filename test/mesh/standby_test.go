@@ -615,7 +615,7 @@ token_file = %q
 // TestStandbyHistory checks that a vote after a take-over is joined with the delivery that the other node saw. The
 // parts change twice, once by a command to a first node that lives and once after a kill. Votes name a message by its
 // text or by a digest alone. They are compared with a map of the deliveries, and both nodes have each delivery in
-// their history once.
+// their history once, and each promotion in the record of administration.
 func TestStandbyHistory(t *testing.T) {
 	const rounds, each = 2, 40
 	first, second := pairUp(t, "alone")
@@ -684,6 +684,17 @@ func TestStandbyHistory(t *testing.T) {
 			}
 			if len(page.Entries) != len(delivered) {
 				return fmt.Sprintf("%d entries, want %d", len(page.Entries), len(delivered))
+			}
+			return ""
+		})
+		// Each was promoted once, and its record is copied at most every 30 s.
+		nodetest.Settle(t, 2*nodetest.Patience, "a record of administration of both nodes", func() string {
+			page, err := h.admin.Audit(t.Context(), admin.AuditQuery{Action: "promote"})
+			if err != nil {
+				return err.Error()
+			}
+			if len(page.Entries) != rounds {
+				return fmt.Sprintf("%d promotions, want %d", len(page.Entries), rounds)
 			}
 			return ""
 		})

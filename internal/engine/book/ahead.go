@@ -24,14 +24,17 @@ func (k *Keeper[S, G]) Ahead(b Book[G], now time.Time) func() {
 		return nil
 	}
 	last := b.Live[0]
-	left := now.Truncate(k.opts.Generation).Add(k.opts.Generation).Sub(now)
-	grown := 1.0
-	if last.Fill() > 1 {
-		grown = k.grown(last, uint64(now.Unix()))
-	} else if left > min(lead, k.opts.Generation/10) {
+	next := now.Truncate(k.opts.Generation).Add(k.opts.Generation)
+	var use keys
+	switch {
+	case next.Sub(now) <= min(lead, k.opts.Generation/10):
+		use = k.expected(b, uint64(next.Unix()))
+	case last.Fill() > 1:
+		use = filled(last)
+	default:
 		return nil
 	}
-	capacity := last.uses().after(grown, k.least)
+	capacity := use.after(k.least)
 	if k.ready != nil && k.ready.capacity.suits(capacity) {
 		return nil
 	}

@@ -22,7 +22,8 @@ func TestAhead(t *testing.T) {
 	}{
 		{"in time", 5 * time.Minute, [2]int{1000, 1010}, true, true},
 		{"too early", 20 * time.Minute, [2]int{1000, 1010}, false, false},
-		{"full before its time", 12 * time.Hour, [2]int{1300, 1302}, true, false}, // for twice as many a day
+		{"full before its time", 12 * time.Hour, [2]int{1300, 1302}, true, true},
+		{"full long before its time", 12 * time.Hour, [2]int{1300, 2400}, true, false},
 		{"grown since", 5 * time.Minute, [2]int{200, 1000}, true, false},
 		{"of the least size", 5 * time.Minute, [2]int{0, 3}, true, true},
 	} {
@@ -75,20 +76,21 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAheadOfMidnight checks that a generation made at noon, when the open one was fuller than on
-// other days, is made again before midnight for the use of the whole day.
+// TestAheadOfMidnight checks that a generation made at noon, because the open one was full, is made again
+// shortly before midnight for the use of the whole day.
 func TestAheadOfMidnight(t *testing.T) {
 	midnight := monday.Truncate(day).Add(day)
 	k := NewTally(Options{Generation: day, Keep: 3, Capacity: 100, Error: 1e-2}, 10, 7, false,
 		slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Tally]{}, midnight.Add(-day))
 	open := b.Live[0]
-	hashed(open.Counts, 0, 110)
 	for _, tt := range []struct {
 		before time.Duration
+		filled int
 		made   bool
-	}{{16 * time.Hour, true}, {15 * time.Hour, false}, {6 * time.Hour, true}, {5 * time.Minute, false},
-		{time.Minute, false}} {
+	}{{16 * time.Hour, 101, true}, {15 * time.Hour, 110, false}, {6 * time.Hour, 120, false},
+		{5 * time.Minute, 240, true}, {time.Minute, 241, false}} {
+		hashed(open.Counts, int(open.Counts.Keys()), tt.filled)
 		work := k.Ahead(b, midnight.Add(-tt.before))
 		if made := work != nil; made != tt.made {
 			t.Fatalf("%v before midnight: made %v, want %v", tt.before, made, tt.made)

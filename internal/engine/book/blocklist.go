@@ -105,11 +105,11 @@ type BlockKeeper = Keeper[BlockSpec, *Block]
 
 // NewBlocklist returns the keeper of a blocklist whose arrays take keys of the secret with the
 // given ID. votes and named are the numbers of keys of votes and of named facets that the first
-// generation is sized for, and every other one at least; both are 1 or more. If exact is set, maps
+// generation is sized for; both are 1 or more. If exact is set, maps
 // take the place of arrays. o must be valid.
 func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.Logger) *BlockKeeper {
 	k := &BlockKeeper{
-		opts: o, name: "blocklist", log: log, least: keys{o.Capacity, votes, named}, sizes: make(sizes),
+		opts: o, name: "blocklist", log: log, first: keys{o.Capacity, votes, named}, sizes: make(sizes),
 		made: make(chan *ready[BlockSpec, *Block], 1),
 		make: func(s BlockSpec) (*Block, error) {
 			if exact {
@@ -139,6 +139,7 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 	if o.Floor > 1 {
 		k.floor = o.Floor
 	}
+	k.least = k.first.least()
 	k.key.Store(keyID)
 	k.shape = func(start uint64, capacity keys, size sizer) (BlockSpec, error) {
 		// The errors of all live generations add up in a judgement.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
@@ -90,8 +91,7 @@ func TestDays(t *testing.T) {
 	}
 }
 
-// TestFull checks that when a generation is full the next one opens at once, sized for the keys of
-// a whole slice of time.
+// TestFull checks that when a generation is full the next one opens at once, and is larger.
 func TestFull(t *testing.T) {
 	k := NewTally(tallyOptions, 10, 7, true, slog.New(slog.DiscardHandler))
 	b, _ := turn(t, k, Book[*Tally]{}, monday.Truncate(day))
@@ -105,9 +105,8 @@ func TestFull(t *testing.T) {
 	if c.Open == nil || c.Open.Start != uint64(now.Unix()) || len(b.Live) != 2 {
 		t.Fatalf("filled to %v: %+v, want a generation from %d on", b.Live[0].Fill(), c, now.Unix())
 	}
-	// 126 keys in a quarter of the day are 504 a day.
-	if got := float64(c.Open.Capacity) / 504; got < 1.25 || got > 1.25*math.Sqrt2+0.01 {
-		t.Errorf("the next one is sized for %d signatures, want 1.25 to 1.77 times 504", c.Open.Capacity)
+	if got := float64(c.Open.Capacity) / 126; got < 1.25 || got > 1.25*math.Sqrt2+0.01 {
+		t.Errorf("the next one is sized for %d signatures, want 1.25 to 1.77 times 126", c.Open.Capacity)
 	}
 	if c.Open.UniqueCapacity != 10 {
 		t.Errorf("the next one is sized for %d reports, want no fewer than the first", c.Open.UniqueCapacity)
@@ -320,7 +319,7 @@ func TestSmaller(t *testing.T) {
 		}
 		capacity = next
 	}
-	if got := (keys{5000, 5000, 5000}).after(1, keys{100}); got[marks] != 0 || got[names] != 0 {
+	if got := (keys{5000, 5000, 5000}).after(keys{100}); got[marks] != 0 || got[names] != 0 {
 		t.Errorf("a book of signatures alone is sized for %v", got)
 	}
 }
@@ -481,7 +480,7 @@ func TestTooLarge(t *testing.T) {
 	if _, err := k.Make(TallySpec{Start: 1}); err == nil {
 		t.Error("a generation without geometry was made")
 	}
-	good, err := k.spec(1, Book[*Tally]{}, 1)
+	good, err := k.spec(1, keys{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -581,5 +580,98 @@ func TestFloors(t *testing.T) {
 	o.Floor = arrays.MaxFloor + 1
 	if err := o.Validate(); err == nil {
 		t.Error("a floor above what an array can have")
+	}
+}
+
+// TestSteps has a tally count days of random use with bursts, on the least capacity and far above it. At any time, the
+// live generations are sized for at most two keys beyond each key that they have, and beyond each that they were
+// expected to have. No generation is fuller than it may be.
+func TestSteps(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 34))
+		o := Options{Generation: day, Keep: 3, Capacity: 1000, Error: 1e-2}
+		k := NewTally(o, 10, 7, true, slog.New(slog.DiscardHandler))
+		k.least = keys{signatures: 100, marks: 10}
+		var b Book[*Tally]
+		next, usual := 0, 50+rng.IntN(2000)
+		var uses, expected []int
+		for d := range 12 {
+			today := 0
+			if d > 0 {
+				today = max(100, min(uses[d-1], uses[max(0, d-2)]))
+			}
+			expected = append(expected, today)
+			use := usual/2 + rng.IntN(usual)
+			if rng.IntN(4) == 0 {
+				use *= 1 + rng.IntN(30) // a burst
+			}
+			opened := 0
+			for hour := range 24 {
+				now := monday.Truncate(day).Add(time.Duration(24*d+hour) * time.Hour)
+				for n := use / 24; n > 0; {
+					var c Change[TallySpec]
+					if b, c = turn(t, k, b, now); c.Open != nil {
+						opened++
+					}
+					part := min(n, max(1, int(b.Live[0].Capacity/20)))
+					fill(b.Live[0].Counts, next, part)
+					next, n, now = next+part, n-part, now.Add(time.Second)
+					sized, used := 0, 0
+					for _, g := range b.Live {
+						if g.Fill() > Early+0.06 {
+							t.Fatalf("seed %d, day %d: a generation for %d has %d keys", seed, d, g.Capacity, g.Counts.Keys())
+						}
+						sized, used = sized+int(g.Capacity), used+int(g.Counts.Keys())
+					}
+					most := 3*used + 1000
+					for _, n := range expected[max(0, d-2):] {
+						most += 2 * n
+					}
+					if sized > most {
+						t.Fatalf("seed %d, day %d: %d generations are sized for %d keys and have %d, limit %d", seed, d, len(b.Live),
+							sized, used, most)
+					}
+				}
+			}
+			if most := 2 + int(math.Ceil(2*math.Log2(max(1, float64(use)/100)))); opened > most {
+				t.Errorf("seed %d, day %d: %d generations for %d keys, want at most %d", seed, d, opened, use, most)
+			}
+			uses = append(uses, use)
+		}
+	}
+}
+
+// TestBurst checks that a day of many keys between quiet ones leaves the next generations small, that two such days are
+// the new use, and that names keep their room.
+func TestBurst(t *testing.T) {
+	k := NewBlocklist(Options{Generation: day, Keep: 9, Capacity: 8 * smallest, Error: 1e-2}, 10, 10, 7, true,
+		slog.New(slog.DiscardHandler))
+	var b Book[*Block]
+	const few, many = smallest / 10, 2 * smallest
+	for d, tt := range []struct{ use, capacity, names uint64 }{
+		{few, 8 * smallest, 10}, // the first one, as configured
+		{many, smallest, 10},
+		{few, smallest, 1024},
+		{many, smallest, 1024},
+		{many, smallest, 1024},
+		{few, 0, 1024}, // as for two days of many
+		{few, smallest, 1024},
+	} {
+		b, _ = turn(t, k, b, monday.Truncate(day).Add(time.Duration(d)*day))
+		g := b.Live[0]
+		want := tt.capacity
+		if want == 0 {
+			want = capacityAfter(many, smallest)
+		}
+		if g.Capacity != want || g.NameCapacity != tt.names {
+			t.Errorf("day %d is sized for %d signatures and %d names, want %d and %d", d, g.Capacity, g.NameCapacity, want,
+				tt.names)
+		}
+		for i := range tt.use {
+			g.Spam.SetBatch(1, []filter.Key{{Hi: i}}, nil)
+		}
+		if tt.use == many {
+			fill(g.Names, 0, 700)
+		}
 	}
 }

@@ -13,7 +13,8 @@ type Keeper[S spec, G generation] struct {
 	opts  Options
 	name  string // of the book
 	log   *slog.Logger
-	least keys // the smallest numbers of keys that a generation is sized for, and the sizes of the first
+	first keys // the numbers of keys that the first generation is sized for
+	least keys // the smallest numbers that a later one is sized for
 	// shape returns the arrays of a generation sized for capacity.
 	shape func(start uint64, capacity keys, size sizer) (S, error)
 	make  func(S) (G, error)
@@ -97,11 +98,16 @@ const Early = 1.25
 func (k *Keeper[S, G]) Plan(b Book[G], now time.Time, held bool) (c Change[S], err error) {
 	k.collect()
 	keep := len(b.Live)
-	if start, grown, ok := k.opens(now, b); ok {
+	if start, use, ok := k.opens(now, b); ok {
 		if start > uint64(now.Unix())+k.opts.ahead() {
 			keep = k.opts.Keep - 1
 		}
-		s, err := k.spec(start, b, grown)
+		var s S
+		if len(b.Live) == 0 {
+			s, err = k.shape(start, k.first, k.sizes.size)
+		} else {
+			s, err = k.spec(start, use)
+		}
 		if err != nil {
 			return c, err
 		}
@@ -123,16 +129,16 @@ func (k *Keeper[S, G]) Plan(b Book[G], now time.Time, held bool) (c Change[S], e
 	return c, nil
 }
 
-// opens reports whether a generation is due. It returns its start, and the factor that scales the
-// use of the last generation to a whole slice of time.
-func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown float64, ok bool) {
+// opens reports whether a generation is due. It returns its start, and the keys that it is to be sized for. After
+// a full one, these are the keys of the full one.
+func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, use keys, ok bool) {
 	slice, second := uint64(now.Truncate(k.opts.Generation).Unix()), uint64(now.Unix())
 	if len(b.Live) == 0 {
 		k.behind = time.Time{}
 		if k.now {
 			slice = second
 		}
-		return slice, 1, true
+		return slice, use, true
 	}
 	last := b.Live[0]
 	if k.fresh || last.keyID() != k.key.Load() || last.floor() != k.floor {
@@ -140,27 +146,29 @@ func (k *Keeper[S, G]) opens(now time.Time, b Book[G]) (start uint64, grown floa
 		if next := slice + uint64(k.opts.Generation/time.Second); start < next && next <= second+k.opts.ahead() {
 			start = next // so that no further one opens a moment later
 		}
-		return start, k.grown(last, start), true
+		return start, k.expected(b, start), true
 	}
 	if second+k.opts.ahead() < last.begin() {
-		return last.begin() + 1, 1, k.opensBehind(now, last)
+		return last.begin() + 1, last.uses(), k.opensBehind(now, last)
 	}
 	k.behind = time.Time{}
 	if last.begin() < slice {
-		return slice, 1, true
+		return slice, k.expected(b, slice), true
 	}
 	start = max(second, last.begin()+1)
 	if last.Fill() <= Early || start > second+k.opts.ahead() {
-		return 0, 0, false
+		return 0, use, false
 	}
-	return start, k.grown(last, start), true
+	return start, filled(last), true
 }
 
-// grown returns the factor, at most 10, that scales the use of the last generation to a whole slice
-// of time when the next one opens early.
-func (k *Keeper[S, G]) grown(last G, start uint64) float64 {
-	passed := float64(start-min(start, last.begin())) / k.opts.Generation.Seconds()
-	return 1 / max(passed, 0.1)
+// filled returns the keys that a generation has when it is full and the next one opens.
+func filled[G generation](g G) (use keys) {
+	fill := g.Fill()
+	for i, n := range g.uses() {
+		use[i] = uint64(float64(n) * Early / fill)
+	}
+	return use
 }
 
 // opensBehind is opens for a clock that is behind the open generation. Starts must grow, and the

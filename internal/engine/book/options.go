@@ -12,13 +12,12 @@ import (
 type Options struct {
 	Generation time.Duration // length of a generation; at least one second
 	Keep       int           // live generations, the open one included; 1 to 366
-	Capacity   uint64        // signatures that the first generation is sized for, and every other at least; 1 to 2^40
+	Capacity   uint64        // signatures that the first generation is sized for; 1 to 2^40
 	// wanted error rate at capacity, in (0, 1): of counts in the tally, of judgements in the blocklist
 	Error float64
 	// Memory bounds the arrays of all generations in bytes, without their overflow tables; 0: no
-	// bound. A generation takes at most a quarter of it, or the size that Capacity needs if that is
-	// larger. If a new one would not fit, the oldest generations are given up before their time,
-	// all but one.
+	// bound. A generation takes at most a quarter of it; the first takes what Capacity needs. If a
+	// new one would not fit, the oldest generations are given up before their time, all but one.
 	Memory uint64
 	// Floor is the count from which a generation of the tally shows a key to others, up to
 	// [arrays.MaxFloor]; 0 and 1: from the first on. A generation keeps the floor that it began

@@ -30,7 +30,7 @@ type Plan struct {
 
 // steady returns the arrays of a generation that follows one with used keys.
 func (k *Keeper[S, G]) steady(used keys) (S, error) {
-	return k.within(0, used.after(1, k.least), k.sizes.size)
+	return k.within(0, used.after(k.least), k.sizes.size)
 }
 
 // all returns the memory in bytes of the live generations and the one made ahead.

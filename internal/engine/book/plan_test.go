@@ -23,7 +23,7 @@ func TestPlanIsWhatOpens(t *testing.T) {
 		g := &Tally{Counts: newExactCounter(), Unique: newExactBits()}
 		countUp(g.Counts, used)
 		mark(g.Unique, used/4)
-		s, err := k.spec(3600, Book[*Tally]{Live: []*Tally{g}}, 1)
+		s, err := k.spec(3600, g.uses())
 		if err != nil || s.bytes() != p.Array || s.Capacity != p.Capacity || p.All != 4*p.Array {
 			t.Errorf("tally of %d: plan %+v, opened %d bytes for %d, %v", used, p, s.bytes(), s.Capacity, err)
 		}
@@ -40,7 +40,7 @@ func TestPlanIsWhatOpens(t *testing.T) {
 		mark(gb.Spam, used)
 		mark(gb.Votes, used)
 		countUp(gb.Names, used/5)
-		sb, err := kb.spec(3600, Book[*Block]{Live: []*Block{gb}}, 1)
+		sb, err := kb.spec(3600, gb.uses())
 		if err != nil || sb.bytes() != b.Array || sb.Capacity != b.Capacity {
 			t.Errorf("blocklist of %d: plan %+v, opened %d bytes for %d, %v", used, b, sb.bytes(), sb.Capacity, err)
 		}

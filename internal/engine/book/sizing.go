@@ -2,6 +2,7 @@ package book
 
 import (
 	"math"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
@@ -17,25 +18,76 @@ const (
 	names             // named facets in the blocklist
 )
 
-// headroom is the least factor between the last generation's use and the capacity of the next one.
+// headroom is the least factor between an expected use and the capacity of a generation.
 // Capacities are powers of the root of two, 1.5 times the use on average, so that arrays of
 // different nodes often have the same geometry and can be merged.
 const headroom = 1.25
 
-// after returns the capacity of the next generation, given the keys of the last one.
-func (used keys) after(grown float64, least keys) (next keys) {
+// after returns the capacity of a generation that is expected to have the keys.
+func (used keys) after(least keys) (next keys) {
 	for i := range used {
-		next[i] = capacityAfter(used[i], grown, least[i])
+		next[i] = capacityAfter(used[i], least[i])
 	}
 	return next
 }
 
-func capacityAfter(used uint64, grown float64, least uint64) uint64 {
+func capacityAfter(used, least uint64) uint64 {
 	if least == 0 {
 		return 0
 	}
-	half := math.Ceil(2 * math.Log2(max(1, headroom*grown*float64(used))))
+	half := math.Ceil(2 * math.Log2(max(1, headroom*float64(used))))
 	return max(least, uint64(math.Ceil(math.Exp2(half/2))))
+}
+
+const (
+	// quiet is the factor between the capacity of the first generation and the least one of those that follow it.
+	quiet = 8
+	// smallest is a number of keys below which quiet saves nothing. One journal entry has up to half as many.
+	smallest = 1 << 17
+)
+
+// least returns the smallest capacity of the generations that follow a first one.
+func (first keys) least() (least keys) {
+	for i := range first {
+		least[i] = max(min(first[i], smallest), first[i]/quiet)
+	}
+	least[names] = first[names] // a generation that has too many opens no further one
+	return least
+}
+
+// expected returns the keys that a slice of time which begins at start will have: the lesser use of the last two
+// slices before it in which generations began. A single day of many keys thus makes no later generation large. If a
+// slice has more keys than expected, further generations open, each larger than the one before. Of names, which open
+// none, it is the greater use.
+func (k *Keeper[S, G]) expected(b Book[G], start uint64) (use keys) {
+	length := uint64(k.opts.Generation / time.Second)
+	slices, last := 0, uint64(0)
+	var sum keys
+	add := func() {
+		for i := range sum {
+			if slices == 1 || slices > 1 && (sum[i] < use[i]) != (i == names) {
+				use[i] = sum[i]
+			}
+		}
+	}
+	for _, g := range b.Live { // newest first
+		slice := g.begin() - g.begin()%length
+		if slice >= start {
+			continue
+		}
+		if slices == 0 || slice != last {
+			add()
+			if slices == 2 {
+				return use
+			}
+			slices, last, sum = slices+1, slice, keys{}
+		}
+		for i, n := range g.uses() {
+			sum[i] += n
+		}
+	}
+	add()
+	return use
 }
 
 // smaller returns the next smaller capacity. It reduces the sort whose capacity is the largest
@@ -67,15 +119,12 @@ func (used keys) share(capacity keys) (most float64) {
 func share(keys, capacity uint64) float64 { return float64(keys) / float64(max(capacity, 1)) }
 
 // memoryShare divides a book's memory: a generation takes at most one part in memoryShare, unless
-// its least capacity takes more. The remaining memory is for older generations.
+// it is the first, or its least capacity takes more. The remaining memory is for older generations.
 const memoryShare = 4
 
-// spec returns the arrays of the generation that follows the live ones of b.
-func (k *Keeper[S, G]) spec(start uint64, b Book[G], grown float64) (S, error) {
-	capacity := k.least
-	if len(b.Live) > 0 {
-		capacity = b.Live[0].uses().after(grown, k.least)
-	}
+// spec returns the arrays of a generation for the expected keys.
+func (k *Keeper[S, G]) spec(start uint64, use keys) (S, error) {
+	capacity := use.after(k.least)
 	if k.ready != nil && k.ready.capacity.suits(capacity) {
 		return k.at(k.ready.spec, start), nil
 	}
@@ -103,7 +152,7 @@ func (k *Keeper[S, G]) Least(start uint64) (S, error) {
 // First returns the memory of the first generation without its overflow tables, or an error
 // that wraps [filter.ErrGeometry]. It allocates no array.
 func (k *Keeper[S, G]) First() (bytes uint64, err error) {
-	s, err := k.Least(0)
+	s, err := k.shape(0, k.first, k.sizes.size)
 	return s.bytes(), err
 }
 

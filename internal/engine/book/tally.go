@@ -54,11 +54,11 @@ type TallyKeeper = Keeper[TallySpec, *Tally]
 
 // NewTally returns the keeper of a tally whose arrays take keys of the secret with the given ID.
 // unique is the number of keys of reports and recipients, 1 or more, that the first generation is
-// sized for, and every other one at least. If exact is set, maps take the place of arrays. o must
+// sized for. If exact is set, maps take the place of arrays. o must
 // be valid.
 func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *TallyKeeper {
 	k := &TallyKeeper{
-		opts: o, name: "tally", log: log, least: keys{signatures: o.Capacity, marks: unique}, sizes: make(sizes),
+		opts: o, name: "tally", log: log, first: keys{signatures: o.Capacity, marks: unique}, sizes: make(sizes),
 		made: make(chan *ready[TallySpec, *Tally], 1),
 		make: func(s TallySpec) (*Tally, error) {
 			if exact {
@@ -83,6 +83,7 @@ func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *Ta
 	if o.Floor > 1 {
 		k.floor = o.Floor
 	}
+	k.least = k.first.least()
 	k.key.Store(keyID)
 	k.shape = func(start uint64, capacity keys, size sizer) (TallySpec, error) {
 		s, err := tallyFor(start, capacity, o.Error, k.key.Load(), size)

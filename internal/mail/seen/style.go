@@ -173,9 +173,9 @@ func decides(name string) bool {
 	case "display", "visibility", "opacity", "font-size", "font", "text-indent", "position", "left", "top", "right",
 		"bottom", "inset", "margin-left", "margin", "padding", "padding-top", "padding-right", "padding-bottom",
 		"padding-left", "height", "min-height", "max-height", "width", "min-width", "max-width", "overflow", "overflow-x",
-		"overflow-y", "clip", "clip-path", "color", "-webkit-text-fill-color", "background", "background-color", "background-image",
-		"box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode", "transform", "translate", "scale",
-		"zoom", "all", "animation", "animation-name":
+		"overflow-y", "clip", "clip-path", "color", "-webkit-text-fill-color", "background", "background-color",
+		"background-image", "box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode", "transform",
+		"translate", "scale", "zoom", "all", "animation", "animation-name":
 		return true
 	}
 	return false

@@ -59,3 +59,19 @@ func TestOwnFolder(t *testing.T) {
 		}
 	}
 }
+
+// TestFolderIsFile: a data folder that is a file is named, and stays as it is.
+func TestFolderIsFile(t *testing.T) {
+	dir := t.TempDir()
+	node, file := filepath.Join(dir, "node.toml"), filepath.Join(dir, "file")
+	if err := errors.Join(os.WriteFile(node, []byte("[listen]\nhttp = \"\"\n"), 0o600),
+		os.WriteFile(file, []byte("text"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code := run([]string{"serve", "--config", node, "--data", file}, strings.NewReader(""), &out, &errs)
+	if text, err := os.ReadFile(file); code == cli.OK || !strings.Contains(errs.String(), file+": not a directory") ||
+		string(text) != "text" || err != nil {
+		t.Errorf("exits with %d: %s; the file has %q, %v", code, errs.String(), text, err)
+	}
+}

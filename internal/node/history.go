@@ -72,6 +72,7 @@ func (n *Node) startHistory(_ context.Context, st *stage) error {
 			n.log.Error("file of the disabled history cannot be removed", "file", path, "err", err,
 				"hint", "remove it by hand")
 		}
+		n.noteParts(historyFile)
 		return nil
 	}
 	n.records.book, err = logbook.Open(path, logbook.Options{

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
@@ -48,6 +49,10 @@ func keptParts() []keptPart {
 		{filepath.Join(meshFolder, mesh.StateFile), "mesh",
 			"put it back from a backup: the next start begins a new incarnation"},
 		{manage.WeightsFile, "records", again + "the chart of weights is lost"},
+		{historyFile, "history", again + "checks and votes before are not shown, and votes on them stand alone"},
+		{manage.SumsFile, "history", again + "the numbers of verdicts before are lost"},
+		{audit.File, "records", again + "what administrators did before is not shown"},
+		{AdminTokenFile, "keys", "put it back from a copy, or see \"bulkhead user recover\""},
 	}
 }
 
@@ -154,7 +159,7 @@ func (n *core) noticeMissing() {
 	n.missing = nil
 	for _, p := range missing {
 		n.log.Error("part of the data folder is missing", "file", filepath.Join(n.dir, p.path),
-			"consequence", "the node makes an empty one", "hint", p.advice)
+			"consequence", "the node goes on without its contents", "hint", p.advice)
 		n.missing = append(n.missing, p.path)
 	}
 	had, _ := readInventory(n.dir) // missingParts has returned the error

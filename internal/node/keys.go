@@ -34,6 +34,9 @@ func ownFolder(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open data folder", Path: dir, Err: syscall.ENOTDIR}
+	}
 	if err != nil {
 		return err
 	}

@@ -205,9 +205,10 @@ func (r *repair) file(f admin.Fault) error {
 	case "inventory":
 		r.done("%s was made anew", f.File)
 		return takeInventory(r.Dir, nil, nil)
-	case "greylist", "ratelimits", "mesh", "whitelist", "records":
-		if base := filepath.Base(f.File); base == mesh.KeyFile || base == meshFolder {
-			return nil // peers know the node by it: its owner decides
+	case "greylist", "ratelimits", "mesh", "whitelist", "records", "history", "keys":
+		base := filepath.Base(f.File)
+		if base == mesh.KeyFile || base == meshFolder || f.Part == "keys" && base != AdminTokenFile {
+			return nil // peers know the node by it, or nothing can be read without it: its owner decides
 		}
 		moved, err := setAside(r.Dir, r.aside, f.File)
 		if moved {

@@ -111,12 +111,16 @@ func (p *Parts) Sender(evidence []Evidence) int {
 }
 
 // Foreign reports whether the link sigs[i] leads outside the sender's own domain, for which the
-// sender answers. A shared domain is no sender's own.
+// sender answers. A shared domain is no sender's own, but its customers all link to it. A place in it is foreign,
+// because it is one customer's.
 func (p *Parts) Foreign(sigs []bulkhead.Signature, evidence []Evidence, i int) bool {
-	if p.Domain < 0 || evidence[p.Domain].Shared() {
+	if p.Domain < 0 {
 		return true
 	}
 	own, host := sigs[p.Domain].Sum(), hostOf(sigs[i].Sum())
+	if evidence[p.Domain].Shared() {
+		return !bytes.Equal(sigs[i].Sum(), own)
+	}
 	if !bytes.HasSuffix(host, own) {
 		return true
 	}

@@ -86,6 +86,9 @@ const (
 	// goodRate is the rate of links for mail of senders of good standing. At this rate, if one
 	// recipient in ten reports, there is as much spam with the link as such mail.
 	goodRate = 0.1
+	// knownDeliveries is the number of settled deliveries from which a sender is known, and knownRate their rate. A
+	// sender of spam alone is listed before it has that many, if one recipient in ten reports.
+	knownDeliveries, knownRate = 30, 0.5
 
 	// answeredLink is the additional strength that a link needs in mail of a verified sender
 	// without reports.
@@ -169,7 +172,9 @@ func rate(f bulkhead.Facet) float64 {
 // with its deliveries.
 func Need(f bulkhead.Facet, e *Evidence) float64 {
 	switch b := base(f); {
-	case f == bulkhead.SenderFacet, f == bulkhead.LinkFacet:
+	case f == bulkhead.SenderFacet:
+		return b + mailingRate*e.deliveries() + knownMail(e)
+	case f == bulkhead.LinkFacet:
 		return b + mailingRate*e.deliveries() + goodMail(f, e)
 	case b > 1:
 		return b + rate(f)*e.history()
@@ -186,6 +191,15 @@ func goodMail(f bulkhead.Facet, e *Evidence) float64 {
 		return 0
 	}
 	return goodRate * float64(e.Good)
+}
+
+// knownMail returns the additional strength needed to list a sender whose mail was delivered for days before. Such a
+// sender may be a service that some spammers use beside many others, and listing it would hit the mail of all.
+func knownMail(e *Evidence) float64 {
+	if e.Days < goodDays || e.settled() < knownDeliveries {
+		return 0
+	}
+	return knownRate * e.settled()
 }
 
 // NeedOfPair is [Need] for a text together with a sender or link. n is the lesser history of the

@@ -19,8 +19,8 @@ const (
 
 // A course is how the tags of a page lie in its source. A long page is read by a tree for each of its pieces, which
 // begins with the elements that the piece before it has left open. A page with SVG or MathML has one tree at most.
-// Behind the place where a tree could cost too much only links are read, because no reader knows which text is hidden
-// there.
+// Behind the place where a tree could cost too much the page is read as a stream without its style sheets, so that no
+// page hides its text by its cost.
 type course struct {
 	size      int      // bytes of a piece
 	length    int      // of the present piece, without gaps
@@ -30,13 +30,13 @@ type course struct {
 	gaps      [][2]int // what no tree needs: long comments, pictures within tags
 	bodies    [][2]int // tags of html and body, which count from the first piece on wherever they stand
 	sheets    [][2]int // style elements; an end of 0 means the end of the page
-	mute      bool     // no text is shown any more
+	streamed  bool     // the rest is read as a stream
 }
 
 // pass takes a token of n bytes, which may be a start tag in front of which a piece may begin.
 func (v *visible) pass(n int, start bool) {
 	c := &v.course
-	if c.mute || v.tag != "" { // the name of a long tag, which is taken as a whole
+	if c.streamed || v.tag != "" { // the name of a long tag, which is taken as a whole
 		return
 	}
 	if v.shape.costly && c.costly == 0 {
@@ -63,7 +63,7 @@ func (v *visible) passLong(raw string, skip atom.Atom) {
 		c.length -= c.at - begin
 	}
 	switch {
-	case c.mute:
+	case c.streamed:
 	case skip != 0 && !strings.HasPrefix(raw, "</"), strings.HasPrefix(raw, "<!"), strings.HasPrefix(raw, "<?"):
 		gap(begin)
 	case raw[0] != '<':
@@ -86,7 +86,7 @@ func (v *visible) passLong(raw string, skip atom.Atom) {
 // bodyAt takes the present start tag, if it is one of html or body with attributes.
 func (v *visible) bodyAt(tag atom.Atom, attributes int) {
 	c := &v.course
-	if c.mute || attributes == 0 || tag != atom.Html && tag != atom.Body {
+	if c.streamed || attributes == 0 || tag != atom.Html && tag != atom.Body {
 		return
 	}
 	if c.bodies = append(c.bodies, [2]int{c.begin, c.at}); len(c.bodies) > maxBodies || v.tag != "" {
@@ -98,7 +98,7 @@ func (v *visible) bodyAt(tag atom.Atom, attributes int) {
 func (v *visible) sheetAt(begin bool) {
 	c := &v.course
 	switch n := len(c.sheets); {
-	case c.mute:
+	case c.streamed:
 	case begin:
 		c.sheets = append(c.sheets, [2]int{c.begin, 0})
 	case n > 0 && c.sheets[n-1][1] == 0:
@@ -144,7 +144,7 @@ func (v *visible) trees(source string) {
 		end = 0
 	}
 	if end < len(source) {
-		c.mute = true
+		c.streamed = true
 		v.styling.look, v.frames = firstLook, v.frames[:0]
 		v.stream(source[end:])
 	}

@@ -24,7 +24,7 @@ type sheet struct {
 	rules   []rule
 	by      map[string][]int // rules by the keys of their selectors
 	unsure  bool             // a rule that is not understood may show any element: nothing is hidden
-	spent   bool             // there are too many rules, or elements to compare with them: what follows is not shown
+	spent   bool             // there are too many rules, or elements to compare with them: they hide nothing more
 	match   css.Match
 }
 

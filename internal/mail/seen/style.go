@@ -174,9 +174,8 @@ func decides(name string) bool {
 		"bottom", "inset", "margin-left", "margin", "padding", "padding-top", "padding-right", "padding-bottom",
 		"padding-left", "height", "min-height", "max-height", "width", "min-width", "max-width", "overflow", "overflow-x",
 		"overflow-y", "clip", "clip-path", "color", "-webkit-text-fill-color", "background", "background-color",
-		"background-image",
-		"box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode", "transform", "translate", "scale",
-		"zoom", "all", "animation", "animation-name":
+		"background-image", "box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode", "transform",
+		"translate", "scale", "zoom", "all", "animation", "animation-name":
 		return true
 	}
 	return false

@@ -39,7 +39,7 @@ func (v *visible) node(n *html.Node) {
 			return
 		}
 		blank := v.veil == faint && strings.Trim(n.Data, " \t\r\n\f") == ""
-		if (blank || v.shows(n.Data)) && !closed(n.Parent) && !v.full() && !v.sheet.spent && !v.pace.Over(len(n.Data)) {
+		if (blank || v.shows(n.Data)) && !closed(n.Parent) && !v.full() && !v.pace.Over(len(n.Data)) {
 			v.text([]byte(n.Data))
 		}
 		return

@@ -247,9 +247,6 @@ func (v *visible) written(text string) {
 
 // upTo shows b up to the first byte of a class, and returns how many bytes that is.
 func (v *visible) upTo(b []byte, end uint8) int {
-	if v.course.mute {
-		return len(b)
-	}
 	for at := 0; at < len(b); {
 		n := len(v.dst)
 		atStart := n == v.start || v.dst[n-1] == '\n'

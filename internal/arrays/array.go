@@ -78,15 +78,12 @@ func alignedLines(n int) []words {
 	return unsafe.Slice((*words)(unsafe.Pointer(&raw[skip])), n)
 }
 
-// touchStep is the number of lines in the smallest memory page of the system.
-const touchStep = 4096 / LineBytes
-
 // Touch makes the system allocate all memory of an array that is empty and not shared yet.
 // Otherwise the system allocates a page when a line of it is first written to, and the writer waits
 // until the page is cleared: 2 MiB if pages are huge. Touch does nothing to a sparse array.
 func (a *array) Touch() {
-	for i := 0; i < len(a.lines); i += touchStep {
-		a.lines[i][0] = 0
+	if len(a.lines) > 0 {
+		huge.Populate(unsafe.Slice(&a.lines[0][0], len(a.lines)*lineWords))
 	}
 }
 

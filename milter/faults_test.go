@@ -302,8 +302,8 @@ func TestPanicsBeside(t *testing.T) {
 
 // TestMacrosOfCommands checks that macros come in pairs, or not at all.
 func TestMacrosOfCommands(t *testing.T) {
-	for data, want := range map[string]int{"M": 0, "Mi\x001\x00": 2, "Mi\x001\x00j\x002\x00": 4, "": -1, "Mi\x00": -1, "Mi": -1,
-		"Mi\x001": -1} {
+	for data, want := range map[string]int{"M": 0, "Mi\x001\x00": 2, "Mi\x001\x00j\x002\x00": 4, "": -1, "Mi\x00": -1,
+		"Mi": -1, "Mi\x001": -1} {
 		cmd, pairs, err := parseMacros([]byte(data))
 		if (err != nil) != (want < 0) || err == nil && (cmd != 'M' || len(pairs) != want) {
 			t.Errorf("%q: %q, %q, %v; want %d strings", data, cmd, pairs, err, want)

@@ -1,16 +1,19 @@
 package milter
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
@@ -307,6 +310,18 @@ func TestMacrosOfCommands(t *testing.T) {
 		cmd, pairs, err := parseMacros([]byte(data))
 		if (err != nil) != (want < 0) || err == nil && (cmd != 'M' || len(pairs) != want) {
 			t.Errorf("%q: %q, %q, %v; want %d strings", data, cmd, pairs, err, want)
+		}
+	}
+}
+
+// TestPacketReadErrors checks that an error of the connection is returned as it is, at every byte of a packet.
+func TestPacketReadErrors(t *testing.T) {
+	errBroken := errors.New("broken")
+	whole := appendPacket(nil, cmdBody, []byte("text"))
+	for n := range whole {
+		r := bufio.NewReader(io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(errBroken)))
+		if _, _, err := readPacket(r, nil); err != errBroken {
+			t.Errorf("after %d of %d bytes: %v", n, len(whole), err)
 		}
 	}
 }

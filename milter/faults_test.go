@@ -1,16 +1,19 @@
 package milter
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/mail"
@@ -255,5 +258,70 @@ func TestFirstMatch(t *testing.T) {
 	}
 	if got := new(findings).reason(ClassBulk); got != "nothing is known of it" {
 		t.Errorf("%q", got)
+	}
+}
+
+// panicsOnReport judges messages, and panics when one is to be counted.
+type panicsOnReport struct{ prototest.House }
+
+func (*panicsOnReport) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
+	panic("corrupt")
+}
+
+// TestPanicsBeside checks that a panic of the verification or of the counting costs no mail, is logged, and that
+// nothing is logged without one.
+func TestPanicsBeside(t *testing.T) {
+	verified := func(context.Context, []byte, netip.Addr, string) ([]string, string) {
+		return []string{"shop.example"}, ""
+	}
+	for name, tt := range map[string]struct {
+		server *Server
+		log    string
+		faults int64
+	}{
+		"none": {&Server{Clearinghouse: &prototest.House{}, Verify: verified}, "", 0},
+		"verification": {&Server{Clearinghouse: &prototest.House{},
+			Verify: func(context.Context, []byte, netip.Addr, string) ([]string, string) { panic("corrupt") }},
+			"panic while verifying", 0},
+		"counting": {&Server{Clearinghouse: &panicsOnReport{}, Verify: verified}, "panic while counting", 1},
+	} {
+		var log bytes.Buffer
+		s := tt.server
+		s.Log = slog.New(slog.NewTextHandler(&log, nil))
+		m := serve(t, s)(6, everything)
+		m.connect("198.51.100.7")
+		r := m.message("x@shop.example", []string{"a@example.com"}, text("", offer))
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.Flush()
+		got := log.String()
+		if r.inserted[HeaderClass] != "none" || s.Stats.Faults.Load() != tt.faults ||
+			strings.Contains(got, "panic") != (tt.log != "") || !strings.Contains(got, tt.log) {
+			t.Errorf("%s: %+v, %d faults, log %s", name, r, s.Stats.Faults.Load(), got)
+		}
+	}
+}
+
+// TestMacrosOfCommands checks that macros come in pairs, or not at all.
+func TestMacrosOfCommands(t *testing.T) {
+	for data, want := range map[string]int{"M": 0, "Mi\x001\x00": 2, "Mi\x001\x00j\x002\x00": 4, "": -1, "Mi\x00": -1,
+		"Mi": -1, "Mi\x001": -1} {
+		cmd, pairs, err := parseMacros([]byte(data))
+		if (err != nil) != (want < 0) || err == nil && (cmd != 'M' || len(pairs) != want) {
+			t.Errorf("%q: %q, %q, %v; want %d strings", data, cmd, pairs, err, want)
+		}
+	}
+}
+
+// TestPacketReadErrors checks that an error of the connection is returned as it is, at every byte of a packet.
+func TestPacketReadErrors(t *testing.T) {
+	errBroken := errors.New("broken")
+	whole := appendPacket(nil, cmdBody, []byte("text"))
+	for n := range whole {
+		r := bufio.NewReader(io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(errBroken)))
+		if _, _, err := readPacket(r, nil); err != errBroken {
+			t.Errorf("after %d of %d bytes: %v", n, len(whole), err)
+		}
 	}
 }

@@ -376,9 +376,6 @@ func (t traps) has(recipient string) bool {
 
 // spared returns the recipients that are not traps.
 func (t traps) spared(recipients []string) []string {
-	if len(t) == 0 {
-		return recipients
-	}
 	return slices.DeleteFunc(slices.Clone(recipients), t.has)
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // pagesOf is the content of the file "pages" of [victims].
@@ -234,5 +235,28 @@ func TestManifestStuck(t *testing.T) {
 	s = reopen(t, s, o)
 	if readFile(t, s, "a") != "new" || s.LastIndex() != 3 {
 		t.Errorf("reopened: last index %d", s.LastIndex())
+	}
+}
+
+// TestRestoreWithoutRandom checks that a restore without a source of random numbers fails and leaves no folder.
+func TestRestoreWithoutRandom(t *testing.T) {
+	dir, _, _ := victims(t)
+	var backup bytes.Buffer
+	if _, err := Backup(t.Context(), dir, &backup); err != nil {
+		t.Fatal(err)
+	}
+	to := newDir(t)
+	errRandom := errors.New("no random numbers")
+	for n := range 3 {
+		// The incarnation takes 16 bytes, and what follows takes more.
+		random := io.MultiReader(bytes.NewReader(make([]byte, 16*n)), iotest.ErrReader(errRandom))
+		_, err := Restore(t.Context(), bytes.NewReader(backup.Bytes()), to, Options{FS: fastFS{}, Random: random})
+		if !errors.Is(err, errRandom) {
+			t.Errorf("%d random bytes: %v", 16*n, err)
+		}
+		names, err := os.ReadDir(filepath.Dir(to))
+		if err != nil || len(names) != 0 {
+			t.Errorf("%d random bytes: left %v, %v", 16*n, names, err)
+		}
 	}
 }

@@ -69,19 +69,19 @@ func decodeWatermark(file string, b []byte) (watermark, error) {
 }
 
 // readWatermark reads the watermark, and reports whether the file exists.
-func readWatermark(fsys FS, file string) (watermark, bool, error) {
+func readWatermark(fsys FS, file string) (m watermark, found bool, err error) {
 	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return watermark{}, false, nil
+		return m, found, nil
 	}
 	if err != nil {
-		return watermark{}, false, fmt.Errorf("store: %w", err)
+		return m, found, fmt.Errorf("store: %w", err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, watermarkBytes+1))
 	if err != nil {
-		return watermark{}, false, fmt.Errorf("store: %w", err)
+		return m, found, fmt.Errorf("store: %w", err)
 	}
-	m, err := decodeWatermark(file, b)
+	m, err = decodeWatermark(file, b)
 	return m, true, err
 }

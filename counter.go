@@ -48,6 +48,30 @@ type Counter interface {
 	Count(ctx context.Context, sigs []Signature, n []uint32) error
 }
 
+// A CountReporter counts signatures and takes a report in one step. A [Counter] may implement it.
+type CountReporter interface {
+	// CountAndReport does what [Counter].Count and [Clearinghouse].Report do, and waits for the disk
+	// once. Both are counted, or neither, with one exception: after an error that [Tolerate] turns
+	// into nil, the signatures are counted and the report is not. Without signatures it is Report.
+	CountAndReport(ctx context.Context, sigs []Signature, n []uint32, r Report) (Receipt, error)
+}
+
+// CountAndReport counts signatures and takes a report: in one step if house is a [CountReporter],
+// otherwise first the signatures and then the report. In the latter case, after an error, the
+// signatures may have been counted.
+func CountAndReport(ctx context.Context, house Counter, sigs []Signature, n []uint32, r Report) (Receipt, error) {
+	if len(sigs) == 0 && len(n) == 0 {
+		return house.Report(ctx, r)
+	}
+	if both, ok := house.(CountReporter); ok {
+		return both.CountAndReport(ctx, sigs, n, r)
+	}
+	if err := house.Count(ctx, sigs, n); err != nil {
+		return Receipt{}, fmt.Errorf("%w: %w", errUncounted, err)
+	}
+	return house.Report(ctx, r)
+}
+
 // ValidCounts returns nil if a [Counter] may be asked to count sigs[i] n[i] times:
 // there are as many numbers as signatures, possibly none, each number is 1 to [Many],
 // and each signature is valid. Otherwise its error wraps [ErrMalformed].

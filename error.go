@@ -21,11 +21,17 @@ var (
 	ErrReadOnly = errors.New("temporarily read-only")
 )
 
+// errUncounted marks the errors of [CountAndReport] that do not refuse the reporter alone.
+var errUncounted = errors.New("not counted")
+
 // Tolerate returns nil for an error that refuses the reporter ([ErrUnauthorised],
 // [ErrForbidden], [ErrOverLimit]), and any other error unchanged. It is for front
 // doors that count and vote in one request: a client that may count need not have a
-// vote.
+// vote. It does not tolerate that [CountAndReport] has not counted.
 func Tolerate(err error) error {
+	if errors.Is(err, errUncounted) {
+		return err
+	}
 	if errors.Is(err, ErrUnauthorised) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrOverLimit) {
 		return nil
 	}

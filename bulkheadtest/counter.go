@@ -140,3 +140,23 @@ func testCounterWhite(d desk) {
 		d.Errorf("beside a whitelisted one: %+v, want 5 sightings", got[0])
 	}
 }
+
+// testCountAndReport: both are counted. Whether a crash or an error leaves neither is for the tests of the house.
+func testCountAndReport(d desk) {
+	c := bulkhead.CounterOf(d.house)
+	if _, ok := c.(bulkhead.CountReporter); !ok {
+		d.Skip("it counts and reports in two steps")
+	}
+	r := bulkhead.Report{Signatures: sigs(1), Vote: bulkhead.Spam, Reporter: d.suite.Reporter}
+	got, err := bulkhead.CountAndReport(d.Context(), c, sigs(0, 1, 0), []uint32{1, 20, 300}, r)
+	if err != nil || got != (bulkhead.Receipt{Counted: 1, Listed: 1}) {
+		d.Fatalf("receipt %+v, %v; want one vote that lists", got, err)
+	}
+	if n, f := d.finding(0).Sightings, d.finding(1); n != 301 || f.Sightings != 20 || f.Judged != bulkhead.JudgedSpam {
+		d.Errorf("%d sightings and %+v, want 301, and 20 of a signature that is listed", n, f)
+	}
+	if got, err := bulkhead.CountAndReport(d.Context(), c, nil, nil, r); err != nil ||
+		got != (bulkhead.Receipt{Duplicate: 1}) {
+		d.Errorf("the vote again, and nothing to count: %+v, %v", got, err)
+	}
+}

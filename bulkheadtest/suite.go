@@ -59,6 +59,7 @@ func (s Suite) Run(t *testing.T) {
 		{"CountAndLook", testCounter},
 		{"CountsRefused", testCounterRefusals},
 		{"CountsOfWhite", testCounterWhite},
+		{"CountAndReport", testCountAndReport},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.test(desk{t, s, s.Open(t)})

@@ -137,13 +137,13 @@ func TestClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, tt := range []struct {
-		off  int64
+		skew int64
 		want string // of the text of an ERROR, "" for none
 	}{
 		{-65, "timestamp off by -65 seconds"}, {65, "timestamp off by 65 seconds"}, {1 << 20, "timestamp off by"}, {64, ""},
 		{-64, ""},
 	} {
-		date := binary.BigEndian.AppendUint32(nil, uint32(now.Unix()+tt.off))
+		date := binary.BigEndian.AppendUint32(nil, uint32(now.Unix()+tt.skew))
 		check := exchange(t, c, signed(Admin, 101, "serverpass", byte(2*n),
 			append(bytes.Clone(date), 0, 0, 0, 0, adminClock, 0, 0, 0)))
 		body := append(append(bytes.Clone(date), byte(sum.Type), checksumSize), sum.Sum[:]...)
@@ -152,10 +152,10 @@ func TestClock(t *testing.T) {
 		for what, got := range map[string][]byte{"clock check": check, "delete": deleted} {
 			text := string(got[headerSize : len(got)-signatureSize])
 			if tt.want != "" && (Op(got[3]) != Error || !strings.Contains(text, tt.want)) {
-				t.Errorf("%s with a clock off by %d: %s %q, want %q", what, tt.off, Op(got[3]), text, tt.want)
+				t.Errorf("%s with a clock off by %d: %s %q, want %q", what, tt.skew, Op(got[3]), text, tt.want)
 			}
 			if tt.want == "" && Op(got[3]) == Error {
-				t.Errorf("%s with a clock off by %d: %q", what, tt.off, text)
+				t.Errorf("%s with a clock off by %d: %q", what, tt.skew, text)
 			}
 		}
 		got, err := client.Query(t.Context(), []Checksum{sum})

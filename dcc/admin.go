@@ -32,16 +32,16 @@ func (r refusal) Error() string { return "dcc: " + string(r) }
 
 const errNotYours = refusal("this client may not do that")
 
-// clockOff returns how many seconds the sender's clock is off, 0 if it is near enough.
-func (s *Server) clockOff(it *item) int64 {
-	off := int64(it.date()) - s.Now().Unix()
-	if off >= -maxClockOff && off <= maxClockOff {
+// clockSkew returns how many seconds the sender's clock is off, 0 if it is near enough.
+func (s *Server) clockSkew(it *item) int64 {
+	skew := int64(it.date()) - s.Now().Unix()
+	if skew >= -maxClockSkew && skew <= maxClockSkew {
 		return 0
 	}
-	return off
+	return skew
 }
 
-func clockError(off int64) refusal { return refusal(fmt.Sprintf("timestamp off by %d seconds", off)) }
+func clockError(skew int64) refusal { return refusal(fmt.Sprintf("timestamp off by %d seconds", skew)) }
 
 // admin appends the answer to an ADMN request.
 func (s *Server) admin(dst []byte, it *item) []byte {
@@ -54,8 +54,8 @@ func (s *Server) admin(dst []byte, it *item) []byte {
 		// No list of clients is kept: the answer is an empty one.
 		return s.adminText(dst, it, "")
 	case adminClock:
-		if off := s.clockOff(it); off != 0 {
-			return s.adminError(dst, it, string(clockError(off)))
+		if skew := s.clockSkew(it); skew != 0 {
+			return s.adminError(dst, it, string(clockError(skew)))
 		}
 		return s.adminText(dst, it, "clocks agree\n")
 	}

@@ -1,6 +1,7 @@
 package dcc
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -60,6 +61,15 @@ func deletion(c *Checksum) []bulkhead.Signature {
 		targets.of(c, ledger.Part{Kind: ledger.Taken}), claims.of(c, ledger.Part{Kind: ledger.Taken}),
 		targets.of(c, ledger.Part{Kind: ledger.Deletes}),
 	}
+}
+
+// report counts checksums for n targets, and as spam if claimed.
+func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool) error {
+	up, err := b.raising(ctx, sums, n, spam)
+	if err != nil {
+		return err
+	}
+	return b.house.Count(ctx, up.Sigs, up.N)
 }
 
 // TestDeleteOften: a DELETE that two servers performed at once, unaware of each other, does not

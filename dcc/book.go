@@ -230,32 +230,33 @@ func (r *raising) claims(sums []Checksum) {
 	}
 }
 
-// report counts checksums for n targets, and as spam if claimed.
-func (b *book) report(ctx context.Context, sums []Checksum, n uint32, spam bool) error {
+// raising returns the counters of checksums that were seen by n targets, and claimed to be spam.
+func (b *book) raising(ctx context.Context, sums []Checksum, n uint32, spam bool) (r raising, err error) {
 	deletes, err := b.deletesOf(ctx, new(asking), sums)
 	if err != nil {
-		return err
+		return r, err
 	}
-	var r raising
 	r.targets(sums, n)
 	if spam {
 		r.claims(sums)
 	}
 	r.since(sums, deletes, n, spam)
-	return b.house.Count(ctx, r.Sigs, r.N)
+	return r, nil
 }
 
-// vote passes a vote to the other front doors: spam or, for a DELETE, a revocation.
-func (b *book) vote(ctx context.Context, sums []Checksum, vote bulkhead.Vote, who bulkhead.Reporter) error {
+// vote raises counters, and passes a vote to the other front doors: spam or, for a DELETE, a revocation.
+func (b *book) vote(ctx context.Context, up ledger.Raising, sums []Checksum, vote bulkhead.Vote,
+	who bulkhead.Reporter) error {
 	for len(sums) > 0 {
 		r := bulkhead.Report{Vote: vote, Reporter: who}
 		for i := range sums[:min(len(sums), maxVotes)] {
 			r.Signatures = append(r.Signatures, signatureOf(&sums[i]))
 		}
 		sums = sums[len(r.Signatures):]
-		if _, err := b.house.Report(ctx, r); bulkhead.Tolerate(err) != nil {
+		if _, err := bulkhead.CountAndReport(ctx, b.house, up.Sigs, up.N, r); bulkhead.Tolerate(err) != nil {
 			return err
 		}
+		up = ledger.Raising{}
 	}
 	return nil
 }

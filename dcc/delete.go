@@ -102,11 +102,8 @@ func (b *book) delete(ctx context.Context, sum Checksum, who bulkhead.Reporter) 
 	var r ledger.Raising
 	b.deletes.Raise(&r)
 	r.Delete(fresh[0], of, spam)
-	if err := b.house.Count(ctx, r.Sigs, r.N); err != nil {
-		return err
-	}
-	if err := b.vote(ctx, sums, bulkhead.Revocation, who); err != nil {
-		return fmt.Errorf("dcc: revoke: %w", err)
+	if err := b.vote(ctx, r, sums, bulkhead.Revocation, who); err != nil {
+		return fmt.Errorf("dcc: delete: %w", err)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func (m *mailing) mailboxes() []string {
 	var all []string
 	for i, f := range m.fates {
 		address := m.request.recipients[i].address
-		if f.white || f.off {
+		if f.white || f.disabled {
 			continue
 		}
 		if address == noRecipient || !strings.Contains(address, "@") {

@@ -59,7 +59,7 @@ func sightings(t *testing.T, house *prototest.House, sig bulkhead.Signature) uin
 // TestIfdDelivers: a message that passes counts as a delivery for all its signatures, and its
 // checksums are counted once.
 func TestIfdDelivers(t *testing.T) {
-	off := whitelistOf(t, "option dcc-off\n")
+	disabled := whitelistOf(t, "option dcc-off\n")
 	for _, tt := range []struct {
 		name, options, recipients string
 		count                     uint32 // 0: no delivery
@@ -79,7 +79,7 @@ func TestIfdDelivers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			house := new(prototest.House)
 			s := wholeIfd(t, house)
-			s.UserWhite = func(string) *Whitelist { return off }
+			s.UserWhite = func(string) *Whitelist { return disabled }
 			ask := serveIfd(t, s)
 			request := tt.options + "\n192.0.2.7\nhelo\nalice@example.org\n" + tt.recipients + "\n\n" + ifdMessage
 			ask(request)

@@ -32,11 +32,11 @@ type mailing struct {
 
 // A recipientFate is the outcome of a message for one recipient.
 type recipientFate struct {
-	white, black, off bool
-	trap              bool // receives only spam
-	reject, grey      bool
-	thresholds        map[digests.Type]uint32
-	noGrey            bool
+	white, black, disabled bool
+	trap                   bool // receives only spam
+	reject, grey           bool
+	thresholds             map[digests.Type]uint32
+	noGrey                 bool
 }
 
 // answer returns the reply to a message.
@@ -173,7 +173,7 @@ func (s *Ifd) judgeRecipients(ctx context.Context, m *mailing) error {
 		if f.white {
 			whites++
 		}
-		if !f.white && !f.off {
+		if !f.white && !f.disabled {
 			m.rcptNum++
 		}
 		m.fates = append(m.fates, f)
@@ -192,7 +192,7 @@ func (s *Ifd) judgeRecipients(ctx context.Context, m *mailing) error {
 
 func (f *recipientFate) apply(o *WhiteOptions) {
 	if o.DCC != nil {
-		f.off = !*o.DCC
+		f.disabled = !*o.DCC
 	}
 	if o.Grey != nil {
 		f.noGrey = !*o.Grey
@@ -338,18 +338,19 @@ func (m *mailing) bulky() bool {
 }
 
 func (s *Ifd) report(ctx context.Context, m *mailing, kept []Checksum) error {
-	if err := s.book.report(ctx, kept, uint32(m.rcptNum), m.spam); err != nil {
+	up, err := s.book.raising(ctx, kept, uint32(m.rcptNum), m.spam)
+	if err != nil {
 		return err
 	}
 	if !m.spam {
-		return nil
+		return s.book.house.Count(ctx, up.Sigs, up.N)
 	}
 	s.Stats.Spam.Add(1)
 	r := bulkhead.Report{
 		Signatures: m.allSignatures(kept), Vote: bulkhead.Spam, Source: m.whole.source, Reporter: m.who,
 		Trap: !m.called && !m.metrics.black,
 	}
-	receipt, err := s.Clearinghouse.Report(ctx, r)
+	receipt, err := bulkhead.CountAndReport(ctx, s.book.house, up.Sigs, up.N, r)
 	if err == nil && receipt.Refused() {
 		m.metrics.reason = unlisted
 	}
@@ -386,7 +387,7 @@ func (s *Ifd) decide(m *mailing) {
 	m.metrics.bulk = m.spam || m.metrics.black || m.metrics.listed
 	for i := range m.fates {
 		f := &m.fates[i]
-		if f.white || f.off {
+		if f.white || f.disabled {
 			continue
 		}
 		// Mail that one recipient calls spam counts as many, for which others may have

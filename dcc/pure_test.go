@@ -434,17 +434,17 @@ func TestListVerdicts(t *testing.T) {
 	shared := map[digests.Type]uint32{digests.TypeBody: 1, digests.TypeFuz1: 2}
 	f := recipientFate{thresholds: shared}
 	f.apply(&WhiteOptions{})
-	if f.off || f.noGrey || f.trap || len(f.thresholds) != 2 {
+	if f.disabled || f.noGrey || f.trap || len(f.thresholds) != 2 {
 		t.Errorf("no options: %+v", f)
 	}
 	f.apply(&WhiteOptions{DCC: &no, Grey: &no, Trap: &yes,
 		Thresholds: map[digests.Type]uint32{digests.TypeFuz1: 9, digests.TypeFuz2: 3}})
-	if !f.off || !f.noGrey || !f.trap || !reflect.DeepEqual(f.thresholds, map[digests.Type]uint32{digests.TypeBody: 1,
+	if !f.disabled || !f.noGrey || !f.trap || !reflect.DeepEqual(f.thresholds, map[digests.Type]uint32{digests.TypeBody: 1,
 		digests.TypeFuz1: 9, digests.TypeFuz2: 3}) || len(shared) != 2 || shared[digests.TypeFuz1] != 2 {
 		t.Errorf("options: %+v; those of others are %v", f, shared)
 	}
 	f.apply(&WhiteOptions{DCC: &yes, Grey: &yes, Trap: &no})
-	if f.off || f.noGrey || f.trap {
+	if f.disabled || f.noGrey || f.trap {
 		t.Errorf("taken back: %+v", f)
 	}
 }

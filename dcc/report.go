@@ -5,6 +5,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 )
 
 // maxGroup is the largest number of reports that are counted together.
@@ -79,7 +80,6 @@ func (s *Server) release(b *reportBatch) {
 func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 	b.sums, b.errs = b.sums[:0], append(b.errs[:0], make([]error, len(b.items))...)
 	b.up.Reset()
-	spam := false
 	for i, it := range b.items {
 		it.kept = 0
 		if it.op == Delete {
@@ -88,7 +88,6 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 		}
 		b.sums = s.appendKept(b.sums, it)
 		b.up.targets(b.sums[it.first:], it.targets)
-		spam = spam || it.spam
 	}
 	for _, it := range b.items {
 		if it.spam && it.kept > 0 {
@@ -105,7 +104,7 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 				b.up.since(b.sums[it.first:it.first+it.kept], deletes[it.first:it.first+it.kept], it.targets, it.spam)
 			}
 		}
-		err = s.setup.book.house.Count(b.ctx, b.up.Sigs, b.up.N)
+		err = s.countAndVote(b)
 	}
 	if err != nil {
 		for i, it := range b.items {
@@ -115,15 +114,14 @@ func (s *Server) count(b *reportBatch, a *asking) ([]tally, error) {
 		}
 		return nil, nil
 	}
-	if spam {
-		s.voteAll(b)
-	}
 	n := len(b.sums)
 	return s.setup.book.talliesOf(b.ctx, a, b.sums, b.up.Sigs[:n], b.up.N[:n])
 }
 
-// voteAll passes on claims of spam, grouped by reporter.
-func (s *Server) voteAll(b *reportBatch) {
+// countAndVote counts a batch, and passes on claims of spam, grouped by reporter. The counts are one step with the
+// claims of the first reporter. It sets b.errs for claims that were not passed on, and returns the error of the
+// counts.
+func (s *Server) countAndVote(b *reportBatch) error {
 	byReporter := make(map[bulkhead.Reporter][]int, 1)
 	for i, it := range b.items {
 		if it.op == Delete || !it.spam {
@@ -134,29 +132,41 @@ func (s *Server) voteAll(b *reportBatch) {
 			byReporter[it.who] = append(byReporter[it.who], i)
 		}
 	}
+	up := b.up.Raising
+	if len(byReporter) == 0 {
+		return s.setup.book.house.Count(b.ctx, up.Sigs, up.N)
+	}
 	var wg sync.WaitGroup
+	var counted error
 	for who, members := range byReporter {
+		with := up
+		up = ledger.Raising{}
 		wg.Go(func() {
 			var sums []Checksum
 			for _, i := range members {
 				it := b.items[i]
 				sums = append(sums, b.sums[it.first:it.first+it.kept]...)
 			}
-			err := s.setup.book.vote(b.ctx, sums, bulkhead.Spam, who)
+			err := s.setup.book.vote(b.ctx, with, sums, bulkhead.Spam, who)
+			if len(with.Sigs) > 0 {
+				counted = err
+				return
+			}
 			for _, i := range members {
 				b.errs[i] = err
 			}
 		})
 	}
 	wg.Wait()
+	return counted
 }
 
 func (s *Server) delete(b *reportBatch, it *item) error {
 	if it.sender < MinServerID || it.sender > MaxServerID {
 		return errNotYours
 	}
-	if off := s.clockOff(it); off != 0 {
-		return clockError(off)
+	if skew := s.clockSkew(it); skew != 0 {
+		return clockError(skew)
 	}
 	return s.setup.book.delete(b.ctx, it.checksums[0], it.who)
 }

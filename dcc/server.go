@@ -22,7 +22,7 @@ const (
 	DefaultBrand    = "bulkhead"
 	DefaultWriters  = 6    // groups of reports under way at once
 	maxQueued       = 1024 // batches of reports that wait
-	maxClockOff     = 64   // seconds that the clock of an administrator may be off
+	maxClockSkew    = 64   // seconds by which the clock of an administrator may differ
 )
 
 // An Account is what a server knows about a client-id or server-id.

@@ -320,25 +320,24 @@ func (w *whiteReader) option(fields []string) error {
 	if len(fields) == 0 {
 		return errors.New("option wants a name")
 	}
-	on, off := true, false
 	o := &w.list.Options
 	switch name := strings.ToLower(fields[0]); name {
 	case "dcc-on":
-		o.DCC = &on
+		o.DCC = new(true)
 	case "dcc-off":
-		o.DCC = &off
+		o.DCC = new(false)
 	case "greylist-on":
-		o.Grey = &on
+		o.Grey = new(true)
 	case "greylist-off":
-		o.Grey = &off
+		o.Grey = new(false)
 	case "no-forced-discard":
 		o.NoDiscard = true
 	case "forced-discard-ok":
 		o.NoDiscard = false
 	case "spam-trap-discard", "spam-trap-reject":
-		o.Trap, o.TrapReject = &on, name == "spam-trap-reject"
+		o.Trap, o.TrapReject = new(true), name == "spam-trap-reject"
 	case "not-spam-trap":
-		o.Trap = &off
+		o.Trap = new(false)
 	case "threshold":
 		return w.threshold(fields[1:])
 	case "log-all", "log-normal", "log-subdirectory-day", "log-subdirectory-hour", "log-subdirectory-minute",

@@ -80,7 +80,7 @@ func (w *WhiteFiles) Get(name string) *Whitelist {
 	}
 	f.checked = now
 	if err := w.refresh(name, f); err != nil && w.Log != nil {
-		w.Log.Error("whitelist not read; the previous one stays", "err", err)
+		w.Log.Error("whitelist not read", "err", err, "consequence", "the previous one stays")
 	}
 	return f.list
 }

@@ -162,19 +162,19 @@ func TestMemoryTurns(t *testing.T) {
 func TestHoldReadAll(t *testing.T) {
 	for _, size := range []int{0, 1, 511, 16 << 10, 16<<10 + 1, 100_000} {
 		want := bytes.Repeat([]byte("x"), size)
-		for _, said := range []int64{-1, 0, int64(size), int64(size) + 5, 1 << 40} {
+		for _, announced := range []int64{-1, 0, int64(size), int64(size) + 5, 1 << 40} {
 			m := NewMemory(1 << 30)
 			h := m.Hold()
-			got, err := h.ReadAll(t.Context(), iotest.HalfReader(bytes.NewReader(want)), said, 0)
+			got, err := h.ReadAll(t.Context(), iotest.HalfReader(bytes.NewReader(want)), announced, 0)
 			if err != nil || !bytes.Equal(got, want) {
-				t.Fatalf("%d bytes, said to be %d: %d, %v", size, said, len(got), err)
+				t.Fatalf("%d bytes, said to be %d: %d, %v", size, announced, len(got), err)
 			}
 			most := 2*size + 17<<10
-			if said == int64(size) && size <= 16<<10 {
+			if announced == int64(size) && size <= 16<<10 {
 				most = size + 1
 			}
 			if _, held, _ := m.Usage(); held < int64(Cost*size) || held > int64(Cost*most) {
-				t.Errorf("%d bytes, said to be %d: %d are held", size, said, held)
+				t.Errorf("%d bytes, said to be %d: %d are held", size, announced, held)
 			}
 			h.Release()
 		}

@@ -1,6 +1,7 @@
 package fuzzy
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,11 +114,78 @@ func TestUnlisted(t *testing.T) {
 	jobs := []*job{{}, {}, {}}
 	for i, d := range [][DigestSize]byte{other, white, digestOf(3)} {
 		jobs[i].req = Request{Command: Write, Flag: 1, Value: 1, Digest: d}
-		b.vote(jobs[i], bulkhead.Spam, plainSignature(&d))
+		b.add(jobs[i], bulkhead.Spam, new(raising))
 	}
-	b.commit(t.Context(), bulkhead.CounterOf(house))
+	s.commit(t.Context(), b)
 	if jobs[0].err != nil || jobs[1].err != errUnlisted || jobs[2].err != nil {
 		t.Errorf("together: %v, %v, %v; want the second refused", jobs[0].err, jobs[1].err, jobs[2].err)
+	}
+}
+
+// A stepping house counts and reports in one step, and records the steps.
+type stepping struct {
+	*prototest.Tally
+	mu    sync.Mutex
+	steps []string
+}
+
+func (h *stepping) CountAndReport(ctx context.Context, sigs []bulkhead.Signature, n []uint32,
+	r bulkhead.Report) (bulkhead.Receipt, error) {
+	h.note(fmt.Sprintf("%v by %q with %d counters", r.Vote, r.Reporter.Account, len(sigs)))
+	if err := h.Tally.Count(ctx, sigs, n); err != nil {
+		return bulkhead.Receipt{}, err
+	}
+	return h.Tally.Report(ctx, r)
+}
+
+func (h *stepping) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
+	h.note(fmt.Sprintf("%d counters", len(sigs)))
+	return h.Tally.Count(ctx, sigs, n)
+}
+
+func (h *stepping) note(step string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.steps = append(h.steps, step)
+}
+
+// TestOneStep: what an update counts and its vote are one step, and so are several updates of one reporter that vote
+// alike. Each step marks its lists.
+func TestOneStep(t *testing.T) {
+	house := &stepping{Tally: prototest.NewTally(2)}
+	s := &Server{Clearinghouse: house}
+	c := dial(t, serve(t, s), nil)
+	steps := func(want ...string) {
+		t.Helper()
+		house.mu.Lock()
+		defer house.mu.Unlock()
+		slices.Sort(house.steps)
+		if !slices.Equal(house.steps, want) {
+			t.Errorf("steps %q, want %q", house.steps, want)
+		}
+		house.steps = nil
+	}
+	must(t, c.Write(t.Context(), digestOf(1), nil, 1, 7))
+	steps(`spam by "" with 4 counters`)
+	must(t, c.Write(t.Context(), digestOf(1), nil, 9, 7)) // a list without votes
+	steps("4 counters")
+	must(t, c.Delete(t.Context(), digestOf(1), nil))
+	steps(`revoke by "" with 13 counters`)
+
+	var jobs []*job
+	for i, flag := range []uint8{1, 1, 3, 9, 11, 9} {
+		jobs = append(jobs, &job{req: Request{Command: Write, Flag: flag, Value: 2, Digest: digestOf(byte(10 + i))}})
+	}
+	jobs[1].key = &Key{Account: "ann"}
+	for _, j := range jobs {
+		s.recognise(j)
+	}
+	s.updateAll(t.Context(), jobs)
+	steps("7 counters", `ham by "" with 4 counters`, `spam by "" with 8 counters`, `spam by "ann" with 4 counters`)
+	for i, j := range jobs {
+		if r := mustCheck(t, c, digestOf(byte(10+i)), nil); j.err != nil || r.Value < 2 {
+			t.Errorf("update %d: %v, found %+v", i, j.err, r)
+		}
 	}
 }
 

@@ -10,36 +10,23 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/ledger"
 )
 
-// Limits of one report.
-const (
-	maxUpdates    = 128     // done together
-	maxSignatures = 960     // of one vote
-	maxCounted    = 1 << 15 // counters raised by one request
-)
+// maxUpdates is the largest number of updates that are done together.
+const maxUpdates = 128
 
-// updateAll performs the writes and deletes of jobs and sets their replies. Similar
-// parts of many become one report to the clearinghouse.
+// updateAll performs the writes and deletes of jobs and sets their replies. Jobs of one reporter that vote alike
+// become one step of the clearinghouse, which counts and votes.
 func (s *Server) updateAll(ctx context.Context, jobs []*job) {
 	var b updates
+	var up raising
 	for _, j := range jobs {
-		raised := len(b.up.Sigs)
 		j.less = false
-		j.err = s.plan(ctx, &b, j)
-		if len(b.up.Sigs) > raised {
-			b.jobs = append(b.jobs, j)
-		}
-		if j.err != nil {
-			continue
-		}
-		if j.req.Command == Write {
-			s.planVote(&b, j)
+		up.reset()
+		if j.err = s.plan(ctx, &up, j); j.err == nil {
+			b.add(j, s.vote(j), &up)
 		}
 	}
-	b.commit(ctx, s.setup.house)
+	s.commit(ctx, b)
 	for _, j := range jobs {
-		if j.err == nil && j.req.Command == Delete {
-			j.err = s.revoke(ctx, j)
-		}
 		s.conclude(j)
 	}
 }
@@ -61,96 +48,108 @@ func (s *Server) conclude(j *job) {
 }
 
 // updates are the changes of a number of jobs.
-type updates struct {
-	jobs  []*job // that raise a counter
-	up    ledger.Raising
-	votes map[voteKey]*group
-	lists []uint8 // already marked as in use
-	taken bool    // taking away is already marked
-}
+type updates []*group
 
-type voteKey struct {
-	vote bulkhead.Vote
-	who  bulkhead.Reporter
-}
-
-// A group holds signatures that are reported alike, and their reporter.
+// A group is jobs of one reporter that vote alike, or jobs that do not vote.
 type group struct {
+	vote bulkhead.Vote     // a sighting is no vote
+	who  bulkhead.Reporter // of a vote
 	sigs []bulkhead.Signature
-	jobs []*job
+	up   raising
+	jobs []*job // by signature of a vote
 }
 
-// markList raises the counter of a list in use. It does so in every batch, so that it
-// lives as long as the rest.
-func (b *updates) markList(flag uint8) {
-	if !slices.Contains(b.lists, flag) {
-		b.lists = append(b.lists, flag)
-		b.up.Raise(listSignature(flag), 1)
+// maxCounted is the largest number of counters that one step raises.
+const maxCounted = 1 << 15
+
+// add adds a job that raises counters, and votes.
+func (b *updates) add(j *job, vote bulkhead.Vote, up *raising) {
+	if vote == bulkhead.Sighting && len(up.Sigs) == 0 && len(up.lists) == 0 {
+		return
 	}
+	who := bulkhead.Reporter{}
+	if vote != bulkhead.Sighting {
+		who = j.reporter()
+	}
+	i := slices.IndexFunc(*b, func(g *group) bool {
+		return g.vote == vote && g.who == who && len(g.up.Sigs)+len(up.Sigs) <= maxCounted
+	})
+	if i < 0 {
+		i, *b = len(*b), append(*b, &group{vote: vote, who: who})
+	}
+	g := (*b)[i]
+	g.jobs = append(g.jobs, j)
+	if vote != bulkhead.Sighting {
+		g.sigs = append(g.sigs, plainSignature(&j.req.Digest))
+	}
+	g.up.join(up)
 }
 
-func (b *updates) vote(j *job, vote bulkhead.Vote, sig bulkhead.Signature) {
-	k := voteKey{vote, j.reporter()}
-	g := b.votes[k]
-	if g == nil {
-		if b.votes == nil {
-			b.votes = make(map[voteKey]*group)
+// A raising is counters that are raised together.
+type raising struct {
+	ledger.Raising
+	// The counters of lists in use, and of taking away, are raised once in every step, so that they live as long
+	// as the rest.
+	lists []uint8
+	taken bool
+}
+
+func (r *raising) reset() {
+	r.Raising.Reset()
+	r.lists, r.taken = r.lists[:0], false
+}
+
+func (r *raising) join(o *raising) {
+	r.Sigs, r.N = append(r.Sigs, o.Sigs...), append(r.N, o.N...)
+	r.taken = r.taken || o.taken
+	for _, flag := range o.lists {
+		if !slices.Contains(r.lists, flag) {
+			r.lists = append(r.lists, flag)
 		}
-		g = new(group)
-		b.votes[k] = g
 	}
-	g.sigs, g.jobs = append(g.sigs, sig), append(g.jobs, j)
 }
 
-// commit counts and votes, and waits for all parts together, since each waits for the disk. An
-// error becomes the error of the affected jobs.
-func (b *updates) commit(ctx context.Context, house bulkhead.Counter) {
+// commit performs the groups together, since each waits for the disk. An error becomes the error of the group's
+// jobs.
+func (s *Server) commit(ctx context.Context, b updates) {
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	do := func(jobs []*job, f func() error) {
+	for _, g := range b {
 		wg.Go(func() {
-			if err := f(); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, j := range jobs {
-					j.err = err
+			unlisted, err := s.commitGroup(ctx, g)
+			for i, j := range g.jobs {
+				if j.err = err; err == nil && len(unlisted) > 0 && slices.Contains(unlisted, g.sigs[i]) {
+					j.err = errUnlisted
 				}
 			}
 		})
 	}
-	for k, g := range b.votes {
-		for start := 0; start < len(g.sigs); start += maxSignatures {
-			end := min(start+maxSignatures, len(g.sigs))
-			part := bulkhead.Report{Vote: k.vote, Reporter: k.who, Signatures: g.sigs[start:end]}
-			do(g.jobs, func() error {
-				receipt, err := house.Report(ctx, part)
-				if err != nil {
-					return bulkhead.Tolerate(err)
-				}
-				refused, err := bulkhead.Refusals(ctx, house, &part, &receipt)
-				mu.Lock()
-				defer mu.Unlock()
-				for i, j := range g.jobs[start:end] {
-					if slices.Contains(refused, g.sigs[start+i]) {
-						j.err = errUnlisted
-					}
-				}
-				return err
-			})
-		}
-	}
-	for start := 0; start < len(b.up.Sigs); start += maxCounted {
-		end := min(start+maxCounted, len(b.up.Sigs))
-		do(b.jobs, func() error { return house.Count(ctx, b.up.Sigs[start:end], b.up.N[start:end]) })
-	}
 	wg.Wait()
 }
 
+// commitGroup counts and votes, and returns the signatures that may not be listed.
+func (s *Server) commitGroup(ctx context.Context, g *group) (unlisted []bulkhead.Signature, err error) {
+	for _, flag := range g.up.lists {
+		g.up.Raise(listSignature(flag), 1)
+	}
+	if g.up.taken {
+		s.lists.taken.Raise(&g.up.Raising)
+	}
+	if g.vote == bulkhead.Sighting {
+		return nil, s.setup.house.Count(ctx, g.up.Sigs, g.up.N)
+	}
+	r := bulkhead.Report{Vote: g.vote, Reporter: g.who, Signatures: g.sigs}
+	receipt, err := bulkhead.CountAndReport(ctx, s.setup.house, g.up.Sigs, g.up.N, r)
+	if err != nil {
+		return nil, bulkhead.Tolerate(err)
+	}
+	return bulkhead.Refusals(ctx, s.setup.house, &r, &receipt)
+}
+
 // plan adds the counters of a write or delete.
-func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
+func (s *Server) plan(ctx context.Context, up *raising, j *job) error {
 	r := &j.req
 	if r.Command == Delete {
-		return s.planDelete(ctx, b, j)
+		return s.planDelete(ctx, up, j)
 	}
 	if !s.lists.add(r.Flag) {
 		return fmt.Errorf("fuzzy: %w: list %d would exceed the limit of %d lists in use", bulkhead.ErrForbidden, r.Flag,
@@ -159,9 +158,9 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 	if r.Value == 0 {
 		return nil
 	}
-	b.markList(r.Flag)
+	up.lists = append(up.lists, r.Flag)
 	if r.Value < 0 {
-		return s.planTake(ctx, b, j, uint32(min(-int64(r.Value), bulkhead.Many)))
+		return s.planTake(ctx, up, j, uint32(min(-int64(r.Value), bulkhead.Many)))
 	}
 	accounts, n := j.accounts(r.Flag), uint32(min(int64(r.Value), bulkhead.Many))
 	if s.lists.taken.Seen() {
@@ -171,7 +170,7 @@ func (s *Server) plan(ctx context.Context, b *updates, j *job) error {
 	}
 	for i, m := range s.weights(&j.req, n) {
 		if m > 0 {
-			b.up.Add(accounts[i], m)
+			up.Add(accounts[i], m)
 		}
 	}
 	return nil
@@ -205,34 +204,26 @@ func (s *Server) unlearn(r *Request, flag uint8) {
 	s.seen.texts.forget(sigs)
 }
 
-// markTaken notes that something is about to be taken away.
-func (s *Server) markTaken(b *updates) {
-	s.lists.taken.Set()
-	if !b.taken {
-		b.taken = true
-		s.lists.taken.Raise(&b.up)
-	}
-}
-
 // planTake plans to take n away on one list.
-func (s *Server) planTake(ctx context.Context, b *updates, j *job, n uint32) error {
+func (s *Server) planTake(ctx context.Context, up *raising, j *job, n uint32) error {
 	s.unlearn(&j.req, j.req.Flag)
 	accounts := j.accounts(j.req.Flag)
 	if err := ledger.Read(ctx, s.setup.house, accounts); err != nil {
 		return err
 	}
-	s.markTaken(b)
+	s.lists.taken.Set()
+	up.taken = true
 	// One of the two alone may be a filter error.
 	j.less = max(accounts[0].Left(), accounts[1].Left()) > n
 	for _, a := range accounts {
-		b.up.Take(a, n)
+		up.Take(a, n)
 	}
 	return nil
 }
 
 // planDelete plans to take away everything that was added to the digest, on all lists,
 // and to the bands if shingles came along.
-func (s *Server) planDelete(ctx context.Context, b *updates, j *job) error {
+func (s *Server) planDelete(ctx context.Context, up *raising, j *job) error {
 	for _, flag := range s.lists.inUse() {
 		s.unlearn(&j.req, flag)
 		accounts := j.accounts(flag)
@@ -247,34 +238,32 @@ func (s *Server) planDelete(ctx context.Context, b *updates, j *job) error {
 		if err != nil {
 			return err
 		}
-		s.markTaken(b)
+		s.lists.taken.Set()
+		up.taken = true
 		for i, a := range accounts {
-			b.up.Delete(fresh[i], a)
+			up.Delete(fresh[i], a)
 		}
 	}
 	return nil
 }
 
-// planVote plans the vote of a write to a spam or ham list. A write that takes away only a part of
-// a weight is not a vote.
-func (s *Server) planVote(b *updates, j *job) {
+// vote returns the vote of an update: of a delete, and of a write to a spam or ham list. A write that
+// takes away only a part of a weight is not a vote.
+func (s *Server) vote(j *job) bulkhead.Vote {
+	if j.req.Command == Delete {
+		return bulkhead.Revocation
+	}
 	if j.req.Value == 0 || j.less {
-		return
+		return bulkhead.Sighting
 	}
 	spam, ham := slices.Contains(s.SpamFlags, j.req.Flag), slices.Contains(s.HamFlags, j.req.Flag)
 	switch positive := j.req.Value > 0; {
 	case spam && positive, ham && !positive:
-		b.vote(j, bulkhead.Spam, plainSignature(&j.req.Digest))
+		return bulkhead.Spam
 	case spam, ham:
-		b.vote(j, bulkhead.Ham, plainSignature(&j.req.Digest))
+		return bulkhead.Ham
 	}
-}
-
-func (s *Server) revoke(ctx context.Context, j *job) error {
-	_, err := s.setup.house.Report(ctx, bulkhead.Report{
-		Signatures: []bulkhead.Signature{plainSignature(&j.req.Digest)}, Vote: bulkhead.Revocation, Reporter: j.reporter(),
-	})
-	return bulkhead.Tolerate(err)
+	return bulkhead.Sighting
 }
 
 // accounts returns the accounts of the digest of j on a list and, if shingles came

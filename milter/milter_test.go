@@ -356,6 +356,9 @@ func TestExempt(t *testing.T) {
 	if n := len(house.Reports()); n != 2 || s.Stats.Exempt.Load() != 4 {
 		t.Errorf("%d reports, %d exempt messages, want 2 and 4", n, s.Stats.Exempt.Load())
 	}
+	if n, _, _ := s.Stats.Times.Read(); n != uint64(s.Stats.Messages.Load()) || n == 0 {
+		t.Errorf("times of %d answers to %d messages", n, s.Stats.Messages.Load())
+	}
 }
 
 // TestRecipients: a sighting names the mailboxes of the message, each once, and no more than a
@@ -737,6 +740,34 @@ func TestRoom(t *testing.T) {
 		}
 		if got := k.msg.raw.Len(); got != tt.kept || k.msg.oversize != (tt.kept == 0) {
 			t.Errorf("chunks of %v bytes: %d kept, oversize %v; want %d", tt.chunks, got, k.msg.oversize, tt.kept)
+		}
+	}
+}
+
+// TestRoomForHeader: the blank, the colon and the line end of a header take room as well.
+func TestRoomForHeader(t *testing.T) {
+	for n, kept := range map[int]int{1024: 1024, 1025: 0} {
+		k := &session{server: &Server{MaxMessage: 1024}}
+		if err := k.header([]byte("Name\x00" + strings.Repeat("x", n-len("Name: \r\n")) + "\x00")); err != nil {
+			t.Fatal(err)
+		}
+		if got := k.msg.raw.Len(); got != kept || k.msg.oversize != (kept == 0) {
+			t.Errorf("a header of %d bytes: %d kept, oversize %v; want %d", n, got, k.msg.oversize, kept)
+		}
+	}
+}
+
+// TestMacrosEndWithMessage: the macros that a mail server sends for one message do not apply to the next one. The
+// macros of the connection and of the next sender do.
+func TestMacrosEndWithMessage(t *testing.T) {
+	for cmd, lasts := range map[byte]bool{cmdConnect: true, cmdHelo: true, cmdMail: true, cmdRcpt: false, cmdData: false,
+		cmdEnd: false} {
+		k := &session{server: &Server{}, macros: make(map[byte]map[string]string)}
+		if err := k.setMacros(append([]byte{cmd}, "{i}\x004711\x00"...)); err != nil || k.macro("i") != "4711" {
+			t.Fatalf("%c: %q, %v", cmd, k.macro("i"), err)
+		}
+		if k.reset(); (k.macro("i") != "") != lasts {
+			t.Errorf("%c: %q after the message", cmd, k.macro("i"))
 		}
 	}
 }

@@ -177,6 +177,9 @@ func (p *policies) of(recipient string) *Policy {
 // for a message, so the mildest action of any recipient wins. No recipient loses mail that their
 // own policy lets through.
 func (p *policies) decide(recipients []string, f *findings) (*Policy, Class, Action) {
+	if len(recipients) == 0 {
+		recipients = []string{""} // the policy of all others
+	}
 	var policy *Policy
 	var class Class
 	var action Action
@@ -186,11 +189,6 @@ func (p *policies) decide(recipients []string, f *findings) (*Policy, Class, Act
 		if a := candidate.action(c); policy == nil || severity[a] < severity[action] {
 			policy, class, action = candidate, c, a
 		}
-	}
-	if policy == nil {
-		policy = p.byDomain[""]
-		class = policy.classify(f)
-		action = policy.action(class)
 	}
 	return policy, class, action
 }

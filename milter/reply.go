@@ -44,7 +44,8 @@ func smtpReply(code, text string) []byte {
 // headers.
 func (k *session) quarantine(reason string) {
 	if k.opts.actions&actQuarantine == 0 {
-		k.server.Log.Warn("mail server cannot quarantine; the message passes", "queue_id", k.msg.queueID)
+		k.server.Log.Warn("mail server cannot quarantine", "queue_id", k.msg.queueID,
+			"consequence", "the message passes")
 		return
 	}
 	k.out = appendPacket(k.out, replyQuarantine, []byte(plain(reason)), nul)

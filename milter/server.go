@@ -283,7 +283,7 @@ func (k *session) limit(recipient string) []byte {
 	switch {
 	case err != nil:
 		k.server.Stats.Faults.Add(1)
-		k.server.Log.Error("rate limit failed; the recipient passes", "err", err)
+		k.server.Log.Error("rate limit failed", "err", err, "consequence", "the recipient passes")
 		return nil
 	case action == policy.Defer:
 		k.server.Stats.Limited.Add(1)

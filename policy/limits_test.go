@@ -57,7 +57,7 @@ func TestLyingLimiter(t *testing.T) {
 		}
 		st := &s.Stats
 		if got := (stats{st.Requests.Load(), st.Deferred.Load(), st.Rejected.Load(), st.Held.Load(), st.Faults.Load(),
-			st.Told.Load(), st.Delayed.Load()}); got != tt.stats {
+			st.Annotated.Load(), st.Delayed.Load()}); got != tt.stats {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.stats)
 		}
 	}

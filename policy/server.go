@@ -77,7 +77,7 @@ type Stats struct {
 	Deferred  atomic.Int64
 	Rejected  atomic.Int64
 	Held      atomic.Int64
-	Told      atomic.Int64 // accepted, with a header field or a line for the log
+	Annotated atomic.Int64 // accepted, with a header field or a line for the log
 	Delayed   atomic.Int64 // accepted after some time
 	Malformed atomic.Int64 // connections closed because of a request that broke the rules
 	Faults    atomic.Int64 // requests for which the Limiter had no answer
@@ -206,10 +206,10 @@ func (s *Server) answer(ctx context.Context, req *Request, dst []byte) []byte {
 		s.Stats.Held.Add(1)
 		dst = append(dst, "action=HOLD "...)
 	case Header:
-		s.Stats.Told.Add(1)
+		s.Stats.Annotated.Add(1)
 		dst = append(dst, "action=PREPEND "...)
 	case Log:
-		s.Stats.Told.Add(1)
+		s.Stats.Annotated.Add(1)
 		dst = append(dst, "action=INFO "...)
 	case Delay:
 		if !seconds(text) {

@@ -312,9 +312,9 @@ func TestWalletForms(t *testing.T) {
 		if got := wallet(strings.ToLower(w)); got != "" {
 			t.Errorf("%s in lower case: %s", w, got)
 		}
-		for _, more := range []string{w + "1", w[:len(w)-1], "1" + w} {
-			if got := wallet(more); got != "" {
-				t.Errorf("%s beside %s: %s", more, w, got)
+		for _, longer := range []string{w + "1", w[:len(w)-1], "1" + w} {
+			if got := wallet(longer); got != "" {
+				t.Errorf("%s beside %s: %s", longer, w, got)
 			}
 		}
 	}

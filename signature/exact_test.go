@@ -273,8 +273,8 @@ func TestCutNormal(t *testing.T) {
 		}
 	}
 	none := strings.Repeat("\x80", normPiece) // no character begins there
-	for _, more := range []string{"a", "\x80"} {
-		if n := cutNormal(norm.NFC, []byte(none+more)); n > normPiece || n < normPiece-4 || more == "a" && n != normPiece {
+	for _, last := range []string{"a", "\x80"} {
+		if n := cutNormal(norm.NFC, []byte(none+last)); n > normPiece || n < normPiece-4 || last == "a" && n != normPiece {
 			t.Errorf("what is no text is cut at %d", n)
 		}
 	}

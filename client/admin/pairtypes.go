@@ -22,16 +22,16 @@ type NewSecret struct {
 
 // A SecretChange is a change of the network's secret. It does not contain the secret.
 type SecretChange struct {
-	From string    `json:"from" doc:"Fingerprint of the network before."`
-	To   string    `json:"to"`
-	At   time.Time `json:"at" doc:"When it is used, or was."`
-	By   string    `json:"by" doc:"Key of the hub that announced it; the node's own if it was announced here."`
-	Done bool      `json:"done" doc:"Whether this node counts under it."`
-	Told []string  `json:"told" doc:"Keys of the peers that have fetched it here."`
+	From    string    `json:"from" doc:"Fingerprint of the network before."`
+	To      string    `json:"to"`
+	At      time.Time `json:"at" doc:"When it is used, or was."`
+	By      string    `json:"by" doc:"Key of the hub that announced it; the node's own if it was announced here."`
+	Done    bool      `json:"done" doc:"Whether this node counts under it."`
+	Fetched []string  `json:"told" doc:"Keys of the peers that have fetched it here."`
 	// Through is taken from the head of an aggregate. This node does not know whether the
 	// aggregate's node has passed the secret on.
 	Through []string `json:"through" doc:"Keys of the peers that have not, but are in a sum that has: its node sends it to them."`
-	Untold  []string `json:"untold" doc:"Keys of all other peers."`
+	Missing []string `json:"untold" doc:"Keys of all other peers."`
 	Unable  []string `json:"unable,omitempty" doc:"Peers that have answered that they cannot take another secret, with their reasons."`
 }
 

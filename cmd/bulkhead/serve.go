@@ -131,7 +131,8 @@ func listenSignals() (stop, reload chan os.Signal, done func()) {
 // in the file changes nothing.
 func (s *server) hup() {
 	if s.configPath == "" {
-		s.log.Warn("SIGHUP: this node was started without a configuration file; nothing to reload")
+		s.log.Warn("SIGHUP: this node was started without a configuration file",
+			"consequence", "nothing is reloaded")
 		return
 	}
 	changed, restart, err := s.reload()
@@ -141,7 +142,7 @@ func (s *server) hup() {
 	case errors.Is(err, node.ErrInPart):
 		s.log.Error("SIGHUP: configuration reloaded in part", "err", err)
 	case errors.As(err, &mistake):
-		s.log.Error("SIGHUP: the configuration has a mistake; nothing was changed", "err", err)
+		s.log.Error("SIGHUP: the configuration has a mistake", "err", err, "consequence", "nothing was changed")
 	case err != nil:
 		s.log.Error("SIGHUP: nothing was changed", "err", err)
 	default:

@@ -111,8 +111,8 @@ func (s *Sum) Wounds(context.Context) (w engine.Wounds, err error) { return w, n
 // Heal is refused.
 func (s *Sum) Heal(context.Context, string, engine.Array, uint64, []byte) error { return errPublishes }
 
-// HealSaid is refused.
-func (s *Sum) HealSaid(context.Context, engine.Array, uint64, [][]byte, []engine.Part) (int, error) {
+// HealPublished is refused.
+func (s *Sum) HealPublished(context.Context, engine.Array, uint64, [][]byte, []engine.Part) (int, error) {
 	return 0, errPublishes
 }
 

@@ -184,3 +184,61 @@ func FuzzCheckBody(f *testing.F) {
 		}
 	})
 }
+
+// FuzzReportBody compares the decoding of reports with the decoding by the schema: what the schema takes has the same
+// meaning, and what is taken is right by the schema when encoded anew.
+func FuzzReportBody(f *testing.F) {
+	const one = `{"signatures":["dcc/body:00"]`
+	for _, fields := range []string{"", `,"vote":"ham","user":"ann"`, `,"vote":null,"user":null`, `,"vote":""`,
+		`,"vote":"no such"`,
+		`,"count":-1`, `,"count":7,"vote":"sighting","recipients":["Ann@a.example"],"id":"x"`, `,"trap":true`,
+		`,"trap":true,"vote":"ham"`, `,"recipients":["a"]`, `,"no such":1`, `,"source":{"no such":1}`, `,"source":null`,
+		`,"source":{"client":"192.0.2.1","dkim":["b.example"]},"reporter":"192.0.2.7"`, `,"reporter":"x"`,
+		`,"user":"` + strings.Repeat("ü", maxUser) + `"`, `,"user":"` + strings.Repeat("u", maxUser+1) + `"`,
+		`,"id":"` + strings.Repeat("i", bulkhead.MaxID+1) + `"`, `,"SOURCE":{"from":"f"},"Vote":"spam"`,
+		`,"vote":"sighting","recipients":["` + strings.Repeat("r", maxName+1) + `"]`} {
+		f.Add([]byte(one + fields + "}"))
+	}
+	s := newServer(f, &prototest.House{}, nil)
+	r := &request{Request: httptest.NewRequest("POST", "/v1/report", nil), set: s.settings.Load(), local: true,
+		schemas: s.openAPI.Components.Schemas}
+	bySchema := func(body []byte) (c client.Report, err error) {
+		items, batch, err := decode[client.Report](r, body, 1)
+		if err == nil && batch {
+			err = errors.New("a batch")
+		}
+		if err == nil {
+			c = items[0]
+		}
+		return c, err
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		items, batch, err := parse[reportBody](body, 1)
+		if err != nil || batch {
+			if _, err2 := bySchema(body); err2 == nil {
+				t.Fatalf("%q: %v, but the schema has it", body, err)
+			}
+			return
+		}
+		got, err := s.readyReport(r, &items[0])
+		if err == nil {
+			err = checkID(got.ID)
+		}
+		if err != nil {
+			return
+		}
+		c := items[0].Report
+		source := client.NewSource(&got.Source)
+		c.Source = &source
+		again, err := bySchema([]byte(encode(t, c)))
+		if err != nil {
+			t.Fatalf("%q: taken as %+v, which the schema refuses: %v", body, c, err)
+		}
+		if encode(t, again) != encode(t, c) {
+			t.Errorf("%q: %+v, by the schema %+v", body, c, again)
+		}
+		if want, err := bySchema(body); err == nil && !reflect.DeepEqual(want.Source.Bulkhead(), got.Source) {
+			t.Errorf("%q: source %+v, by the schema %+v", body, got.Source, want.Source)
+		}
+	})
+}

@@ -21,12 +21,12 @@ func FuzzRequest(f *testing.F) {
 	f.Add("/v1/signatures", mailType, "a=%zz", []byte{0, 0xff})
 	f.Add("/v1/check", requestType, "", []byte(`{"signatures":["dcc/body:00"],"threshold":1e400}`))
 	one := ready[strings.IndexByte(ready, '[') : strings.IndexByte(ready, ']')+1]
-	for _, more := range []string{`"vote":"ham","user":"ann@example.com"`, `"vote":"spam","trap":true`,
+	for _, field := range []string{`"vote":"ham","user":"ann@example.com"`, `"vote":"spam","trap":true`,
 		`"vote":"ham","trap":true`, `"vote":"sighting","count":3,"recipients":["Ann@Example.com"]`,
 		`"vote":"spam","recipients":["a"]`, `"vote":"sighting","recipients":[""]`, `"vote":"no-such"`,
 		`"reporter":"192.0.2.7"`, `"reporter":"127.0.0.1"`, `"id":"x y"`, `"id":"once"`,
 		`"source":{"client":"192.0.2.1","sender":"a@b.example","list_id":"l.b.example","dkim":["b.example"]}`} {
-		f.Add("/v1/report", requestType, "", []byte(`{"signatures":`+one+","+more+`}`))
+		f.Add("/v1/report", requestType, "", []byte(`{"signatures":`+one+","+field+`}`))
 	}
 	f.Add("/v1/report", requestType, "", []byte(`{"signatures":[]}`))
 	f.Add("/v1/report", requestType, "", []byte(`{"signatures":[null]}`))

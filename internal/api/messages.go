@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
@@ -266,6 +267,13 @@ func (s *Server) tell(r *request, rep bulkhead.Report) (*client.Receipt, error) 
 	return client.NewReceipt(got, len(rep.Signatures)), nil
 }
 
+// A reportBody is a [client.Report] whose source is not decoded yet; see [checkBody]. The limits of the other fields
+// are checked by [Server.readyReport].
+type reportBody struct {
+	client.Report
+	Source json.RawMessage `json:"source"`
+}
+
 func (s *Server) voteReady(r *request) (any, error) {
 	if _, err := r.query(); err != nil {
 		return nil, err
@@ -274,7 +282,7 @@ func (s *Server) voteReady(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items, batch, err := decode[client.Report](r, body, r.set.MaxBatch)
+	items, batch, err := parse[reportBody](body, r.set.MaxBatch)
 	if err != nil {
 		return nil, err
 	}
@@ -321,8 +329,12 @@ func (s *Server) tellAll(r *request, reports []bulkhead.Report) []client.BatchRe
 	return answers
 }
 
-func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, error) {
+func (s *Server) readyReport(r *request, in *reportBody) (bulkhead.Report, error) {
 	if err := r.signatures(in.Signatures); err != nil {
+		return bulkhead.Report{}, err
+	}
+	source, err := r.source(in.Source)
+	if err != nil {
 		return bulkhead.Report{}, err
 	}
 	vote, err := r.parseVote(in.Vote)
@@ -333,6 +345,9 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 	if err != nil {
 		return bulkhead.Report{}, err
 	}
+	if n := utf8.RuneCountInString(in.User); n > maxUser {
+		return bulkhead.Report{}, fmt.Errorf("%w: body: user of %d characters, limit %d", bulkhead.ErrMalformed, n, maxUser)
+	}
 	who.User = in.User
 	if in.Trap && vote != bulkhead.Spam {
 		return bulkhead.Report{}, fmt.Errorf("%w: the vote of a trap is spam, not %v", bulkhead.ErrMalformed, vote)
@@ -341,7 +356,6 @@ func (s *Server) readyReport(r *request, in *client.Report) (bulkhead.Report, er
 	if err != nil {
 		return bulkhead.Report{}, err
 	}
-	source := in.Source.Bulkhead()
 	return bulkhead.Report{
 		Signatures: s.withSenders(r, in.Signatures, source), Vote: vote, Count: in.Count,
 		Recipients: recipients, Trap: in.Trap, Source: source, Reporter: who, ID: in.ID,

@@ -450,7 +450,7 @@ func rateKeyParams() []*huma.Param {
 	return []*huma.Param{key, bounded(queryParam("rule", "string", "Name of the rule; absent: all rules."), 64)}
 }
 
-// userDoc documents the user for whom a report is made; maxUser limits the user's name, in bytes.
+// userDoc documents the user for whom a report is made; maxUser limits the user's name, in characters.
 const (
 	userDoc = "User on whose behalf the report is, whom the caller has authenticated: each has one voice. Only " +
 		"the node's own services and trusted accounts may name one."

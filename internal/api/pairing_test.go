@@ -22,7 +22,7 @@ type fakePairing struct {
 }
 
 func (f *fakePairing) Invite(_ context.Context, n admin.NewInvitation) (admin.Invitation, error) {
-	if f.off {
+	if f.disabled {
 		return admin.Invitation{}, ErrNoMesh
 	}
 	v := admin.Invitation{ID: fmt.Sprint(len(f.list)), Name: n.Name, Weight: n.Weight, Uses: max(1, n.Uses),
@@ -57,11 +57,11 @@ func (f *fakePairing) Join(_ context.Context, j admin.Join) (admin.Joining, erro
 }
 
 func (f *fakePairing) ChangeSecret(_ context.Context, n admin.NewSecret) (admin.SecretChange, error) {
-	if f.off {
+	if f.disabled {
 		return admin.SecretChange{}, ErrNoMesh
 	}
 	return admin.SecretChange{From: "a", To: n.Secret, At: time.Unix(int64(n.Seconds), 0).UTC(), By: "k",
-		Told: []string{}, Through: []string{}, Untold: []string{"x"}}, nil
+		Fetched: []string{}, Through: []string{}, Missing: []string{"x"}}, nil
 }
 
 func (f *fakePairing) KeepSecret(context.Context) (admin.SecretChange, error) {
@@ -119,7 +119,7 @@ func TestPairing(t *testing.T) {
 	}
 	digits := strings.Repeat("0a", 16)
 	if s, err := c.ChangeSecret(ctx, admin.NewSecret{Seconds: 7, Secret: digits}); err != nil || s.To != digits ||
-		s.At.Unix() != 7 || len(s.Untold) != 1 || s.Done {
+		s.At.Unix() != 7 || len(s.Missing) != 1 || s.Done {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if _, err := c.KeepSecret(ctx); !errors.Is(err, bulkhead.ErrMalformed) {
@@ -152,7 +152,7 @@ func TestPairing(t *testing.T) {
 			t.Errorf("%s by no administrator: %v", what, err)
 		}
 	}
-	f.off = true
+	f.disabled = true
 	if _, err := c.Invite(ctx, admin.NewInvitation{}); !errors.As(err, &problem) || problem.Status != 404 {
 		t.Errorf("a node that shares with nobody invites: %v", err)
 	}

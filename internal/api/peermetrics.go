@@ -97,7 +97,7 @@ func (c *peerCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge("mesh_merged_arrays", float64(n.Merged))
 	if s := n.Secret; s != nil && !s.Done {
 		gauge("mesh_secret_timestamp_seconds", float64(s.At.UnixMilli())/1000)
-		gauge("mesh_secret_untold", float64(len(s.Untold)))
+		gauge("mesh_secret_untold", float64(len(s.Missing)))
 	}
 	if a := n.Aggregate; a != nil {
 		gauge("mesh_aggregate_organisations", float64(a.Organisations))

@@ -18,16 +18,16 @@ import (
 
 // fakePeers is a list of peers; with off the node does not share.
 type fakePeers struct {
-	mu    sync.Mutex
-	off   bool
-	peers []admin.Peer
-	back  time.Time // time of the last rollback
+	mu       sync.Mutex
+	disabled bool
+	peers    []admin.Peer
+	back     time.Time // time of the last rollback
 }
 
 func (f *fakePeers) Network(context.Context) (admin.Network, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.off {
+	if f.disabled {
 		return admin.Network{}, ErrNoMesh
 	}
 	return admin.Network{
@@ -186,7 +186,7 @@ func TestPeers(t *testing.T) {
 	if err := c.EvictPeer(ctx, bob); err != nil || len(peers.peers) != 0 {
 		t.Errorf("EvictPeer: %v, left %+v", err, peers.peers)
 	}
-	peers.off = true
+	peers.disabled = true
 	if err := second(c.Peers(ctx)); statusOf(err) != 404 || !strings.Contains(err.Error(), "mesh.mode") {
 		t.Errorf("Peers of a node that shares nothing: %v, want status 404 and the name of the setting", err)
 	}
@@ -217,7 +217,7 @@ func TestPeerMetrics(t *testing.T) {
 			t.Errorf("metrics lack %s", want)
 		}
 	}
-	peers.off = true
+	peers.disabled = true
 	if got := scrape(); strings.Contains(got, "bulkhead_peer_") || strings.Contains(got, "bulkhead_mesh_") {
 		t.Error("metrics of a node that shares nothing speak of peers")
 	}

@@ -10,6 +10,7 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +47,7 @@ type Log struct {
 	Lost atomic.Int64 // entries that could not be written
 
 	dir      string
+	beside   string // "" for none
 	maxBytes int64
 	now      func() time.Time
 
@@ -63,6 +66,10 @@ func Open(dir string, maxBytes int64, now func() time.Time) (*Log, error) {
 	}
 	return &Log{dir: dir, maxBytes: maxBytes, now: now}, nil
 }
+
+// Beside makes [Log.Read] return the entries of another log as well, which is in a folder: a copy of the record of the
+// node that this one may replace. It must be called before the log is used.
+func (l *Log) Beside(folder string) { l.beside = folder }
 
 // Append writes an entry, whose ID and Time it sets, and syncs it. An entry that cannot
 // be written is counted as lost.
@@ -175,15 +182,35 @@ func (l *Log) Read(q admin.AuditQuery) (admin.AuditPage, error) {
 		q.Limit = DefaultPage
 	}
 	q.Limit = min(q.Limit, MaxPage)
-	page := admin.AuditPage{Entries: []admin.AuditEntry{}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	page, err := l.page(l.dir, &q)
+	if err != nil || l.beside == "" {
+		return page, err
+	}
+	other, err := l.page(l.beside, &q)
+	if err != nil {
+		return page, err
+	}
+	cut := page.Next > 0 || other.Next > 0
+	page.Entries = append(page.Entries, other.Entries...)
+	slices.SortStableFunc(page.Entries, func(a, b admin.AuditEntry) int { return cmp.Compare(b.ID, a.ID) })
+	if cut || len(page.Entries) > q.Limit {
+		page.Entries = page.Entries[:q.Limit]
+		page.Next = page.Entries[q.Limit-1].ID
+	}
+	return page, nil
+}
+
+// page returns the entries of the log in a folder.
+func (l *Log) page(dir string, q *admin.AuditQuery) (admin.AuditPage, error) {
+	page := admin.AuditPage{Entries: []admin.AuditEntry{}}
 	for _, name := range []string{File, OlderFile} {
-		text, err := l.read(name)
+		text, err := l.read(filepath.Join(dir, name))
 		if err != nil {
 			return page, err
 		}
-		if !collect(&page, text, &q) {
+		if !collect(&page, text, q) {
 			break
 		}
 	}
@@ -191,8 +218,8 @@ func (l *Log) Read(q admin.AuditQuery) (admin.AuditPage, error) {
 }
 
 // read returns the contents of a file, up to the limit, or nothing if the file is absent.
-func (l *Log) read(name string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(l.dir, name))
+func (l *Log) read(path string) ([]byte, error) {
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -154,3 +154,43 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestBeside checks that the entries of two logs are read as one, by pages, and that one of them may be missing.
+func TestBeside(t *testing.T) {
+	dir := t.TempDir()
+	own, folder := open(t, dir), filepath.Join(dir, "other")
+	own.Beside(folder)
+	add := func(l *Log, id int64) {
+		t.Helper()
+		l.now = func() time.Time { return time.UnixMicro(id) }
+		if err := l.Append(admin.AuditEntry{Action: "weighPeer"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(own, 1)
+	if got := read(t, own, admin.AuditQuery{}); len(got) != 1 {
+		t.Errorf("without the other log: %+v", got)
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, folder)
+	const n = 50
+	for id := int64(2); id <= n; id++ {
+		add([]*Log{own, own, other}[id%3], id)
+	}
+	for _, limit := range []int{1, 2, 7, n - 1, n, n + 1} {
+		got := read(t, own, admin.AuditQuery{Limit: limit})
+		for i, e := range got {
+			if e.ID != int64(n-i) {
+				t.Fatalf("pages of %d: entry %d has ID %d, want %d", limit, i, e.ID, n-i)
+			}
+		}
+		if len(got) != n {
+			t.Errorf("pages of %d: %d entries, want %d", limit, len(got), n)
+		}
+	}
+	if got := read(t, own, admin.AuditQuery{Before: 9, Limit: 3}); len(got) != 8 {
+		t.Errorf("before entry 9: %d entries", len(got))
+	}
+}

@@ -159,11 +159,17 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 
 // Report implements [bulkhead.Clearinghouse].
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	return h.CountAndReport(ctx, nil, nil, r)
+}
+
+// CountAndReport implements [bulkhead.CountReporter].
+func (h *House) CountAndReport(ctx context.Context, sigs []bulkhead.Signature, n []uint32,
+	r bulkhead.Report) (bulkhead.Receipt, error) {
 	var k Key
 	if r.Vote != bulkhead.Sighting && !r.Trap && h.trusted(r.Reporter) {
 		k = h.decision(ctx, &r)
 	}
-	receipt, err := h.Counter.Report(ctx, r)
+	receipt, err := bulkhead.CountAndReport(ctx, h.Counter, sigs, n, r)
 	if err == nil && receipt.Counted > 0 {
 		h.mu.Lock()
 		defer h.mu.Unlock()

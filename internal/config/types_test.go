@@ -123,9 +123,9 @@ func TestWrongTypes(t *testing.T) {
 					}
 				}
 				// The other errors are about the table in the list, whose other keys are absent.
-				for _, more := range got {
-					if !strings.HasPrefix(s.header, "[[") || !strings.Contains(more, " "+table+".") {
-						t.Errorf("%q: %q is no mistake in it", file, more)
+				for _, further := range got {
+					if !strings.HasPrefix(s.header, "[[") || !strings.Contains(further, " "+table+".") {
+						t.Errorf("%q: %q is no mistake in it", file, further)
 					}
 				}
 			}

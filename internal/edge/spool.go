@@ -340,7 +340,7 @@ func (e *Edge) deliver(ctx context.Context) (whole bool, err error) {
 		}
 		if one != nil {
 			e.Stats.Dropped.Add(1)
-			e.health.log.Error("a report of the spool was dropped: the upstream refuses it", "err", one,
+			e.health.log.Error("the upstream refused a report of the spool, which was dropped", "err", one,
 				"id", all[taken].Report.ID, "from", all[taken].At)
 		} else {
 			e.Stats.Delivered.Add(1)

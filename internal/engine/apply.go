@@ -66,8 +66,8 @@ func (e *Engine) applyVotes(index uint64, v *codec.Votes) error {
 		if g.Floor > 0 {
 			g.Spam.SetBatch(index, v.Spam, nil)
 			g.Revoked.SetBatch(index, v.Revoked, nil)
-			e.setBits(index, ArraySpam, g.Start, g.ToldSpam, v.ToldSpam)
-			e.setBits(index, ArrayRevoked, g.Start, g.ToldRevoked, v.ToldRevoked)
+			e.setBits(index, ArraySpam, g.Start, g.PublishedSpam, v.PublishedSpam)
+			e.setBits(index, ArrayRevoked, g.Start, g.PublishedRevoked, v.PublishedRevoked)
 		} else {
 			e.setBits(index, ArraySpam, g.Start, g.Spam, v.Spam)
 			e.setBits(index, ArrayRevoked, g.Start, g.Revoked, v.Revoked)

@@ -42,7 +42,7 @@ func (e *Engine) maintain(ctx context.Context) bool {
 		err := e.checkpoint(ctx, e.queue.between)
 		if err != nil && ctx.Err() == nil {
 			// The journal still holds everything, so reports are still accepted.
-			e.opts.Log.Error("checkpoint failed; the journal is kept and grows", "err", err)
+			e.opts.Log.Error("checkpoint failed", "err", err, "consequence", "the journal is kept and grows")
 		}
 		return err == nil
 	}

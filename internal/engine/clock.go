@@ -126,9 +126,10 @@ func (c *ageingClock) logAgeing(now, wall time.Time) {
 		return
 	}
 	newest := c.last.Load().time.UTC()
-	c.log.Warn("the clock is ahead of the newest record, and nothing confirms it: ageing is held",
+	c.log.Warn("the clock is ahead of the newest record, and nothing confirms it",
 		"clock", wall.UTC(), "newest_record", newest,
-		"consequence", "no generation expires, and counts go on in generations of "+now.UTC().Format(time.RFC3339),
+		"consequence", "ageing is held: no generation expires, and counts go on in generations of "+
+			now.UTC().Format(time.RFC3339),
 		"hint", fmt.Sprintf("if the clock is wrong, set it right; if this machine was really off since %s, "+
 			"run \"bulkhead clock confirm\"", newest.Format(time.RFC3339)))
 }

@@ -264,3 +264,61 @@ func TestChecksAreClients(t *testing.T) {
 		t.Errorf("after a batch of two: %d, %v", e.Info().Checks, err)
 	}
 }
+
+// TestCountAndReport: one journal entry has both, and an error leaves both or none.
+func TestCountAndReport(t *testing.T) {
+	st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	e := open(t, Options{Store: st, Tally: DefaultTally()})
+	counted, reported := countSignature(t, bulkhead.RspamdShingle, 1), countSignature(t, bulkhead.RspamdText, 1)
+	sightings := func(s bulkhead.Signature) uint32 { return verdictOf(t, e, s).Findings[0].Sightings }
+	both := func(r bulkhead.Report, n ...uint32) (bulkhead.Receipt, error) {
+		sigs := make([]bulkhead.Signature, len(n))
+		for i := range sigs {
+			sigs[i] = counted
+		}
+		return e.CountAndReport(t.Context(), sigs, n, r)
+	}
+	vote := bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{reported}}
+	before := st.LastIndex()
+	if receipt, err := both(vote, 2, 3); err != nil || receipt.Counted != 1 {
+		t.Fatal(receipt, err)
+	}
+	if n := st.LastIndex() - before; n != 1 {
+		t.Errorf("%d journal entries, want 1", n)
+	}
+	if v := verdictOf(t, e, reported); v.SpamVotes != 1 || sightings(counted) != 5 {
+		t.Errorf("%d votes, %d counted, want 1 and 5", v.SpamVotes, sightings(counted))
+	}
+
+	stranger, tooMany, invalid := vote, vote, vote
+	stranger.Reporter.Account = "nobody"
+	tooMany.Signatures = make([]bulkhead.Signature, MaxSignatures+1)
+	invalid.Vote = bulkhead.NumVotes
+	for name, tt := range map[string]struct {
+		r     bulkhead.Report
+		n     []uint32
+		want  error
+		count uint32 // more than before
+	}{
+		"unknown account":     {stranger, []uint32{1}, bulkhead.ErrUnauthorised, 1},
+		"too many to report":  {tooMany, []uint32{1}, bulkhead.ErrOverLimit, 1},
+		"invalid report":      {invalid, []uint32{1}, bulkhead.ErrMalformed, 0},
+		"invalid count":       {vote, []uint32{1, 0}, bulkhead.ErrMalformed, 0},
+		"too many to count":   {vote, make([]uint32, maxVotes+1), bulkhead.ErrMalformed, 0},
+		"nothing to count":    {invalid, nil, bulkhead.ErrMalformed, 0},
+		"nothing of the same": {stranger, nil, bulkhead.ErrUnauthorised, 0},
+	} {
+		was := sightings(counted)
+		receipt, err := both(tt.r, tt.n...)
+		if !errors.Is(err, tt.want) || receipt != (bulkhead.Receipt{}) {
+			t.Errorf("%s: %+v, %v, want %v", name, receipt, err, tt.want)
+		}
+		if got := sightings(counted) - was; got != tt.count {
+			t.Errorf("%s: %d counted, want %d", name, got, tt.count)
+		}
+	}
+}

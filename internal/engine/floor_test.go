@@ -210,11 +210,11 @@ func TestIntervalsHaveNoOrder(t *testing.T) {
 		mail = append(mail, bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, 1<<20+i)},
 			Vote: bulkhead.Spam})
 	}
-	type told struct {
+	type published struct {
 		array Array
 		from  uint64
 	}
-	var first map[told][]byte
+	var first map[published][]byte
 	for range 2 {
 		e := open(t, Options{
 			Tally: BookOptions{Generation: 24 * time.Hour, Keep: 2, Capacity: 4_000_000, Error: 1e-5},
@@ -231,9 +231,9 @@ func TestIntervalsHaveNoOrder(t *testing.T) {
 		if err != nil || len(parts) != 2 {
 			t.Fatalf("%d rounds, %v; want one of counts and one of lists", len(parts), err)
 		}
-		all := make(map[told][]byte)
+		all := make(map[published][]byte)
 		for _, p := range parts {
-			all[told{p.Array, p.From}] = p.Round
+			all[published{p.Array, p.From}] = p.Round
 		}
 		if first == nil {
 			first = all

@@ -221,6 +221,7 @@ func (e *Engine) Linked() (linked bool) {
 
 // replaced makes the node decide nothing until it is started again: another node appends to the shared journal.
 func (e *Engine) replaced(err error) {
-	e.opts.Log.Error("this node was replaced: it takes no reports until it is started again", "err", err)
+	e.opts.Log.Error("this node was replaced", "err", err,
+		"consequence", "it takes no reports until it is started again")
 	e.StandDown(err)
 }

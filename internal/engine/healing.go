@@ -41,12 +41,12 @@ func (e *Engine) Heal(ctx context.Context, peer string, a Array, start uint64, i
 	return e.heal(ctx, peer, key, m, false)
 }
 
-// HealSaid restores pages of an array from messages that the node itself has published, and returns
+// HealPublished restores pages of an array from messages that the node itself has published, and returns
 // the number of restored pages. images are the encoded images of all its pages at one moment, or
 // none. rounds are the later rounds, or without images all rounds from the beginning, each of which
 // continues the one before. The caller vouches for their authenticity. They may lead beyond the
 // last checkpoint. Pages for which they do not reach the checkpoint stay lost.
-func (e *Engine) HealSaid(ctx context.Context, a Array, start uint64, images [][]byte, rounds []Part) (n int,
+func (e *Engine) HealPublished(ctx context.Context, a Array, start uint64, images [][]byte, rounds []Part) (n int,
 	err error) {
 	key := replica.Key{Array: a, Start: start}
 	array := e.healer.Own(key)

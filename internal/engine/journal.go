@@ -104,7 +104,8 @@ func (j *journal) watch() {
 func (j *journal) fail(doing string, err error) {
 	reason := fmt.Errorf("%w: %s: %v", bulkhead.ErrReadOnly, doing, err)
 	if j.failed.Swap(&reason) == nil {
-		j.log.Error("reports are refused until this is fixed; checks go on", "doing", doing, "err", err)
+		j.log.Error("the journal has failed", "doing", doing, "err", err,
+			"consequence", "reports are refused until this is fixed; checks go on")
 	}
 	j.wakeCheckpoint()
 }

@@ -7,12 +7,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/learned"
+	"github.com/bulkhead-mail/bulkhead/internal/learn"
+	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -245,6 +248,159 @@ func crashed(t *testing.T, w *school, dir, name string) {
 			got, want := again.check(n, words(subject, n)), w.check(n, words(subject, n))
 			if got.Learned != want.Learned {
 				t.Errorf("%s: score %v, want %v", name, got.Learned, want.Learned)
+			}
+		}
+	}
+}
+
+// TestLearningFromKnownSenders checks that mail like reported mail counts as delivered if it comes from a sender of
+// good standing, and only then: readers see it unmarked, and would report it.
+func TestLearningFromKnownSenders(t *testing.T) {
+	c := newClock()
+	w := newSchool(t, Options{Now: c.Now})
+	n := 20_000
+	deliver := func(sender, subject string) {
+		n++
+		report(t, w.Engine, bulkhead.Report{Signatures: append(text(n), bulkhead.NamedSignature(bulkhead.Sender, sender)),
+			Source: bulkhead.Source{Features: words(subject, n)}, Reporter: bulkhead.Reporter{Account: "site"},
+			Recipients: []string{fmt.Sprintf("user%d@here.example", n%9)}})
+	}
+	for range 3 {
+		for range 5 {
+			deliver("known.example", "minutes")
+		}
+		c.Advance(24 * time.Hour)
+	}
+	w.year()
+	for sender, want := range map[string]int64{"known.example": 1, "new.example": 0} {
+		before := w.Learned()
+		deliver(sender, "prize")
+		if after := w.Learned(); after.Delivered != before.Delivered+want || after.Messages != before.Messages+1 {
+			t.Errorf("mail of %s: learnt %+v, before %+v", sender, after, before)
+		}
+	}
+}
+
+// TestSharedWordsAfterCrash has a node crash after a round and one further message. The journal repeats all messages
+// to the next process, and none of them counts for its first round: the round would show the words of one message.
+func TestSharedWordsAfterCrash(t *testing.T) {
+	dir, mesh := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	w := newSchool(t, Options{Store: st, Teach: true})
+	for n := range 80 {
+		w.deliver(n, words("minutes", n))
+	}
+	if !w.Lessons().Round() {
+		t.Fatal("no round of 80 messages")
+	}
+	if err := w.Lessons().SaveTaught(mesh); err != nil {
+		t.Fatal(err)
+	}
+	before := w.Lessons().Answer(&lesson.Study{})
+	w.deliver(80, words("minutes", 80))
+
+	copied := filepath.Join(t.TempDir(), "copy")
+	if err := errors.Join(os.CopyFS(copied, os.DirFS(dir)), os.Chmod(copied, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := store.Open(copied, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	e := &school{t, open(t, Options{Store: again, LearnBytes: 4 << 20, Teach: true})}
+	if err := e.Lessons().Load(mesh, nil); err != nil {
+		t.Fatal(err)
+	}
+	if e.Learned() != w.Learned() {
+		t.Fatalf("learnt %+v after the crash, %+v before", e.Learned(), w.Learned())
+	}
+	for n := range 50 {
+		if e.Lessons().Round() || !reflect.DeepEqual(e.Lessons().Answer(&lesson.Study{}), before) {
+			t.Fatalf("a round with %d new messages", n)
+		}
+		e.deliver(100+n, words("minutes", n))
+	}
+	if !e.Lessons().Round() {
+		t.Error("no round with 50 new messages")
+	}
+	if got := e.Lessons().Answer(&lesson.Study{})[0].Live[0].All.Delivered; got != 131 {
+		t.Errorf("taught %d deliveries, want 131", got)
+	}
+}
+
+// TestWhoIsTwoPeople checks which two messages show a word to peers: those of two recipients or of two voters, and not
+// of one human by two ways.
+func TestWhoIsTwoPeople(t *testing.T) {
+	site := func(account, user string) bulkhead.Reporter { return bulkhead.Reporter{Account: account, User: user} }
+	delivered := func(to ...string) bulkhead.Report {
+		return bulkhead.Report{Reporter: site("site", ""), Recipients: to}
+	}
+	spam := func(who bulkhead.Reporter) bulkhead.Report {
+		return bulkhead.Report{Vote: bulkhead.Spam, Reporter: who}
+	}
+	by := func(account string) bulkhead.Report { return bulkhead.Report{Reporter: site(account, "")} }
+	for name, x := range map[string]struct {
+		reports [2]bulkhead.Report
+		shared  bool
+	}{
+		"two recipients":                  {[2]bulkhead.Report{delivered("ann@a.example"), delivered("bob@a.example")}, true},
+		"one recipient":                   {[2]bulkhead.Report{delivered("ann@a.example"), delivered("ann@a.example")},
+			false},
+		"two voters":                      {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("site", "bob"))}, true},
+		"one voter":                       {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("site", "ann"))}, false},
+		"one voter by two services":       {[2]bulkhead.Report{spam(site("site", "ann")), spam(site("other", "Ann"))}, false},
+		"a recipient and a voter":         {[2]bulkhead.Report{delivered("ann@a.example"), spam(site("site", "bob"))}, false},
+		"two programs without recipients": {[2]bulkhead.Report{by("site"), by("other")}, false},
+	} {
+		w := newSchool(t, Options{Teach: true})
+		if err := w.PutAccount(t.Context(), trust.Account{Name: "other", Role: trust.Trusted, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+		token := learn.Of(w.current.Books().Secrets.Present(), "w:secret")
+		for n, r := range x.reports {
+			r.Signatures, r.Source.Features = text(n), []string{"w:secret"}
+			report(w, w.Engine, r)
+		}
+		for n := range 60 {
+			w.deliver(100+n, words("minutes", n))
+		}
+		if !w.Lessons().Round() {
+			t.Fatal("no round")
+		}
+		shared := false
+		for _, l := range w.Lessons().Answer(&lesson.Study{}) {
+			for _, e := range l.Entries {
+				shared = shared || e.Token == token
+			}
+		}
+		if shared != x.shared {
+			t.Errorf("%s: the word is shared: %v, want %v", name, shared, x.shared)
+		}
+	}
+	// The person who runs "bulkhead learn" over a mailbox may also have voted.
+	w := newSchool(t, Options{Teach: true})
+	if err := w.Learn(t.Context(), site("site", ""), text(1), []string{"w:secret"}, false); err != nil {
+		t.Fatal(err)
+	}
+	r := spam(site("site", ""))
+	r.Signatures, r.Source.Features = text(2), []string{"w:secret"}
+	report(w, w.Engine, r)
+	for n := range 60 {
+		w.deliver(100+n, words("minutes", n))
+	}
+	w.Lessons().Round()
+	for _, l := range w.Lessons().Answer(&lesson.Study{}) {
+		for _, e := range l.Entries {
+			if e.Token == learn.Of(w.current.Books().Secrets.Present(), "w:secret") {
+				t.Error("one account has learnt mail and voted, and the word is shared")
 			}
 		}
 	}

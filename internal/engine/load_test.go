@@ -36,9 +36,9 @@ func FuzzMeta(f *testing.F) {
 			f.Add([]byte(strings.Replace(text, old, by, 1)))
 		}
 	}
-	for _, more := range []string{`,"origins":[{}]}`, `,"doubts":[{"pages":-1}]}`, `,"wounds":"wounds"}`,
+	for _, field := range []string{`,"origins":[{}]}`, `,"doubts":[{"pages":-1}]}`, `,"wounds":"wounds"}`,
 		`,"tally":null}`} {
-		f.Add([]byte(strings.TrimSuffix(text, "}") + more))
+		f.Add([]byte(strings.TrimSuffix(text, "}") + field))
 	}
 	if err := e.Close(context.Background()); err != nil {
 		f.Fatal(err)

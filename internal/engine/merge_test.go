@@ -188,8 +188,8 @@ func (w *mergeWorld) share(p *mergePeer) {
 		}
 		w.done["images"]++
 		w.room(parts[0])
-		for some := range slices.Chunk(parts, 1+w.rng.IntN(len(parts))) {
-			w.both(func(e *Engine) error { return applyParts(e, p.id, some) })
+		for chunk := range slices.Chunk(parts, 1+w.rng.IntN(len(parts))) {
+			w.both(func(e *Engine) error { return applyParts(e, p.id, chunk) })
 		}
 	}
 }
@@ -362,13 +362,13 @@ func (w *mergeWorld) judged(n int) bulkhead.Judgement {
 		}
 	}
 	var sum verdict.Peers
-	for v, said := range says {
+	for v, of := range says {
 		state := verdict.Nothing
-		for _, start := range slices.Backward(slices.Sorted(maps.Keys(said))) {
+		for _, start := range slices.Backward(slices.Sorted(maps.Keys(of))) {
 			if !state.Decided() {
 				// Listings and revocations take turns: what was listed once more
 				// than revoked is listed.
-				spam, revoked := slices.Index(said[start][0][:], false), slices.Index(said[start][1][:], false)
+				spam, revoked := slices.Index(of[start][0][:], false), slices.Index(of[start][1][:], false)
 				state = state.Next(spam > 0, revoked > 0 && revoked >= spam)
 			}
 		}

@@ -70,8 +70,8 @@ func TestRecording(t *testing.T) {
 	begun := 0
 	first := func() *arrays.Round { begun++; return array.NewRound() }
 	key := replica.Key{Array: ArrayCounts, Start: 1}
-	off := recorder{}
-	if off.begin(key, first) != nil || begun != 0 {
+	idle := recorder{}
+	if idle.begin(key, first) != nil || begun != 0 {
 		t.Error("recorded though nobody wants it")
 	}
 	r := recorder{on: true, rounds: make(map[replica.Key]*recording)}

@@ -18,11 +18,29 @@ import (
 
 // Report implements [bulkhead.Clearinghouse].
 func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	return e.CountAndReport(ctx, nil, nil, r)
+}
+
+// CountAndReport implements [bulkhead.CountReporter]. One journal entry has both.
+func (e *Engine) CountAndReport(ctx context.Context, sigs []bulkhead.Signature, n []uint32,
+	r bulkhead.Report) (bulkhead.Receipt, error) {
+	if err := validCounts(sigs, n); err != nil {
+		e.counters.refused.Add(1)
+		return bulkhead.Receipt{}, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+	}
 	for {
 		a, err := e.prepare(&r)
 		if err != nil {
 			e.counters.refused.Add(1)
+			if bulkhead.Tolerate(err) == nil && len(sigs) > 0 {
+				if failed := e.Count(ctx, sigs, n); failed != nil {
+					err = failed
+				}
+			}
 			return bulkhead.Receipt{}, err
+		}
+		if len(sigs) > 0 {
+			a.counts = e.counts(a.secrets, sigs, n)
 		}
 		if err = e.queue.add(ctx, a); errors.Is(err, errOtherSecret) {
 			continue // its keys were made with a secret that is no longer the present one
@@ -40,18 +58,22 @@ func (e *Engine) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receip
 // A reportAddition is a report and its receipt.
 type reportAddition struct {
 	secrets  *keys.Secrets
+	counts   counts // that are counted with it
 	message  resolve.Message
 	own      []bulkhead.Signature // the message's copy, because the caller may give up and reuse its slice
 	repeated int                  // signatures that a vote names twice
 	receipt  bulkhead.Receipt
 }
 
-func (a *reportAddition) signatures() int { return len(a.message.Signatures) }
+func (a *reportAddition) signatures() int { return len(a.message.Signatures) + len(a.counts.cells) }
 
 func (a *reportAddition) under() *keys.Secrets { return a.secrets }
 
+// decide also counts if the reporter has no vote.
 func (a *reportAddition) decide(r *resolve.Resolver) (err error) {
-	a.receipt, err = r.Report(&a.message)
+	if a.receipt, err = r.Report(&a.message); bulkhead.Tolerate(err) == nil {
+		r.Count(a.counts.cells, a.counts.n)
+	}
 	return err
 }
 
@@ -213,11 +235,16 @@ func checkReport(rep *bulkhead.Report) error {
 	return nil
 }
 
-// A countAddition holds sightings to count: cells of the tally, and the increase of each.
+// counts are sightings to count: cells of the tally, and the increase of each.
+type counts struct {
+	cells []filter.Key
+	n     []uint32
+}
+
+// A countAddition holds sightings that no report comes with.
 type countAddition struct {
 	secrets *keys.Secrets
-	cells   []filter.Key
-	n       []uint32
+	counts
 }
 
 func (c *countAddition) signatures() int { return len(c.cells) }
@@ -232,12 +259,13 @@ func (c *countAddition) decide(r *resolve.Resolver) error {
 
 // Count implements [bulkhead.Counter]. It takes up to 65,536 signatures at once.
 func (e *Engine) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
+	if err := validCounts(sigs, n); err != nil {
+		e.counters.refused.Add(1)
+		return err
+	}
 	for {
-		c, err := e.countAddition(sigs, n)
-		if err != nil {
-			e.counters.refused.Add(1)
-			return err
-		}
+		secrets := e.current.Books().Secrets
+		c := &countAddition{secrets, e.counts(secrets, sigs, n)}
 		if len(c.cells) == 0 {
 			return nil
 		}
@@ -247,18 +275,17 @@ func (e *Engine) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint3
 	}
 }
 
-// countAddition hashes in the caller's goroutine, because there is only one writer.
-func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAddition, error) {
+func validCounts(sigs []bulkhead.Signature, n []uint32) error {
 	if len(sigs) > maxVotes {
-		return nil, fmt.Errorf("%w: %d signatures to count, limit %d", bulkhead.ErrOverLimit, len(sigs), maxVotes)
+		return fmt.Errorf("%w: %d signatures to count, limit %d", bulkhead.ErrOverLimit, len(sigs), maxVotes)
 	}
-	if err := bulkhead.ValidCounts(sigs, n); err != nil {
-		return nil, err
-	}
-	white := e.checker.Whitelist()
-	secrets := e.current.Books().Secrets
-	maker := keys.Maker{Secret: secrets.Present()}
-	c := &countAddition{secrets: secrets, cells: make([]filter.Key, 0, len(sigs)), n: make([]uint32, 0, len(sigs))}
+	return bulkhead.ValidCounts(sigs, n)
+}
+
+// counts hashes in the caller's goroutine, because there is only one writer.
+func (e *Engine) counts(secrets *keys.Secrets, sigs []bulkhead.Signature, n []uint32) counts {
+	white, maker := e.checker.Whitelist(), keys.Maker{Secret: secrets.Present()}
+	c := counts{cells: make([]filter.Key, 0, len(sigs)), n: make([]uint32, 0, len(sigs))}
 	for i := range sigs {
 		sig := &sigs[i]
 		if e.checker.Hides(white, sig) {
@@ -267,7 +294,7 @@ func (e *Engine) countAddition(sigs []bulkhead.Signature, n []uint32) (*countAdd
 		c.cells = append(c.cells, maker.Base(sig).With(evidence.Sighting))
 		c.n = append(c.n, n[i])
 	}
-	return c, nil
+	return c
 }
 
 // A collected is a message of a collection that is learnt.

@@ -33,7 +33,7 @@ type addition interface {
 	signatures() int
 	// under returns the secrets of its keys.
 	under() *keys.Secrets
-	// decide determines the effects of the addition. On an error there are none.
+	// decide determines the effects of the addition. On an error there are none, except for counts that need no vote.
 	decide(r *resolve.Resolver) error
 }
 

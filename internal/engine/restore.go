@@ -217,7 +217,8 @@ func (e *Engine) replay(index uint64, data []byte) error {
 		e.healer.DoubtEntry(index)
 	}
 	if err := e.apply(index, entry); err != nil { // it depends on an entry that is lost
-		e.opts.Log.Warn("journal entry skipped: it depends on an entry that was lost", "entry", index, "err", err)
+		e.opts.Log.Warn("journal entry skipped", "entry", index, "err", err,
+			"reason", "it depends on an entry that was lost")
 		e.healer.DoubtEntry(index)
 	}
 	return nil

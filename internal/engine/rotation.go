@@ -133,7 +133,7 @@ func appendNew(list, starts []uint64) []uint64 {
 func (e *Engine) unused(now time.Time) {
 	e.writer.stale = e.accounts.Stale(now)
 	if n := len(e.writer.stale); n > 0 {
-		e.opts.Log.Info("self-registered accounts are removed: their votes never helped", "accounts", n)
+		e.opts.Log.Info("self-registered accounts are removed", "accounts", n, "reason", "their votes never helped")
 	}
 }
 

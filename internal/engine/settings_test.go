@@ -742,7 +742,7 @@ func TestGather(t *testing.T) {
 	e := &Engine{queue: newQueue()}
 	waiting := func(n, signatures int) {
 		for range n {
-			e.queue.requests <- &request{addition: &countAddition{cells: make([]filter.Key, signatures)}}
+			e.queue.requests <- &request{addition: &countAddition{counts: counts{cells: make([]filter.Key, signatures)}}}
 		}
 	}
 	waiting(maxBatch+1, 1)
@@ -758,7 +758,7 @@ func TestGather(t *testing.T) {
 	}
 	waiting(1, maxVotes-1)
 	batch := func(signatures int) []*request {
-		return []*request{{addition: &countAddition{cells: make([]filter.Key, signatures)}}}
+		return []*request{{addition: &countAddition{counts: counts{cells: make([]filter.Key, signatures)}}}}
 	}
 	if got := len(e.queue.gather(batch(maxVotes / 2))); got != 2 {
 		t.Errorf("%d reports beside half a batch, want 2", got)

@@ -24,10 +24,10 @@ type Undone struct {
 
 // A retraction retracts votes of one voice.
 type retraction struct {
-	secrets *keys.Secrets
-	voice   string
-	items   []ballots.Item
-	off, on int
+	secrets            *keys.Secrets
+	voice              string
+	items              []ballots.Item
+	delisted, relisted int
 }
 
 func (x *retraction) signatures() int { return len(x.items) }
@@ -35,7 +35,7 @@ func (x *retraction) signatures() int { return len(x.items) }
 func (x *retraction) under() *keys.Secrets { return x.secrets }
 
 func (x *retraction) decide(r *resolve.Resolver) error {
-	x.off, x.on = r.Retract(x.voice, x.items)
+	x.delisted, x.relisted = r.Retract(x.voice, x.items)
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (e *Engine) retract(voice string, since time.Time, carry func(*retraction) 
 		if err := carry(x); err != nil {
 			return u, err
 		}
-		u.Votes, u.Off, u.On = u.Votes+len(x.items), u.Off+x.off, u.On+x.on
+		u.Votes, u.Off, u.On = u.Votes+len(x.items), u.Off+x.delisted, u.On+x.relisted
 		items = items[len(x.items):]
 	}
 	return u, nil

@@ -397,9 +397,9 @@ func TestHealAboveFloor(t *testing.T) {
 	e.Close(t.Context())
 }
 
-// TestHealSaid: messages that the node published after its last checkpoint also heal its pages:
+// TestHealPublished: messages that the node published after its last checkpoint also heal its pages:
 // images from that time, or older images and rounds. Messages from before the checkpoint do not.
-func TestHealSaid(t *testing.T) {
+func TestHealPublished(t *testing.T) {
 	p := &patient{dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
 	st := p.store(t, nil)
 	e := p.engine(t, st, nil)
@@ -481,11 +481,12 @@ func TestHealSaid(t *testing.T) {
 				if !tt.rounds {
 					list = nil
 				}
-				if _, err := e.HealSaid(t.Context(), a.Array, a.Start, images, list); err != nil {
+				if _, err := e.HealPublished(t.Context(), a.Array, a.Start, images, list); err != nil {
 					t.Fatal(err)
 				}
 				if len(list) > 1 {
-					if _, err := e.HealSaid(t.Context(), a.Array, a.Start, images, list[1:]); !errors.Is(err, bulkhead.ErrMalformed) {
+					_, err := e.HealPublished(t.Context(), a.Array, a.Start, images, list[1:])
+					if !errors.Is(err, bulkhead.ErrMalformed) {
 						t.Errorf("rounds with a gap: %v", err)
 					}
 				}
@@ -500,9 +501,9 @@ func TestHealSaid(t *testing.T) {
 	}
 }
 
-// TestHealSaidAboveFloor: a page of an array with a floor is healed from its published messages and
+// TestHealPublishedAboveFloor: a page of an array with a floor is healed from its published messages and
 // from the adds since its checkpoint: no count is lower than either, or higher than the truth.
-func TestHealSaidAboveFloor(t *testing.T) {
+func TestHealPublishedAboveFloor(t *testing.T) {
 	p := &patient{floor: 4, dir: filepath.Join(t.TempDir(), "store"), counts: make([]uint32, 3000)}
 	st := p.store(t, nil)
 	e := p.engine(t, st, nil)
@@ -527,7 +528,7 @@ func TestHealSaidAboveFloor(t *testing.T) {
 			images = append(images, part.Image)
 		}
 	}
-	if n, err := e.HealSaid(t.Context(), ArrayCounts, start, images, nil); err != nil || n == 0 {
+	if n, err := e.HealPublished(t.Context(), ArrayCounts, start, images, nil); err != nil || n == 0 {
 		t.Fatalf("%d pages, %v", n, err)
 	}
 	raised := 0

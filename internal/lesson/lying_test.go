@@ -120,6 +120,49 @@ func TestAnyLesson(t *testing.T) {
 	}
 }
 
+// TestLiesInTurns has an origin condemn the node's wanted mail for a share of the time, and take it back each time. It
+// stays left out through its honest times, and another one that errs once in a thousand never is.
+func TestLiesInTurns(t *testing.T) {
+	for _, x := range []struct {
+		lies, of int // tries
+		out      bool
+	}{{50, 100, true}, {10, 100, true}, {3, 100, true}, {1, 1000, false}} {
+		c := newTestClass(1<<20, "peer")
+		var wanted []learn.Token
+		for k := range 40 {
+			wanted = append(wanted, learn.Token(k+1))
+		}
+		round := uint32(0)
+		teach := func(reported, withdrawn uint32) {
+			t.Helper()
+			round++
+			l := &Lesson{Table: 9, Live: []Mark{{Start: 5, KeyID: 7, Round: round, All: Entry{Reported: 100 + reported,
+				Withdrawn: withdrawn, Delivered: 1000}}}, Since: round - 1, Parts: 1}
+			for _, k := range wanted {
+				l.Entries = append(l.Entries, Entry{Token: k, Reported: reported, Withdrawn: withdrawn, Delivered: 5})
+			}
+			c.Study("peer")
+			if err := c.Take("peer", l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for turn := range uint32(4000 / x.of) {
+			teach(100*(turn+1), 100*turn)
+			for range x.lies {
+				c.Try(wanted, 7, 0.5)
+			}
+			teach(100*(turn+1), 100*(turn+1))
+			for range x.of - x.lies {
+				c.Try(wanted, 7, 0.5)
+			}
+			s := c.State()[0]
+			if x.out && s.Hits == 0 || int(turn+1)*x.of > 500 && s.Condemns != x.out {
+				t.Fatalf("lies %d of %d times, turn %d: %+v", x.lies, x.of, turn, s)
+			}
+		}
+	}
+}
+
 // sorted puts the parts of a lesson in the order that [Parse] asks for.
 func sorted(l *Lesson) *Lesson {
 	slices.SortFunc(l.Live, func(a, b Mark) int { return cmp.Compare(b.Start, a.Start) })

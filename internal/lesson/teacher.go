@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// LeastRound is the least number of messages of a round. The words of a single message therefore
-	// never go out together.
+	// LeastRound is the least number of messages of a generation between two rounds of it. The words of a single
+	// message therefore never go out together.
 	LeastRound = 50
 	// maxFirsts bounds the tokens of a generation that one person's mail has had so far. Beyond it, the
 	// oldest are forgotten, and have to come twice again.
@@ -40,6 +40,9 @@ type Learnt struct {
 	Text         learn.Token
 	Who          Person
 	Tokens       []learn.Token
+	// Old is set for a message of the journal of an earlier process or of another node. Rounds may have taught it
+	// already, so it does not count for the next one.
+	Old bool
 }
 
 // A Source has the counts of the node's generations.
@@ -53,17 +56,17 @@ type Source interface {
 type Teacher struct {
 	source Source
 
-	mu      sync.Mutex
-	table   uint64
-	gens    []*taught // newest first
-	pending int       // messages since the last round
+	mu    sync.Mutex
+	table uint64
+	gens  []*taught // newest first
 }
 
 // A taught is what is taught of one generation.
 type taught struct {
-	mark  Mark
-	sent  map[learn.Token]sentEntry
-	ready map[learn.Token]struct{} // tokens that may go out, and have changed since the last round
+	mark    Mark
+	pending int // messages since the last round
+	sent    map[learn.Token]sentEntry
+	ready   map[learn.Token]struct{} // tokens that may go out, and have changed since the last round
 	// Tokens of one message or person so far. The older ones are forgotten first.
 	first, former map[learn.Token]first
 }
@@ -107,7 +110,9 @@ func (t *Teacher) Learnt(m Learnt) {
 	if g == nil {
 		return
 	}
-	t.pending++
+	if !m.Old {
+		g.pending++
+	}
 	for _, k := range m.Tokens {
 		if _, ok := g.sent[k]; ok || g.second(k, m) {
 			g.ready[k] = struct{}{}
@@ -142,20 +147,28 @@ func (g *taught) second(k learn.Token, m Learnt) bool {
 	return true
 }
 
-// Round ends a round if enough messages have come since the last one. It reports whether it did.
+// Round ends a round of each generation that has counted enough messages since its last one. It reports whether
+// there was one.
 func (t *Teacher) Round() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pending < LeastRound {
+	if !slices.ContainsFunc(t.gens, (*taught).due) {
 		return false
 	}
-	t.pending = 0
 	t.gens = slices.DeleteFunc(t.gens, func(g *taught) bool { return !g.round(t.source) })
 	return true
 }
 
-// round takes the counts of the tokens that are ready. It returns false if the generation is gone.
+func (g *taught) due() bool { return g.pending >= LeastRound }
+
+// round takes the counts of the tokens that are ready, if a round is due. It returns false if the generation is
+// gone.
 func (g *taught) round(source Source) bool {
+	if !g.due() {
+		_, _, ok := source.Entries(g.mark.Start, nil)
+		return ok
+	}
+	g.pending = 0
 	tokens := make([]learn.Token, 0, len(g.ready))
 	for k := range g.ready {
 		tokens = append(tokens, k)
@@ -229,15 +242,15 @@ func (g *taught) since(since uint32, of int, table uint64, live []Mark) []*Lesso
 // A TeacherState describes what a node teaches.
 type TeacherState struct {
 	Features int // tokens that were taught, in all generations
-	Waiting  int // messages since the last round
+	Waiting  int // messages since the last rounds
 }
 
 // Taught returns what the node teaches.
 func (t *Teacher) Taught() (s TeacherState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.Waiting = t.pending
 	for _, g := range t.gens {
+		s.Waiting += g.pending
 		s.Features += len(g.sent)
 	}
 	return s

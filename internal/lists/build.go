@@ -467,6 +467,19 @@ func Allow(path string, entries []string) error {
 		}
 		normal = append(normal, e.Text)
 	}
+	return editAllowed(path, func(old string) string { return endLine(old) + strings.Join(normal, "\n") + "\n" })
+}
+
+// endLine returns text with an end of its last line.
+func endLine(text string) string {
+	if text == "" || strings.HasSuffix(text, "\n") {
+		return text
+	}
+	return text + "\n"
+}
+
+// editAllowed changes the allow list next to the list at path.
+func editAllowed(path string, change func(old string) string) error {
 	unlock, err := lock(path)
 	if err != nil {
 		return err
@@ -477,11 +490,12 @@ func Allow(path string, entries []string) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("lists: %w", err)
 	}
+	text := change(string(old))
+	if text == string(old) {
+		return nil
+	}
 	return writeFile(path, func(w io.Writer) error {
-		if len(old) > 0 && old[len(old)-1] != '\n' {
-			old = append(old, '\n')
-		}
-		_, err := w.Write(append(old, strings.Join(normal, "\n")+"\n"...))
+		_, err := io.WriteString(w, text)
 		return err
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -335,32 +334,14 @@ const (
 // Exclude replaces the entries that the source of the list at path excludes, in its allow list. The other
 // lines of the allow list stay.
 func Exclude(path string, entries []string) error {
-	unlock, err := lock(path)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	path += AllowSuffix
-	old, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("lists: %w", err)
-	}
-	text := string(old)
-	if before, rest, ok := strings.Cut(text, excludedBegin+"\n"); ok {
-		_, after, _ := strings.Cut(rest, excludedEnd+"\n")
-		text = before + after
-	}
-	if len(entries) > 0 {
-		if text != "" && !strings.HasSuffix(text, "\n") {
-			text += "\n"
+	return editAllowed(path, func(text string) string {
+		if before, rest, ok := strings.Cut(text, excludedBegin+"\n"); ok {
+			_, after, _ := strings.Cut(rest, excludedEnd+"\n")
+			text = before + after
 		}
-		text += excludedBegin + "\n" + strings.Join(entries, "\n") + "\n" + excludedEnd + "\n"
-	}
-	if text == string(old) {
-		return nil
-	}
-	return writeFile(path, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
+		if len(entries) > 0 {
+			text = endLine(text) + excludedBegin + "\n" + strings.Join(entries, "\n") + "\n" + excludedEnd + "\n"
+		}
+		return text
 	})
 }

@@ -44,7 +44,13 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 
 // Report implements [bulkhead.Clearinghouse].
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	receipt, err := h.Counter.Report(ctx, r)
+	return h.CountAndReport(ctx, nil, nil, r)
+}
+
+// CountAndReport implements [bulkhead.CountReporter].
+func (h *House) CountAndReport(ctx context.Context, sigs []bulkhead.Signature, counts []uint32,
+	r bulkhead.Report) (bulkhead.Receipt, error) {
+	receipt, err := bulkhead.CountAndReport(ctx, h.Counter, sigs, counts, r)
 	if err == nil && !h.book.full(kindOf(r.Vote)) {
 		n := h.note(kindOf(r.Vote), r.Signatures, &r.Source, r.Reporter)
 		n.White, n.Trap = receipt.Whitelisted >= len(r.Signatures), r.Trap

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
@@ -52,7 +53,7 @@ func TestSubjects(t *testing.T) {
 		"nats://a:4222": "nats://a:4222", "nats://user:secret@a": "nats://user:xxxxx@a", "nats://token@a": "nats://xxxxx@a",
 		"nats://user:secret@a,nats://token@b,nats://c": "nats://user:xxxxx@a,nats://xxxxx@b,nats://c", "::": "::",
 	} {
-		if got := bus.Redacted(in); got != want {
+		if got := natsdial.Redacted(in); got != want {
 			t.Errorf("%s is shown as %s, want %s", in, got, want)
 		}
 	}
@@ -87,7 +88,7 @@ func TestBrokerErrors(t *testing.T) {
 			t.Errorf("back: last %q", last())
 		}
 	}
-	if got := bus.Cleared(bulkhead.ErrReadOnly); got.Error() != bulkhead.ErrReadOnly.Error() ||
+	if got := natsdial.Cleared(bulkhead.ErrReadOnly); got.Error() != bulkhead.ErrReadOnly.Error() ||
 		errors.Is(got, bulkhead.ErrReadOnly) {
 		t.Errorf("cleared: %v", got)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -106,7 +107,7 @@ func TestCluster(t *testing.T) {
 		// Each node connects to another server first.
 		servers := append(append([]string{}, c.urls[i:]...), c.urls[:i]...)
 		m, _ := start(t, quick(Options{Dir: dir, Identity: id, Engine: e, Mode: External, Servers: servers,
-			Credentials: bus.NoCredentials, Replicas: 3}))
+			Credentials: natsdial.NoCredentials, Replicas: 3}))
 		engines, meshes = append(engines, e), append(meshes, m)
 	}
 	befriend(t, meshes...)

@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 )
 
 // An authority signs certificates.
@@ -192,49 +192,50 @@ func TestAccess(t *testing.T) {
 	const seedAt = "-----BEGIN USER NKEY SEED-----"
 	secret := strings.Fields(strings.Split(must(t, creds), seedAt)[1])[0]
 	for name, tt := range map[string]struct {
-		of   bus.Access
+		of   natsdial.Access
 		want map[string]string
 	}{
-		"nothing":           {bus.Access{}, nil},
-		"no authentication": {bus.Access{Credentials: bus.NoCredentials}, nil},
-		"all":               {bus.Access{Credentials: creds, CA: a.file, Cert: cert, Key: key}, nil},
-		"nothing is there": {bus.Access{Credentials: absent, CA: absent, Cert: absent, Key: absent},
+		"nothing":           {natsdial.Access{}, nil},
+		"no authentication": {natsdial.Access{Credentials: natsdial.NoCredentials}, nil},
+		"all":               {natsdial.Access{Credentials: creds, CA: a.file, Cert: cert, Key: key}, nil},
+		"nothing is there": {natsdial.Access{Credentials: absent, CA: absent, Cert: absent, Key: absent},
 			map[string]string{"credentials": "no such file", "ca": "no such file", "cert": "no such file"}},
-		"a key is missing": {bus.Access{Cert: cert, Key: absent}, map[string]string{"cert": "absent"}},
-		"a folder": {bus.Access{Credentials: a.dir, CA: a.dir},
+		"a key is missing": {natsdial.Access{Cert: cert, Key: absent}, map[string]string{"cert": "absent"}},
+		"a folder": {natsdial.Access{Credentials: a.dir, CA: a.dir},
 			map[string]string{"credentials": "not a file", "ca": "not a file"}},
-		"others read it": {bus.Access{Credentials: open(creds, 0o640), Cert: cert, Key: open(key, 0o644)},
+		"others read it": {natsdial.Access{Credentials: open(creds, 0o640), Cert: cert, Key: open(key, 0o644)},
 			map[string]string{"credentials": "mode 0640 lets others read it", "cert": "mode 0644 lets others read it"}},
-		"no PEM": {bus.Access{CA: creds, Cert: creds, Key: key},
+		"no PEM": {natsdial.Access{CA: creds, Cert: creds, Key: key},
 			map[string]string{"ca": "no certificate", "cert": "failed to find"}},
-		"no credentials": {bus.Access{Credentials: a.file}, map[string]string{"credentials": "no user JWT"}},
-		"of another user": {bus.Access{Credentials: with(func(s string) string {
+		"no credentials": {natsdial.Access{Credentials: a.file}, map[string]string{"credentials": "no user JWT"}},
+		"of another user": {natsdial.Access{Credentials: with(func(s string) string {
 			return strings.Split(s, seedAt)[0] + seedAt + strings.Split(must(t, o.user("x", nil)), seedAt)[1]
 		})}, map[string]string{"credentials": "and the key beside it of"}},
-		"without a key": {bus.Access{Credentials: with(func(s string) string {
+		"without a key": {natsdial.Access{Credentials: with(func(s string) string {
 			return strings.Split(s, seedAt)[0]
 		})}, map[string]string{"credentials": "no key of a user"}},
-		"cut off": {bus.Access{Credentials: with(func(s string) string {
+		"cut off": {natsdial.Access{Credentials: with(func(s string) string {
 			return s[:60]
 		})}, map[string]string{"credentials": "no user JWT"}},
-		"empty": {bus.Access{Credentials: with(func(string) string {
+		"empty": {natsdial.Access{Credentials: with(func(string) string {
 			return ""
 		})}, map[string]string{"credentials": "no user JWT"}},
-		"expired": {bus.Access{Credentials: o.user("late", func(c *jwt.UserClaims) {
+		"expired": {natsdial.Access{Credentials: o.user("late", func(c *jwt.UserClaims) {
 			c.Expires = now.Add(-time.Minute).Unix()
 		})}, map[string]string{"credentials": "has expired on"}},
-		"not yet": {bus.Access{Credentials: o.user("early", func(c *jwt.UserClaims) {
+		"not yet": {natsdial.Access{Credentials: o.user("early", func(c *jwt.UserClaims) {
 			c.NotBefore = now.Add(time.Hour).Unix()
 		})}, map[string]string{"credentials": "not valid before"}},
-		"for some days": {bus.Access{Credentials: o.user("days", func(c *jwt.UserClaims) {
+		"for some days": {natsdial.Access{Credentials: o.user("days", func(c *jwt.UserClaims) {
 			c.Expires = now.Add(time.Hour).Unix()
 		})}, nil},
-		"another's key":  {bus.Access{Cert: otherCert, Key: key}, map[string]string{"cert": "private key does not match"}},
-		"a server's":     {bus.Access{Cert: server, Key: serverKey}, map[string]string{"cert": "lacks clientAuth"}},
-		"expired, a key": {bus.Access{Cert: old, Key: oldKey}, map[string]string{"cert": "is valid from"}},
-		"one of them": {bus.Access{Credentials: creds, CA: absent, Cert: otherCert, Key: otherKey},
+		"another's key": {natsdial.Access{Cert: otherCert, Key: key},
+			map[string]string{"cert": "private key does not match"}},
+		"a server's":     {natsdial.Access{Cert: server, Key: serverKey}, map[string]string{"cert": "lacks clientAuth"}},
+		"expired, a key": {natsdial.Access{Cert: old, Key: oldKey}, map[string]string{"cert": "is valid from"}},
+		"one of them": {natsdial.Access{Credentials: creds, CA: absent, Cert: otherCert, Key: otherKey},
 			map[string]string{"ca": "no such file"}},
-		"a key for the cert": {bus.Access{Cert: key, Key: key}, map[string]string{"cert": "failed to find"}},
+		"a key for the cert": {natsdial.Access{Cert: key, Key: key}, map[string]string{"cert": "failed to find"}},
 	} {
 		got := tt.of.Check(now)
 		if !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(tt.want))) {
@@ -272,7 +273,7 @@ func FuzzCredentials(f *testing.F) {
 	f.Add([]byte("-----BEGIN NATS USER JWT-----\nx.y.z\n------END NATS USER JWT------\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		now := time.Now()
-		if bus.CheckCredentials(text, now) == nil && !strings.Contains(string(text), "SU") {
+		if natsdial.CheckCredentials(text, now) == nil && !strings.Contains(string(text), "SU") {
 			t.Errorf("%q is taken for credentials", text)
 		}
 	})

@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
@@ -337,7 +338,7 @@ func TestBadAddress(t *testing.T) {
 	if m, err := Open(t.Context(), o); err == nil || m != nil || !strings.Contains(err.Error(), "broker") {
 		t.Errorf("opened: %v", err)
 	}
-	o.Mode, o.Servers, o.Credentials = member.External, []string{"nats://a b:1"}, bus.NoCredentials
+	o.Mode, o.Servers, o.Credentials = member.External, []string{"nats://a b:1"}, natsdial.NoCredentials
 	if m, err := Open(t.Context(), o); err == nil || m != nil {
 		t.Errorf("opened: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 )
 
 // JoinBy presents an invitation to its inviter, at one hub after the other: see [member.JoinBy].
@@ -76,7 +77,7 @@ type (
 	FormerStatus = member.FormerStatus
 
 	// Access holds the files with which a node signs in to NATS servers of another operator.
-	Access = bus.Access
+	Access = natsdial.Access
 )
 
 // The modes and roles of [member.Options].

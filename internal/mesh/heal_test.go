@@ -473,10 +473,10 @@ func TestRefillBounds(t *testing.T) {
 	})
 }
 
-// TestHealSaid checks pages that were changed since the last checkpoint, of which the peers now
+// TestHealPublished checks pages that were changed since the last checkpoint, of which the peers now
 // have newer states. The node's published messages, stored by a broker, restore the pages, with the
 // counts that were not published before the node was killed.
-func TestHealSaid(t *testing.T) {
+func TestHealPublished(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWard(t, 200+seed, 2)

@@ -16,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -202,7 +203,7 @@ func TestPasswordOfABroker(t *testing.T) {
 	m, stop := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
 		Mode:        member.External,
 		Servers:     servers,
-		Credentials: bus.NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+		Credentials: natsdial.NoCredentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	enginetest.Eventually(t, time.Minute, "the broker is away", func() bool { return m.Status().Brokers[0].Error != "" })
 	s := m.Status().Brokers[0]
 	stop()

@@ -157,7 +157,7 @@ func TestDecideBounds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		v    member.Invite
 		key  string
-		off  time.Duration // error of its clock
+		skew time.Duration // error of its clock
 		want string
 	}{
 		"in order":      {member.Invite{Uses: 1, Expires: now}, key, 0, ""},
@@ -186,7 +186,7 @@ func TestDecideBounds(t *testing.T) {
 	} {
 		v := tt.v
 		before := len(v.Joiners)
-		r := m.Answer(t.Context(), &v, &member.PairRequest{Key: tt.key, Name: "x", Clock: now.Add(tt.off)})
+		r := m.Answer(t.Context(), &v, &member.PairRequest{Key: tt.key, Name: "x", Clock: now.Add(tt.skew)})
 		if tt.want != "" {
 			if r.State != member.PairRefused || !strings.Contains(r.Why,
 				tt.want) || r.Secret != nil || len(v.Joiners) != before {

@@ -15,7 +15,8 @@ const saveLessons = 10 * time.Minute
 func (m *Mesh) openLessons() {
 	if x := m.opts.Lessons; x != nil {
 		if err := x.Load(m.opts.Dir, weightsOf(m.Book, m.opts.Role)); err != nil {
-			m.opts.Log.Warn("words learnt together not read: peers are asked again, and taught anew", "err", err)
+			m.opts.Log.Warn("words learnt together not read", "err", err,
+				"consequence", "peers are asked again, and taught anew")
 		}
 		m.keepLessons()
 	}

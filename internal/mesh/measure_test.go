@@ -11,8 +11,8 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
@@ -53,14 +53,14 @@ func joinLarge(t *testing.T, disk bool) {
 		d, i := meshtest.Folder(t)
 		m, _ := start(t, member.Options{Dir: d, Identity: i, Engine: e, Mode: member.External,
 			Servers:     []string{"nats://" + address},
-			Credentials: bus.NoCredentials, Role: member.Publish})
+			Credentials: natsdial.NoCredentials, Role: member.Publish})
 		if err := m.AddPeer(t.Context(), id.ID(), "", 1); err != nil {
 			t.Fatal(err)
 		}
 		meshes, engines = append(meshes, m), append(engines, e)
 	}
 	joiner, _ := start(t, member.Options{Dir: dir, Identity: id, Engine: home, Mode: member.External,
-		Servers: []string{"nats://" + address}, Credentials: bus.NoCredentials})
+		Servers: []string{"nats://" + address}, Credentials: natsdial.NoCredentials})
 	begun := time.Now()
 	for _, m := range meshes {
 		if err := joiner.AddPeer(t.Context(), m.opts.Identity.ID(), "", 1); err != nil {
@@ -123,7 +123,7 @@ func TestSteadyCPU(t *testing.T) {
 	}
 	address := serveBroker(t)
 	options := member.Options{Mode: member.External, Servers: []string{"nats://" + address},
-		Credentials: bus.NoCredentials}
+		Credentials: natsdial.NoCredentials}
 	home := options
 	home.Dir, home.Identity = meshtest.Folder(t)
 	home.Engine = enginetest.Big(t, 200_000, nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/origin"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 )
 
 // A transport is what a mesh needs of a bus, besides what its rooms need.
@@ -97,8 +98,9 @@ func prepare(ctx context.Context, opts member.Options) (*Mesh, error) {
 // busOptions returns the settings of the connections to brokers.
 func (m *Mesh) busOptions() *bus.Options {
 	o := m.opts
-	return &bus.Options{Dir: o.Dir, Identity: o.Identity, KeyID: o.KeyID, Name: o.Name, Credentials: o.Credentials,
-		CA: o.CA, Cert: o.Cert, Key: o.Key, Domain: o.Domain, Heartbeat: o.Heartbeat, StreamAge: o.StreamAge,
+	return &bus.Options{Dir: o.Dir, Identity: o.Identity, KeyID: o.KeyID, Name: o.Name,
+		Access: natsdial.Access{Credentials: o.Credentials, CA: o.CA, Cert: o.Cert, Key: o.Key},
+		Domain: o.Domain, Heartbeat: o.Heartbeat, StreamAge: o.StreamAge,
 		StreamBytes: o.StreamBytes, Replicas: o.Replicas, Refused: m.refused, Now: o.Now, Log: o.Log}
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -104,12 +104,12 @@ func (k *natsNet) open(ctx context.Context, n *node, o member.Options) (*Mesh, e
 		k.wires = append(k.wires, n.wire)
 	}
 	n.wire.Partition(false)
-	o.Mode, o.Servers, o.Credentials = member.External, []string{"nats://" + n.wire.Address()}, bus.NoCredentials
+	o.Mode, o.Servers, o.Credentials = member.External, []string{"nats://" + n.wire.Address()}, natsdial.NoCredentials
 	o.Interval, o.Heartbeat = 30*time.Millisecond, 500*time.Millisecond
 	return Open(ctx, o)
 }
 
-func (k *natsNet) cut(n *node, off bool) { n.wire.Partition(off) }
+func (k *natsNet) cut(n *node, away bool) { n.wire.Partition(away) }
 
 // faults ends connections with the probability of a loss.
 func (k *natsNet) faults(loss, _, delay float64) {

@@ -110,16 +110,17 @@ func TestToldThroughSum(t *testing.T) {
 	if _, err := hub.Rotate(member.NewRotation{After: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	if s, _ := hub.Rotation(); len(s.Told) != 0 || len(s.Through) != 0 || len(s.Untold) != 3 {
+	if s, _ := hub.Rotation(); len(s.Fetched) != 0 || len(s.Through) != 0 || len(s.Missing) != 3 {
 		t.Errorf("before anybody asked: %+v", s)
 	}
 	mustTake(t, sum, hub)
-	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{id(sum)}) ||
-		!slices.Equal(s.Through, []string{id(node)}) || !slices.Equal(s.Untold, []string{id(other)}) {
+	if s, _ := hub.Rotation(); !slices.Equal(s.Fetched, []string{id(sum)}) ||
+		!slices.Equal(s.Through, []string{id(node)}) || !slices.Equal(s.Missing, []string{id(other)}) {
 		t.Errorf("the sum has it: %+v", s)
 	}
 	mustTake(t, node, hub)
-	if s, _ := hub.Rotation(); len(s.Told) != 2 || len(s.Through) != 0 || !slices.Equal(s.Untold, []string{id(other)}) {
+	if s, _ := hub.Rotation(); len(s.Fetched) != 2 || len(s.Through) != 0 ||
+		!slices.Equal(s.Missing, []string{id(other)}) {
 		t.Errorf("its node has asked, too: %+v", s)
 	}
 }
@@ -135,7 +136,7 @@ func TestRotate(t *testing.T) {
 	}
 	s, err := hub.Rotate(member.NewRotation{After: time.Hour})
 	if err != nil || s.Done || s.By != hub.opts.Identity.ID() || !s.At.Equal(hub.now.Add(time.Hour)) ||
-		s.From != member.NetworkOf(enginetest.Secret) || len(s.Untold) != 2 || len(s.Told) != 0 {
+		s.From != member.NetworkOf(enginetest.Secret) || len(s.Missing) != 2 || len(s.Fetched) != 0 {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	first := hub.Pending().To()
@@ -145,8 +146,8 @@ func TestRotate(t *testing.T) {
 	if !ok || r.To != s.To || r.By != s.By || !r.At.Equal(bob.now.Add(time.Hour)) || bob.Pending().To() != first {
 		t.Fatalf("%+v", r)
 	}
-	if s, _ := hub.Rotation(); !slices.Equal(s.Told, []string{bob.opts.Identity.ID()}) ||
-		!slices.Equal(s.Untold, []string{away.opts.Identity.ID()}) {
+	if s, _ := hub.Rotation(); !slices.Equal(s.Fetched, []string{bob.opts.Identity.ID()}) ||
+		!slices.Equal(s.Missing, []string{away.opts.Identity.ID()}) {
 		t.Errorf("%+v", s)
 	}
 	bob.again(t, enginetest.Secret)
@@ -267,8 +268,8 @@ func TestRotateRefused(t *testing.T) {
 			t.Errorf("%s is told %s", what, got)
 		}
 	}
-	if s, _ := hub.Rotation(); len(s.Told) != 0 {
-		t.Errorf("told %v", s.Told)
+	if s, _ := hub.Rotation(); len(s.Fetched) != 0 {
+		t.Errorf("told %v", s.Fetched)
 	}
 }
 
@@ -444,7 +445,7 @@ func TestEvictedBeforeRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := hub.Pending()
-	if r == nil || r.To() == eve.Pending().To() || len(r.Told) != 0 ||
+	if r == nil || r.To() == eve.Pending().To() || len(r.Fetched) != 0 ||
 		r.At.Sub(hub.now) < 2*member.SecretBeats*hub.opts.Heartbeat {
 		t.Fatalf("after the eviction of a peer that was told: %+v", r)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -92,7 +93,7 @@ func TestTroubles(t *testing.T) {
 			var log lockedBuffer
 			o, credentials := tt.server(id), ""
 			if len(o.Nkeys) == 0 {
-				credentials = bus.NoCredentials
+				credentials = natsdial.NoCredentials
 			}
 			m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
 				Mode:     member.External,
@@ -127,7 +128,7 @@ func TestTroubleEnds(t *testing.T) {
 	dir, id := meshtest.Folder(t)
 	var log lockedBuffer
 	m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.External,
-		Credentials: bus.NoCredentials,
+		Credentials: natsdial.NoCredentials,
 		Servers:     []string{"nats://" + w.Address()}, Log: slog.New(slog.NewTextHandler(&log, nil))}))
 	status := func() bus.Status { return m.Status().Brokers[0] }
 	enginetest.Eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })

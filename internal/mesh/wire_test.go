@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -60,10 +60,10 @@ func TestBytesOnTheWire(t *testing.T) {
 			aDir, aID := meshtest.Folder(t)
 			bDir, bID := meshtest.Folder(t)
 			from, _ := start(t, member.Options{Dir: aDir, Identity: aID, Engine: a, Mode: member.External,
-				Credentials: bus.NoCredentials,
+				Credentials: natsdial.NoCredentials,
 				Servers:     []string{"nats://" + out.Address()}})
 			to, _ := start(t, member.Options{Dir: bDir, Identity: bID, Engine: b, Mode: member.External,
-				Credentials: bus.NoCredentials,
+				Credentials: natsdial.NoCredentials,
 				Servers:     []string{"nats://" + in.Address()}, Role: member.Subscribe})
 			if err := to.AddPeer(t.Context(), aID.ID(), "", 1); err != nil {
 				t.Fatal(err)

@@ -61,7 +61,7 @@ type network interface {
 	// open returns a mesh whose bus is on.
 	open(ctx context.Context, n *node, o member.Options) (*Mesh, error)
 	// cut ends the node's connections, and blocks new ones until it is connected again.
-	cut(n *node, off bool)
+	cut(n *node, away bool)
 	// faults sets the rate of faults: probabilities, and a share of the longest time in flight.
 	faults(loss, repeat, delay float64)
 	wipe() // deletes stored messages
@@ -311,7 +311,7 @@ func (k memNet) open(ctx context.Context, n *node, o member.Options) (*Mesh, err
 
 func (k memNet) wipe() { k.Wipe() }
 
-func (k memNet) cut(n *node, off bool) { n.bus.Set(!off) }
+func (k memNet) cut(n *node, away bool) { n.bus.Set(!away) }
 
 func (k memNet) faults(loss, repeat, delay float64) {
 	k.Broker.Faults(loss, repeat, time.Duration(delay*float64(3*time.Second)))

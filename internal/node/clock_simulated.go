@@ -15,9 +15,8 @@ import (
 // open and drop the generations that are due by then. With jump, the clock is wrong: no time has
 // passed.
 func (n *Node) advancer() func(context.Context, time.Duration, bool) (time.Time, error) {
-	n.log.Warn(
-		"this program is built for tests: every user of this machine can move its clock (POST /v1/clock)",
-		"hint", "do not use it for mail")
+	n.log.Warn("this program is built for tests",
+		"consequence", "every user of this machine can move its clock (POST /v1/clock)", "hint", "do not use it for mail")
 	return func(ctx context.Context, d time.Duration, jump bool) (time.Time, error) {
 		n.records.sums.Note() // the sums before the move
 		move := clock.Advance

@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
+	"github.com/bulkhead-mail/bulkhead/internal/node/pair"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -194,6 +195,11 @@ func (x *examination) owned(ctx context.Context, found *store.Inspection) {
 	}
 }
 
+// otherRecord returns where the copy of a record of the other node of a pair is, in the data folder.
+func otherRecord(name string) string {
+	return filepath.Join(filepath.FromSlash(pair.OtherFolder), name)
+}
+
 // records reads what the node has written for people: weights over time, and what administrators did.
 func (x *examination) records() {
 	for _, f := range []struct {
@@ -203,6 +209,8 @@ func (x *examination) records() {
 		{manage.WeightsFile, "remove it, and the chart of weights begins anew", manage.InspectWeights},
 		{audit.File, "move it away, and the record begins anew", audit.Inspect},
 		{audit.OlderFile, "move it away", audit.Inspect},
+		{otherRecord(audit.File), "move it away; the other node of the pair sends it again", audit.Inspect},
+		{otherRecord(audit.OlderFile), "move it away; the other node of the pair sends it again", audit.Inspect},
 	} {
 		path := filepath.Join(x.dir, f.name)
 		err := f.inspect(path)

@@ -53,6 +53,7 @@ func (n *Node) startHistory(_ context.Context, st *stage) error {
 	if n.records.audit, err = audit.Open(n.dir, cfg.Audit, clock.Now); err != nil {
 		return err
 	}
+	n.records.audit.Beside(filepath.Join(n.dir, otherRecord("")))
 	n.record(admin.AuditEntry{Door: "command", Action: "start", About: map[string]string{"version": n.version}})
 	n.failures.OnLog = n.loginFailed
 	n.registry.MustRegister(newHistoryCollector(&n.records))

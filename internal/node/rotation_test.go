@@ -113,7 +113,7 @@ func TestRotateUnderTraffic(t *testing.T) {
 	}
 	nodetest.Await(t, "both have fetched the secret", func() bool {
 		s := network(t, hub).Secret
-		return s != nil && len(s.Told) == 2 && len(s.Untold) == 0
+		return s != nil && len(s.Fetched) == 2 && len(s.Missing) == 0
 	})
 	stop()
 	agree("before the change")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/audit"
 	"github.com/bulkhead-mail/bulkhead/internal/logbook"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
@@ -26,7 +27,7 @@ func (n *Node) openPair(ctx context.Context) (err error) {
 	n.pair, err = pair.Open(ctx, pair.Options{Dir: n.dir, Aside: asideFolder(n.dir), Config: cfg.Standby,
 		Each: cfg.Node.Durability == "standby", Shared: cfg.Journal.InStream(),
 		Decide: n.decides, Log: n.log, History: n.historyOfPair,
-		Files: pair.Files{Names: func() []string { return copiedFiles(n.dir) }, Copies: copies, Held: held,
+		Files: pair.Files{Names: func() []string { return copiedFiles(n.dir) }, Copies: copies, Held: held, Own: own,
 			Changed: n.tookFile}})
 	return err
 }
@@ -104,14 +105,16 @@ func (n *Node) decides(ctx context.Context) {
 	defer n.sharing.mu.Unlock()
 	if n.sharing.mesh == nil && !n.sharing.over {
 		if err := n.openMesh(ctx); err != nil {
-			n.log.Error("the node does not share", "err", err, "remedy", "restart it")
+			n.log.Error("the node does not share", "err", err,
+				"consequence", "peers see none of its counts, and it sees none of theirs", "hint", "restart it")
 		}
 	}
 }
 
 // copiedFiles returns the names of the small files of a data folder that a second node needs.
 func copiedFiles(dir string) (names []string) {
-	names = []string{networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, manage.WhitelistFile, doors.GreylistFile}
+	names = []string{networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, manage.WhitelistFile, doors.GreylistFile,
+		manage.WeightsFile, audit.File, audit.OlderFile}
 	for _, pattern := range []string{meshFolder + "/*", meshFolder + "/" + aggregateFolder + "/*", rateFolder + "/*"} {
 		found, _ := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern))) // the pattern is well-formed
 		for _, f := range found {
@@ -129,7 +132,11 @@ func copies(name string) bool {
 		return false
 	}
 	switch name {
-	case networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, manage.WhitelistFile, doors.GreylistFile:
+	case networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, manage.WhitelistFile, doors.GreylistFile,
+		manage.WeightsFile:
+		return true
+	}
+	if own(name) {
 		return true
 	}
 	switch path.Dir(name) {
@@ -142,11 +149,18 @@ func copies(name string) bool {
 // held reports whether a running node writes a file itself.
 func held(name string) bool { return path.Dir(name) == rateFolder || name == doors.GreylistFile }
 
+// own reports whether a file is the record of one node of a pair.
+func own(name string) bool { return name == audit.File || name == audit.OlderFile }
+
 // tookFile notes that a file of the first node was written.
 func (n *Node) tookFile(ctx context.Context, name string) error {
 	switch name {
 	case manage.WhitelistFile:
 		return errors.Join(n.whitelist.Read(), n.whitelist.Renew())
+	case manage.WeightsFile:
+		if err := n.accounts.OpenWeights(n.dir); err != nil {
+			n.log.Warn("weights of accounts cannot be taken over", "err", err, "consequence", "the chart of weights begins anew")
+		}
 	case networkKeyFile, pastKeysFile:
 		n.secrets.mu.Lock()
 		defer n.secrets.mu.Unlock()

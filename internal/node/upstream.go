@@ -86,7 +86,7 @@ func (n *Node) startUpstream(_ context.Context, st *stage) error {
 		task{name: "spool of reports", run: n.upstream.edge.Deliver})
 	n.front.house = n.remembering(n.upstream.edge)
 	n.registry.MustRegister(newUpstreamCollector(n.upstream.edge, n.upstream.spool))
-	n.log.Info("edge: queries and reports go to the upstream", "upstream", u.URL)
+	n.log.Info("queries and reports of this edge go to the upstream", "upstream", u.URL)
 	st.close = func(context.Context) error {
 		transport.CloseIdleConnections()
 		if n.upstream.spool == nil {

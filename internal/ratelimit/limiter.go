@@ -159,7 +159,8 @@ func (l *Limiter) adopt(c, was *rule) {
 	case was == nil || was.reads != nil:
 		l.load(c)
 	case was.rate.ID() != c.rate.ID():
-		l.opts.Log.Warn("rate limit starts empty: its period or templates have changed", "rule", c.Name)
+		l.opts.Log.Warn("rate limit starts empty", "rule", c.Name,
+			"reason", "its period or templates have changed")
 	case was.Memory == c.Memory && was.rate.Limit() == c.rate.Limit() && was.largest == c.largest:
 		c.table, c.heavy = was.table, was.heavy
 	default:

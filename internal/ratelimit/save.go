@@ -107,11 +107,13 @@ func (l *Limiter) load(r *rule) {
 	case errors.Is(err, fs.ErrNotExist):
 		if wasSaved(l.opts.Dir, r.Name) {
 			l.Stats.Faults.Add(1)
-			l.opts.Log.Warn("rate limit starts empty: its saved state is missing", "rule", r.Name, "file", path)
+			l.opts.Log.Warn("rate limit starts empty", "rule", r.Name, "reason", "its saved state is missing",
+				"file", path)
 		}
 	default:
 		l.Stats.Faults.Add(1)
-		l.opts.Log.Warn("rate limit starts empty: its saved state does not fit", "rule", r.Name, "err", err)
+		l.opts.Log.Warn("rate limit starts empty", "rule", r.Name, "reason", "its saved state does not fit",
+			"err", err)
 		if err := os.Rename(path, path+asideFile); err != nil {
 			l.opts.Log.Warn("saved state not set aside", "rule", r.Name, "err", err)
 		}

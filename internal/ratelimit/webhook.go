@@ -52,7 +52,7 @@ func (w *Webhook) Notify(e Event) {
 	default:
 		w.Dropped.Add(1)
 		if !w.full.Swap(true) {
-			w.log.Warn("webhook does not keep up: events are dropped", "dropped", w.Dropped.Load())
+			w.log.Warn("webhook does not keep up", "dropped", w.Dropped.Load(), "consequence", "events are dropped")
 		}
 	}
 }

@@ -197,11 +197,18 @@ func with(sigs, set []bulkhead.Signature) []bulkhead.Signature {
 // Report implements [bulkhead.Clearinghouse]. A vote by digests alone becomes one vote on each
 // message that they identify, and one vote on the remaining digests.
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+	return h.CountAndReport(ctx, nil, nil, r)
+}
+
+// CountAndReport implements [bulkhead.CountReporter]; see [House.Report]. Of several votes, the first is
+// counted in one step with the signatures.
+func (h *House) CountAndReport(ctx context.Context, sigs []bulkhead.Signature, n []uint32,
+	r bulkhead.Report) (bulkhead.Receipt, error) {
 	if Whole(r.Signatures) {
 		if r.Vote == bulkhead.Sighting && h.own(r.Reporter) {
 			h.readings.complete(r.Signatures, &r.Source)
 		}
-		receipt, err := h.report(ctx, r)
+		receipt, err := h.report(ctx, sigs, n, r)
 		if err == nil && r.Vote == bulkhead.Sighting {
 			h.delivered(&r)
 		}
@@ -211,20 +218,21 @@ func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt
 		return receipt, err
 	}
 	if r.Vote == bulkhead.Sighting {
-		return h.Counter.Report(ctx, r) // the message was not seen
+		return bulkhead.CountAndReport(ctx, h.Counter, sigs, n, r) // the message was not seen
 	}
 	messages := h.messages(r.Signatures, r.Reporter)
 	if len(messages) == 1 {
 		r.Signatures = messages[0]
-		return h.report(ctx, r)
+		return h.report(ctx, sigs, n, r)
 	}
-	return h.reportAll(ctx, r, messages)
+	return h.reportAll(ctx, sigs, n, r, messages)
 }
 
 // report passes a report on, a vote with the source of its delivery.
-func (h *House) report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
+func (h *House) report(ctx context.Context, sigs []bulkhead.Signature, n []uint32,
+	r bulkhead.Report) (bulkhead.Receipt, error) {
 	how := h.attribute(ctx, &r)
-	receipt, err := h.Counter.Report(ctx, r)
+	receipt, err := bulkhead.CountAndReport(ctx, h.Counter, sigs, n, r)
 	if err == nil {
 		receipt.Delivery = how
 	}
@@ -278,7 +286,7 @@ const atOnce = 16
 
 // reportAll votes on several messages. After an error some votes may have been counted, as with any
 // request of several votes.
-func (h *House) reportAll(ctx context.Context, r bulkhead.Report,
+func (h *House) reportAll(ctx context.Context, sigs []bulkhead.Signature, n []uint32, r bulkhead.Report,
 	messages [][]bulkhead.Signature) (sum bulkhead.Receipt, err error) {
 	receipts, errs := make([]bulkhead.Receipt, len(messages)), make([]error, len(messages))
 	for start := 0; start < len(messages); start += atOnce {
@@ -293,7 +301,11 @@ func (h *House) reportAll(ctx context.Context, r bulkhead.Report,
 				}()
 				one := r
 				one.Signatures = messages[i]
-				receipts[i], errs[i] = h.report(ctx, one)
+				if i > 0 {
+					receipts[i], errs[i] = h.report(ctx, nil, nil, one)
+					return
+				}
+				receipts[0], errs[0] = h.report(ctx, sigs, n, one)
 			})
 		}
 		wg.Wait()

@@ -47,6 +47,7 @@ type Follower struct {
 	status Status
 	state  State
 	taking bool // TakeOver was called
+	gaveUp bool // Decline was called, and the first node does not know it yet
 }
 
 // NewFollower returns a follower that is not connected. With no store in o it can only copy one.
@@ -96,7 +97,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			if s.Connected || err != nil && err.Error() != logged {
 				f.o.Log.Warn("the first node is not followed at present", "address", s.Address, "err", err,
 					"consequence", "this node answers checks by what it has, and refuses votes",
-					"remedy", "if the first node is dead, run \"bulkhead promote\" here")
+					"hint", "if the first node is dead, run \"bulkhead promote\" here")
 			}
 			s.Connected, s.Copying = false, false
 			if err != nil {
@@ -124,7 +125,7 @@ func (f *Follower) Once(ctx context.Context) error {
 	f.mu.Lock()
 	state := f.state
 	h := hello{Version: wireVersion, Follow: true, Role: Second, Term: f.term(), Source: state.Source, Last: f.last(),
-		Token: state.Token, Port: f.o.Port}
+		Token: state.Token, Port: f.o.Port, GaveUp: f.gaveUp && !f.taking}
 	f.mu.Unlock()
 	h.Unlinked = f.o.Store != nil && f.o.Linked != nil && !f.o.Linked()
 	if f.o.History != nil {
@@ -143,6 +144,11 @@ func (f *Follower) Once(ctx context.Context) error {
 		return err
 	}
 	reply, err := w.receiveWelcome(h.Term)
+	if err == nil && h.GaveUp {
+		f.mu.Lock()
+		f.gaveUp = false
+		f.mu.Unlock()
+	}
 	switch {
 	case err != nil:
 		return err
@@ -354,7 +360,7 @@ func (f *Follower) TakeOver(ctx context.Context) (complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, handOver)
 	defer cancel()
 	f.mu.Lock()
-	f.taking = true
+	f.taking, f.gaveUp = true, false
 	state := f.state
 	h := hello{Version: wireVersion, Role: Second, TakeOver: true, Term: f.term(), Port: f.o.Port}
 	f.mu.Unlock()
@@ -398,11 +404,11 @@ func (f *Follower) MayTakeOver(l Lease, silent time.Duration) bool {
 	return copied && quiet && l.Free(term)
 }
 
-// Decline takes back that this node takes over.
+// Decline takes back that this node takes over. The first node decides again once this one follows it.
 func (f *Follower) Decline() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.taking = false
+	f.taking, f.gaveUp = false, true
 }
 
 // TakeCopy puts a complete copy of the first node's store in the place of the node's own, before the node is

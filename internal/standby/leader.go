@@ -33,6 +33,8 @@ type Options struct {
 	Fence func(term, from uint64)
 	// StandDown ends all decisions. It returns once the last entry is in the journal.
 	StandDown func()
+	// Resume is called when the other node could not take over, after StandDown. The node has to be opened again then.
+	Resume func()
 	// Paired is called with the state that changes when the other node's key or address becomes known.
 	Paired func(State) error
 	// Wait limits the time for which the first node waits for the second. Alone: it then goes on by
@@ -170,6 +172,12 @@ func (l *Leader) answer(ctx context.Context, conn *tls.Conn, admit func() error)
 	if !h.Follow {
 		return w.sendJSON(frameWelcome, &reply)
 	}
+	if h.GaveUp && l.hasLeft() {
+		l.o.Log.Warn("the standby could not take over", "consequence", "this node decides again")
+		defer l.o.Resume()
+		reply.Problem = "this node begins to decide again"
+		return w.sendJSON(frameWelcome, &reply)
+	}
 	if l.isFenced() {
 		reply.Role, reply.Problem = Second, "this node has been replaced"
 		return w.sendJSON(frameWelcome, &reply)
@@ -230,6 +238,9 @@ func (l *Leader) stream(ctx context.Context, w *wire, h *hello, reply *welcome) 
 func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welcome) error {
 	entries := l.o.Store.Follow(followLimit)
 	defer entries.Close()
+	// An entry that was written before, and is not durable yet, would be among neither entries nor those that are
+	// replayed. A store that fails has no further ones.
+	_ = l.o.Store.Sync()
 	m, durable := l.o.Store.Manifest(), l.o.Store.Durable()
 	reply.Incarnation, reply.Last = m.Incarnation, durable
 	same := h.Source == m.Incarnation
@@ -239,7 +250,7 @@ func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welc
 		reply.Problem = fmt.Sprintf("the standby has entries up to %d, and this node has lost those after %d: "+
 			"promote the standby", h.Last, durable)
 		l.o.Log.Error("the standby has entries that this node has lost", "last", durable, "of_standby", h.Last,
-			"remedy", "stop this node and run \"bulkhead promote\" there")
+			"consequence", "this node is not followed", "hint", "stop this node and run \"bulkhead promote\" there")
 	}
 	if err := w.sendJSON(frameWelcome, reply); err != nil || reply.Problem != "" {
 		return err
@@ -448,7 +459,8 @@ func (l *Leader) receiveAcks(w *wire, n int) {
 		}
 		if err != nil {
 			if errors.Is(err, bulkhead.ErrMalformed) {
-				l.o.Log.Warn("the standby does not keep to the protocol: its connection is closed", "err", err)
+				l.o.Log.Warn("the standby does not keep to the protocol", "err", err,
+					"consequence", "its connection is closed")
 				l.note(n, func(s *Status) { s.Refused++ })
 			}
 			w.conn.Close() // send fails
@@ -493,7 +505,8 @@ func (l *Leader) ended(n int, err error) {
 			s.Problem = err.Error()
 		}
 		if was && !l.fenced {
-			l.o.Log.Warn("the standby is away", "err", err, "last_entry", s.Copied)
+			l.o.Log.Warn("the standby is away", "err", err, "last_entry", s.Copied,
+				"consequence", "a take-over now would lack what this node acknowledges from here on")
 		}
 	})
 	select {
@@ -528,8 +541,15 @@ func (l *Leader) standDown() {
 }
 
 func (l *Leader) logLeaving() {
-	l.o.Log.Warn("the standby takes over: this node decides nothing from now on",
-		"remedy", "if the take-over fails, restart this node")
+	l.o.Log.Warn("the standby takes over", "consequence", "this node decides nothing from now on",
+		"hint", "if the standby dies now, restart this node")
+}
+
+// hasLeft reports whether this node lets the other one take over.
+func (l *Leader) hasLeft() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leaving && !l.fenced
 }
 
 func (l *Leader) isFenced() bool {
@@ -670,8 +690,8 @@ func olderThan(t time.Time, d time.Duration) bool { return lease.Elapsed(t) > d 
 func (l *Leader) goAlone() {
 	if l.o.Each && !l.alone {
 		l.alone = true
-		l.o.Log.Warn("the standby does not confirm: reports are acknowledged without it",
-			"last_confirmed", l.status.Copied, "consequence", "a take-over now would lack them")
+		l.o.Log.Warn("the standby does not confirm", "last_confirmed", l.status.Copied,
+			"consequence", "reports are acknowledged without it, and a take-over now would lack them")
 	}
 }
 

@@ -2,12 +2,15 @@ package standby
 
 import (
 	"context"
-	"fmt"
+	"encoding/binary"
+	"errors"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/standby/lease"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -127,17 +130,44 @@ func TestWitnessAway(t *testing.T) {
 	await.True(t, "an acknowledgement under the lease", func() bool { return a.decide(3) })
 }
 
+// TestUnfinishedTakeOver has a second node die after the first entry of its term, before it was the first node. The
+// other node has learnt of the term and follows then, so both do. The one with the lease takes over without a command.
+func TestUnfinishedTakeOver(t *testing.T) {
+	a, b := pairWithWitness(t)
+	await.True(t, "an acknowledgement", func() bool { return a.decide(1) })
+	await.True(t, "a lease without a debt", func() bool { return b.lease.Holder() == "other" && inStep(b) })
+	a.close()
+	if err := b.lease.Take(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	b.close()
+	st, err := store.Open(filepath.Join(b.dir, "store"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = st.Append(binary.BigEndian.AppendUint64(nil, 2|beginsTerm))
+	if err = errors.Join(err, st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	a.open()
+	w := &trio{t: t, both: [2]*machine{a, b}, acked: make(map[uint64]bool)}
+	first, _ := w.heal()
+	if term := first.term.Load()[0]; first != b || term != 3 || w.takeOvers != 1 {
+		t.Errorf("%d take-overs, term %d, want 1 and 3", w.takeOvers, term)
+	}
+	for _, m := range w.both {
+		if got := m.numbers()[1]; got != 1 {
+			t.Errorf("the acknowledged number is there %d times", got)
+		}
+	}
+}
+
 // TestPartitionsWithWitness kills the first node, or cuts connections of the pair and its witness, at random. The
 // second node takes over by itself whenever it should. Each node may go on alone. It checks that both nodes
 // end with every number that was acknowledged, once, and that the second node takes over from a dead one.
 func TestPartitionsWithWitness(t *testing.T) {
-	schedules := 4
-	if testing.Short() {
-		schedules = 1
-	}
-	for seed := range schedules {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { partitionsWithWitness(t, rand.New(rand.NewPCG(uint64(seed), 34))) })
-	}
+	eachSeed(t, 4, 1, func(t *testing.T, seed uint64) { partitionsWithWitness(t, rand.New(rand.NewPCG(seed, 34))) })
 }
 
 // A trio is a pair with its witness, under faults.

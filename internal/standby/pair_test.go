@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -40,10 +41,13 @@ type machine struct {
 	lead   *Leader
 	follow *Follower
 	stop   func()
-	term   atomic.Pointer[[2]uint64]
-	lease  *lease.Lease // nil without a witness
-	down   atomic.Bool  // decides nothing
+	term   *atomic.Pointer[[2]uint64] // of the store that is open
+	lease  *lease.Lease               // nil without a witness
+	down   atomic.Bool                // decides nothing
 	reopen chan struct{}
+
+	saving sync.Mutex // the last lock that is taken
+	opened int        // how often the machine was opened or closed
 }
 
 func newMachine(t *testing.T, name string) *machine {
@@ -119,6 +123,8 @@ func (m *machine) open() {
 	if m.store, err = store.Open(filepath.Join(m.dir, "store"), store.Options{}); err != nil {
 		m.t.Fatal(err)
 	}
+	m.turn()
+	m.term = new(atomic.Pointer[[2]uint64])
 	m.term.Store(&[2]uint64{1, 0})
 	m.down.Store(s.Role == Second)
 	err = m.store.Replay(context.Background(), 1, func(index uint64, data []byte) error {
@@ -174,6 +180,7 @@ func (m *machine) close() {
 		return
 	}
 	stop()
+	m.turn()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lead, m.follow = nil, nil
@@ -182,7 +189,34 @@ func (m *machine) close() {
 	}
 }
 
+// turn makes the node that is open, or was, unable to change the machine: the door is open for as long as the test
+// runs, and may serve a connection of a former node later than that node's process would.
+func (m *machine) turn() {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	m.opened++
+}
+
+// errTurned is what a former node gets.
+var errTurned = errors.New("the node was closed")
+
+// guarded returns a function that runs change as long as the node that is open now is open.
+func (m *machine) guarded() func(change func() error) error {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	opened := m.opened
+	return func(change func() error) error {
+		m.saving.Lock()
+		defer m.saving.Unlock()
+		if m.opened != opened {
+			return errTurned
+		}
+		return change()
+	}
+}
+
 func (m *machine) options(s State) Options {
+	whileOpen, term := m.guarded(), m.term
 	_, port, _ := net.SplitHostPort(m.wire.Address())
 	held := func() Lease {
 		if m.lease == nil {
@@ -192,20 +226,29 @@ func (m *machine) options(s State) Options {
 	}
 	return Options{Dir: m.dir, Key: m.key, State: s, Port: port, Store: m.store, Wait: 200 * time.Millisecond,
 		Each: true, Alone: m.alone, Lease: held,
-		Term:  func() (uint64, uint64) { t := m.term.Load(); return t[0], t[1] },
+		Term:  func() (uint64, uint64) { t := term.Load(); return t[0], t[1] },
 		Files: func(map[string]string) ([]File, error) { return nil, nil },
 		Fence: func(term, _ uint64) {
-			m.down.Store(true)
-			s, err := LoadState(m.dir)
-			s.Role, s.Term, s.Source, s.Note = Second, term, "", StoodDown
-			if err = errors.Join(err, s.Save(m.dir)); err != nil {
+			err := whileOpen(func() error {
+				m.down.Store(true)
+				s, err := LoadState(m.dir)
+				s.Role, s.Term, s.Source, s.Note = Second, term, "", StoodDown
+				m.again()
+				return errors.Join(err, s.Save(m.dir))
+			})
+			if err != nil && err != errTurned {
 				m.t.Error(err)
 			}
-			m.again()
 		},
-		StandDown: func() { m.down.Store(true) },
-		Paired:    func(s State) error { return s.Save(m.dir) },
-		Log:       slog.New(slog.DiscardHandler),
+		StandDown: func() {
+			_ = whileOpen(func() error {
+				m.down.Store(true)
+				return nil
+			})
+		},
+		Resume: m.again,
+		Paired: func(s State) error { return whileOpen(func() error { return s.Save(m.dir) }) },
+		Log:    slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -298,12 +341,31 @@ func (m *machine) numbers() map[uint64]int {
 // checks that the pair comes together again, and that both nodes then have every number that was
 // acknowledged, once: two nodes never acknowledged at once.
 func TestPartitions(t *testing.T) {
-	schedules := 6
+	eachSeed(t, 6, 2, func(t *testing.T, seed uint64) { partitions(t, rand.New(rand.NewPCG(seed, 8))) })
+}
+
+var (
+	schedules = flag.Int("schedules", 0, "random schedules of each test of partitions; 0: a few")
+	firstSeed = flag.Uint64("seed", 0, "seed of the first one")
+)
+
+// eachSeed runs a random schedule for each of some seeds: as many as the flag states, or usual, or few in short mode.
+func eachSeed(t *testing.T, usual, few int, run func(t *testing.T, seed uint64)) {
+	n := usual
 	if testing.Short() {
-		schedules = 2
+		n = few
 	}
-	for seed := range schedules {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { partitions(t, rand.New(rand.NewPCG(uint64(seed), 8))) })
+	if *schedules > 0 {
+		n = *schedules
+	}
+	for i := range n {
+		seed := *firstSeed + uint64(i)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			if *schedules > 0 {
+				t.Parallel() // they mostly wait
+			}
+			run(t, seed)
+		})
 	}
 }
 
@@ -411,6 +473,43 @@ func partitions(t *testing.T, rng *rand.Rand) {
 	}
 }
 
+// TestLateFence has a former node learn of a later term after its machine has taken over again. A process closes the
+// door before it opens its node anew, so nothing must come of it.
+func TestLateFence(t *testing.T) {
+	a, b := pairUp(t)
+	former := a.lead
+	b.promote()
+	await.True(t, "the former first node follows", func() bool { return follows(b, a) })
+	a.promote()
+	await.True(t, "a pair", func() bool { return follows(a, b) })
+	former.fence(2, 1)
+	if !follows(a, b) {
+		t.Errorf("the pair is %T, %T", a.side(), b.side())
+	}
+}
+
+// TestTakeOverFails checks that a first node that was asked to decide nothing more decides again when the second one
+// gives up. The second one takes over later.
+func TestTakeOverFails(t *testing.T) {
+	a, b := pairUp(t)
+	if !b.follow.TakeOver(t.Context()) || a.decide(1) {
+		t.Fatal("the first node does not hand over")
+	}
+	a.wire.Sever() // the second node follows again, and takes over nevertheless
+	await.True(t, "a connection", func() bool { return a.lead.Status().Connected })
+	if a.decide(1) {
+		t.Error("a node decides after it has handed over")
+	}
+	b.follow.Decline()
+	a.wire.Sever()
+	await.True(t, "a first node that decides again", func() bool { return follows(a, b) && a.decide(2) })
+	b.promote()
+	await.True(t, "a pair", func() bool { return follows(b, a) })
+	if !b.decide(3) || a.numbers()[2] != 1 {
+		t.Error("the second node does not take over later")
+	}
+}
+
 // TestAloneAsksFirst checks that a first node that may go on alone asks the other one for its term before, and
 // again when the answer is old: the process may have been frozen, and replaced, since.
 func TestAloneAsksFirst(t *testing.T) {
@@ -457,6 +556,66 @@ func TestAloneAsksFirst(t *testing.T) {
 	b.wire.Partition(true)
 	if err := lone().Confirm(index); err != nil {
 		t.Errorf("a standby out of reach: %v", err)
+	}
+}
+
+// TestFollowsUnsynced checks that a follower gets all entries of a first node in which some were written and are not
+// durable when it connects, as with relaxed durability, or with a stream that has them.
+func TestFollowsUnsynced(t *testing.T) {
+	a, _ := pairUp(t)
+	st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{Durability: store.Relaxed,
+		SyncEvery: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := a.options(a.lead.state)
+	o.Store = st
+	lead := NewLeader(o)
+	write := func() {
+		t.Helper()
+		if _, err := st.Append(binary.BigEndian.AppendUint64(nil, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const before, after = 5, 3
+	for range before {
+		write()
+	}
+	near, far := net.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		h := hello{Follow: true, Source: st.Manifest().Incarnation}
+		ended <- lead.stream(t.Context(), &wire{conn: near, limit: maxHello}, &h, new(welcome))
+	}()
+	w := &wire{conn: far, limit: maxFrame}
+	var reply welcome
+	if err := w.receiveJSON(frameWelcome, &reply); err != nil || reply.Copy {
+		t.Fatalf("welcome %+v, %v", reply, err)
+	}
+	for range after {
+		write()
+	}
+	if err := st.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for last := uint64(0); last < before+after; {
+		kind, content, err := w.receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind != frameEntries {
+			continue
+		}
+		entries, err := parseEntries(content, last)
+		if err != nil {
+			t.Fatalf("after entry %d: %v", last, err)
+		}
+		last += uint64(len(entries))
+	}
+	far.Close()
+	<-ended
+	if err := st.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

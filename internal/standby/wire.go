@@ -47,12 +47,14 @@ type hello struct {
 	Follow  bool `json:"follow,omitempty"` // the node follows; otherwise it states its term and ends
 	Role    Role `json:"role"`
 	// TakeOver asks the first node to decide nothing more, and to name its last entry.
-	TakeOver bool   `json:"take_over,omitempty"`
-	Term     uint64 `json:"term"`
-	From     uint64 `json:"from,omitempty"` // first entry of the term
-	Source   string `json:"source,omitempty"`
-	Last     uint64 `json:"last,omitempty"` // last entry that the follower has on disk
-	Token    string `json:"token,omitempty"`
+	TakeOver bool `json:"take_over,omitempty"`
+	// GaveUp: the follower has asked for that, and could not take over.
+	GaveUp bool   `json:"gave_up,omitempty"`
+	Term   uint64 `json:"term"`
+	From   uint64 `json:"from,omitempty"` // first entry of the term
+	Source string `json:"source,omitempty"`
+	Last   uint64 `json:"last,omitempty"` // last entry that the follower has on disk
+	Token  string `json:"token,omitempty"`
 	// History is the last entry of the first node's history that the follower has; absent if it takes none.
 	History *uint64 `json:"history,omitempty"`
 	Port    string  `json:"port,omitempty"` // where the node listens itself

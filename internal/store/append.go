@@ -24,7 +24,7 @@ func (s *Store) Append(entry []byte) (index uint64, err error) {
 	}
 	index = s.last + 1
 	s.burned = index
-	if err := s.write(index, entry); err != nil {
+	if err := s.write(index, entry, s.opts.Durability == Always); err != nil {
 		s.fail(err)
 		return 0, s.Err()
 	}
@@ -32,17 +32,8 @@ func (s *Store) Append(entry []byte) (index uint64, err error) {
 }
 
 // write writes an entry for the holder of appendMu. Nothing is acknowledged before its last step is
-// done.
-func (s *Store) write(index uint64, entry []byte) error {
-	return s.writeEntry(index, entry, s.opts.Durability == Always)
-}
-
-// writeUnsynced is write for an entry of several, which syncTail makes durable together.
-func (s *Store) writeUnsynced(index uint64, entry []byte) error {
-	return s.writeEntry(index, entry, false)
-}
-
-func (s *Store) writeEntry(index uint64, entry []byte, sync bool) error {
+// done. With sync, the entry is on disk then.
+func (s *Store) write(index uint64, entry []byte, sync bool) error {
 	if s.tail != nil && s.tail.size >= s.opts.SegmentBytes {
 		if err := s.finishTail(); err != nil {
 			return err
@@ -141,7 +132,8 @@ func (s *Store) fail(cause error) {
 	defer s.mu.Unlock()
 	if s.failure == nil {
 		s.failure = cause
-		s.log.Error("journal failed: entries are refused until it has recovered", "err", cause)
+		s.log.Error("journal failed", "err", cause,
+			"consequence", "entries are refused until it has recovered")
 	}
 }
 

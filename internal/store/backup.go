@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"path/filepath"
 )
 
@@ -163,16 +164,16 @@ func (s *source) open(fsys FS, dir string) error {
 }
 
 // steadyWatermark reads a file that another process may be overwriting. It reports damage only if
-// three reads in a row fail.
+// three reads in a row fail. Without the file, its error wraps [fs.ErrNotExist].
 func steadyWatermark(fsys FS, file string) (m watermark, err error) {
 	for range 3 {
 		var found bool
-		m, found, err = readWatermark(fsys, file)
-		if err == nil && !found {
-			return m, fmt.Errorf("store: %s is missing, so the journal's end is not known; start the node once to make it", file)
-		}
-		if err == nil {
-			return m, nil
+		if m, found, err = readWatermark(fsys, file); err == nil {
+			if !found {
+				err = fmt.Errorf("store: %s: %w, so the journal's end is not known; start the node once to make it", file,
+					fs.ErrNotExist)
+			}
+			break
 		}
 	}
 	return m, err
@@ -219,26 +220,11 @@ func (s *source) copySegment(ctx context.Context, w *frameWriter, i int, next ui
 	if i+1 < len(s.segs) {
 		end = s.segs[i+1].first - 1
 	}
-	for seg.last < end {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		rec, err := seg.entry(sc)
-		if err == io.EOF {
-			return 0, damaged(seg.path, sc.offset, "the file ends after entry %d, want %d", seg.last, end)
-		}
-		if err != nil {
-			return 0, seg.fault(err)
-		}
-		if rec.index < next {
-			continue
-		}
-		if err := w.write(frameEntry, binary.LittleEndian.AppendUint64(nil, rec.index), rec.data); err != nil {
-			return 0, err
-		}
-		next = rec.index + 1
-	}
-	return next, nil
+	err = seg.entries(ctx, sc, next, end, func(index uint64, entry []byte) error {
+		next = index + 1
+		return w.write(frameEntry, binary.LittleEndian.AppendUint64(nil, index), entry)
+	})
+	return next, err
 }
 
 // A frameWriter numbers and checksums frames.

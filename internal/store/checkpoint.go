@@ -25,8 +25,10 @@ type File struct {
 }
 
 func (m *Manifest) find(name string) (FileInfo, error) {
-	if f, ok := m.file(name); ok {
-		return f, nil
+	for _, f := range m.Files {
+		if f.Name == name {
+			return f, nil
+		}
 	}
 	return FileInfo{}, fmt.Errorf("store: checkpoint %d has no file %q: %w", m.Checkpoint, name, fs.ErrNotExist)
 }

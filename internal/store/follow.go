@@ -248,7 +248,7 @@ func (s *Store) AppendAll(entries []Entry) error {
 				e.Index, len(e.Data), s.last)
 		}
 		s.burned = e.Index
-		if err := s.writeUnsynced(e.Index, e.Data); err != nil {
+		if err := s.write(e.Index, e.Data, false); err != nil {
 			s.fail(err)
 			return s.Err()
 		}

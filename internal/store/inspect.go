@@ -181,15 +181,7 @@ func (n *Inspection) take(err error, path string) error {
 }
 
 func (n *Inspection) watermark(fsys FS, path string) (mark watermark, known bool, err error) {
-	for range 3 { // another process may be overwriting it
-		if mark, known, err = readWatermark(fsys, path); err == nil {
-			break
-		}
-	}
-	if err == nil && !known {
-		err = fmt.Errorf("%w", fs.ErrNotExist)
-	}
-	if err != nil {
+	if mark, err = steadyWatermark(fsys, path); err != nil {
 		return watermark{}, false, n.take(err, path)
 	}
 	n.Files, n.Bytes = n.Files+1, n.Bytes+watermarkBytes

@@ -58,15 +58,6 @@ type FileInfo struct {
 // stored returns the file's name on disk, which is never reused for other content.
 func (f *FileInfo) stored() string { return fmt.Sprintf("%s.%016x", f.Name, f.seq) }
 
-func (m *Manifest) file(name string) (FileInfo, bool) {
-	for _, f := range m.Files {
-		if f.Name == name {
-			return f, true
-		}
-	}
-	return FileInfo{}, false
-}
-
 func (m *Manifest) clone() Manifest {
 	c := *m
 	c.Meta = bytes.Clone(m.Meta)

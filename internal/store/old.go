@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// Until 0.1 the journal was framed as LevelDB's log. Its entries are not read: a
+// In version 0.1 the journal was framed as LevelDB's log. Its entries are not read: a
 // segment that the checkpoint has made obsolete is removed, and with any other the store
 // is refused. docs/specs/journal.md#old-journals has the layout.
 const (
@@ -46,7 +46,7 @@ func (s *Store) keepFormer() (folder string) {
 		return ""
 	}
 	s.log.Info("store of an older version was copied", "folder", folder,
-		"use", "put it in the place of the store to go back to that version; remove it when you will not")
+		"hint", "put it in the place of the store to go back to that version; remove it when you will not")
 	return folder
 }
 
@@ -67,8 +67,8 @@ func copyStore(dir, to string) error {
 			return os.MkdirAll(target, 0o700)
 		case rel == lockFile || !d.Type().IsRegular():
 			return nil
-		case filepath.Dir(rel) == filesDir && os.Link(path, target) == nil:
-			return nil
+		case filepath.Dir(rel) == filesDir:
+			return keep(path, target)
 		}
 		return copyFile(path, target)
 	})
@@ -100,7 +100,7 @@ func isOld(head []byte) bool {
 
 // tooOld returns an error that states what to do with a store whose journal has entries of the old format.
 func (s *segment) tooOld() error {
-	return fmt.Errorf("store: %s: %w: written by version 0.1 or an older one that was not stopped cleanly: "+
+	return fmt.Errorf("store: %s: %w: written by version 0.1, which was not stopped cleanly: "+
 		"start that version on this folder once more and stop it with SIGTERM, then start this one", s.path, ErrFormat)
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The folders of testdata/goleveldb were written before 0.1.0: entries 1 to 5, of
+// The folders of testdata/goleveldb were written by version 0.1: entries 1 to 5, of
 // which the third has 33000 bytes and so lies in two blocks; one with a checkpoint
 // of all, as a clean stop leaves it, one with a checkpoint of the first four.
 const oldSegment = journalDir + "/0000000000000001-0000000000000001.log"

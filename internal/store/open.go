@@ -153,7 +153,8 @@ func (s *Store) loadRest() error {
 		return err
 	}
 	if !found {
-		s.log.Warn("no watermark: trusting the journal's own end", "file", s.path(watermarkFile))
+		s.log.Warn("the journal has no watermark", "file", s.path(watermarkFile),
+			"consequence", "the end of the journal itself is trusted")
 	}
 	for i := range m.Files {
 		r, err := openBlocks(s.fs, s.path(filesDir, m.Files[i].stored()), m.Files[i])

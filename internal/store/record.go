@@ -2,7 +2,6 @@ package store
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -76,8 +75,12 @@ type scanner struct {
 }
 
 // newScanner reads the first size bytes of r.
-func newScanner(r io.ReaderAt, size int64) *scanner {
-	return &scanner{r: bufio.NewReaderSize(io.NewSectionReader(r, 0, size), 256<<10), size: size}
+func newScanner(r io.ReaderAt, size int64) *scanner { return scannerAt(r, 0, size) }
+
+// scannerAt is newScanner starting at an offset.
+func scannerAt(r io.ReaderAt, offset, size int64) *scanner {
+	section := io.NewSectionReader(r, offset, size-offset)
+	return &scanner{r: bufio.NewReaderSize(section, 256<<10), size: size, offset: offset}
 }
 
 func (s *scanner) bad(what string, args ...any) error {
@@ -157,11 +160,9 @@ func findHead(r io.ReaderAt, offset, size int64, is func(at int64, head []byte) 
 	return 0, false, nil
 }
 
-var entryBytes = []byte{typeEntry, 0, 0, 0}
-
 // laterHead reports whether head belongs to an entry that was written when index was durable.
 func laterHead(head []byte, salt, index uint64) bool {
-	if !bytes.Equal(head[12:16], entryBytes) || salt != 0 && binary.LittleEndian.Uint64(head[16:]) != salt {
+	if salt != 0 && binary.LittleEndian.Uint64(head[16:]) != salt {
 		return false // the usual case, decided without a checksum
 	}
 	rec, _, _, err := parseHead(head)

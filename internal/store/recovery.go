@@ -53,7 +53,8 @@ func (s *Store) openJournal(mark watermark) error {
 		}
 	}
 	if mark.acked > s.last {
-		s.log.Warn("relaxed durability: acknowledged entries were lost", "first", s.last+1, "last", mark.acked)
+		s.log.Warn("acknowledged entries were lost", "first", s.last+1, "last", mark.acked,
+			"reason", "the durability is relaxed, and the machine stopped before they were on disk")
 	}
 	if err := s.removeSegments(obsolete); err != nil {
 		return err

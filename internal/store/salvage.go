@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // A Salvage has the options for opening a damaged store.
@@ -73,13 +74,11 @@ func (s *Store) Salvaged() *Inspection {
 func (s *Store) replaySalvaged(ctx context.Context, n *Inspection, from uint64,
 	fn func(index uint64, entry []byte) error) error {
 	next := from
+	replaced := slices.Sorted(maps.Keys(s.opts.Salvage.Entries))
 	fill := func(end uint64) error {
-		if len(s.opts.Salvage.Entries) == 0 {
-			next = max(next, end)
-		}
-		for ; next < end; next++ {
-			if e, ok := s.opts.Salvage.Entries[next]; ok {
-				if err := fn(next, e); err != nil {
+		for ; len(replaced) > 0 && replaced[0] < end; replaced = replaced[1:] {
+			if index := replaced[0]; index >= next {
+				if err := fn(index, s.opts.Salvage.Entries[index]); err != nil {
 					return err
 				}
 			}
@@ -135,22 +134,9 @@ func (s *Store) setAside(n *Inspection) error {
 }
 
 // keep gives the file a second name, or copies it if the file system has no hard links.
-func keep(from, to string) (err error) {
+func keep(from, to string) error {
 	if err := os.Link(from, to); err == nil || errors.Is(err, os.ErrExist) {
 		return nil
 	}
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, dst.Close()) }()
-	if _, err := io.Copy(dst, src); err != nil {
-		return err
-	}
-	return dst.Sync()
+	return copyFile(from, to)
 }

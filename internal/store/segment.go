@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -175,6 +176,30 @@ func (s *segment) entry(sc *scanner) (record, error) {
 	}
 	s.last, s.size = rec.index, sc.offset
 	return rec, nil
+}
+
+// entries passes the entries up to the index end, which must all be there, on to fn, from the index from on.
+func (s *segment) entries(ctx context.Context, sc *scanner, from, end uint64,
+	fn func(index uint64, entry []byte) error) error {
+	for s.last < end {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		rec, err := s.entry(sc)
+		if err == io.EOF {
+			return damaged(s.path, sc.offset, "the file ends after entry %d, want %d", s.last, end)
+		}
+		if err != nil {
+			return s.fault(err)
+		}
+		if rec.index < from {
+			continue
+		}
+		if err := fn(rec.index, rec.data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fault converts an error of a scan for the caller of the store.

@@ -266,23 +266,8 @@ func replaySegment(ctx context.Context, fsys FS, seg segment, incarnation string
 	if err := seg.begin(sc, incarnation); err != nil {
 		return seg.fault(err)
 	}
-	for seg.last < want {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		rec, err := seg.entry(sc)
-		if err == io.EOF {
-			return damaged(seg.path, sc.offset, "the file ends after entry %d, want %d", seg.last, want)
-		}
-		if err != nil {
-			return seg.fault(err)
-		}
-		if rec.index < from {
-			continue
-		}
-		if err := fn(rec.index, rec.data); err != nil {
-			return err
-		}
+	if err := seg.entries(ctx, sc, from, want, fn); err != nil {
+		return err
 	}
 	if _, err := sc.next(); err != io.EOF {
 		if err == nil {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -119,14 +118,6 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 	}
 }
 
-// scannerAt is newScanner starting at an offset.
-func scannerAt(r io.ReaderAt, offset, size int64) *scanner {
-	sc := newScanner(r, size)
-	sc.r.Reset(io.NewSectionReader(r, offset, size-offset))
-	sc.offset = offset
-	return sc
-}
-
 // saltAt returns the salt of the first record after an unreadable header; 0 if that record is
 // unreadable as well.
 func saltAt(r io.ReaderAt, size int64) uint64 {
@@ -150,8 +141,8 @@ func saltAt(r io.ReaderAt, size int64) uint64 {
 // the file, follows it directly.
 func findRecord(r io.ReaderAt, offset, size int64, salt, last uint64) (int64, bool, error) {
 	return findHead(r, offset, size, func(at int64, head []byte) (bool, error) {
-		if !bytes.Equal(head[12:16], entryBytes) || salt != 0 && binary.LittleEndian.Uint64(head[16:]) != salt {
-			return false, nil
+		if salt != 0 && binary.LittleEndian.Uint64(head[16:]) != salt {
+			return false, nil // the usual case, decided without a checksum
 		}
 		rec, length, _, err := parseHead(head)
 		end := at + recordHead + int64(length)

@@ -153,10 +153,22 @@ func (h *House) CheckBatch(ctx context.Context, queries []bulkhead.Query, verdic
 // Report implements [bulkhead.Clearinghouse]. A report of the test message is accepted and changes
 // nothing.
 func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	if h.is(r.Signatures) {
-		return bulkhead.Receipt{Whitelisted: len(r.Signatures)}, nil
+	return h.CountAndReport(ctx, nil, nil, r)
+}
+
+// CountAndReport implements [bulkhead.CountReporter]. See [House.Count] and [House.Report].
+func (h *House) CountAndReport(ctx context.Context, sigs []bulkhead.Signature, n []uint32,
+	r bulkhead.Report) (bulkhead.Receipt, error) {
+	sigs, n = h.others(sigs, n)
+	if !h.is(r.Signatures) {
+		return bulkhead.CountAndReport(ctx, h.Counter, sigs, n, r)
 	}
-	return h.Counter.Report(ctx, r)
+	if len(sigs) > 0 {
+		if err := h.Counter.Count(ctx, sigs, n); err != nil {
+			return bulkhead.Receipt{}, err
+		}
+	}
+	return bulkhead.Receipt{Whitelisted: len(r.Signatures)}, nil
 }
 
 // Look implements [bulkhead.Counter].
@@ -174,12 +186,18 @@ func (h *House) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkh
 
 // Count implements [bulkhead.Counter]. Digests of the test message are left out.
 func (h *House) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
+	sigs, n = h.others(sigs, n)
+	return h.Counter.Count(ctx, sigs, n)
+}
+
+// others returns the signatures that are no digests of the test message, with their numbers.
+func (h *House) others(sigs []bulkhead.Signature, n []uint32) ([]bulkhead.Signature, []uint32) {
 	first := 0
 	for first < len(sigs) && !h.one(&sigs[first]) {
 		first++
 	}
 	if first == len(sigs) || len(sigs) != len(n) {
-		return h.Counter.Count(ctx, sigs, n)
+		return sigs, n
 	}
 	others, counts := slices.Clone(sigs[:first]), slices.Clone(n[:first])
 	for i := first; i < len(sigs); i++ {
@@ -187,5 +205,5 @@ func (h *House) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32
 			others, counts = append(others, sigs[i]), append(counts, n[i])
 		}
 	}
-	return h.Counter.Count(ctx, others, counts)
+	return others, counts
 }

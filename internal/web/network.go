@@ -75,7 +75,7 @@ func secretRow(s *admin.SecretChange) g.Node {
 	}
 	return h.P(
 		g.Text(fmt.Sprintf("The network gets another secret at %s; %d of %d peers have fetched it here. Announced by ",
-			s.At.UTC().Format(time.DateTime+" MST"), len(s.Told), len(s.Told)+len(s.Through)+len(s.Untold))),
+			s.At.UTC().Format(time.DateTime+" MST"), len(s.Fetched), len(s.Fetched)+len(s.Through)+len(s.Missing))),
 		h.Code(g.Text(s.By)), g.Text(". "), h.Code(g.Text("bulkhead rekey --cancel")), g.Text(" takes it back."))
 }
 

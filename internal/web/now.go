@@ -54,13 +54,18 @@ func health(s *Status) (text, class string) {
 			away = append(away, &s.Peers[i])
 		}
 	}
+	partner, class := pairHealth(s)
 	switch {
+	case s.Standby != nil && s.Standby.Role == second:
+		return partner, class // it refuses reports, as it should
 	case s.ReadOnly != "":
 		return "Mail is checked, but reports are refused until the fault below is mended.", "ill"
 	case s.Held != nil:
 		return "Mail is checked and reports are taken, but nothing ages: the clock is implausibly far ahead of the newest " +
 			"record, " + s.Held.Newest.UTC().Format(time.DateTime) + " UTC. Set the clock right. If this machine was off " +
 			"since then, run \"bulkhead clock confirm\".", "poor"
+	case partner != "":
+		return partner, class
 	case len(s.Missing) > 0:
 		return "Mail is checked and reports are taken, but a part of the data folder was gone at the start and began anew: " +
 			strings.Join(s.Missing, ", ") + ".", "poor"
@@ -275,11 +280,13 @@ func machinery(s *Status) g.Node {
 		words = append(words, fmt.Sprintf("%d of %s heard", well, plural(uint64(n), "peer")))
 		wrong = wrong || well < n
 	}
+	with, away := pairWords(s)
+	words, wrong = append(words, with...), wrong || away
 	words = append(words, plural(uint64(len(s.Doors)), "door")+" open", "running for "+age(s.Started, s.Now))
 	text := strings.Join(words, " · ")
 	text = strings.ToUpper(text[:1]) + text[1:]
 	return h.Details(h.Class("quiet"), g.If(wrong, g.Attr("open")), h.Summary(g.Text(text)),
-		doors(s.Doors), stores(s), lags(s), tiles(s))
+		doors(s.Doors), stores(s), pair(s), lags(s), tiles(s))
 }
 
 // fullest returns the array of a book's present generation with the highest fill.

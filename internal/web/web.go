@@ -34,8 +34,10 @@ type Status struct {
 	Doubts        int           // parts of the store that are in doubt since a salvage
 	Missing       []string      // parts of the data folder missing at the start
 	Held          *admin.Ageing // ageing that an implausible clock holds up; nil: generations age
-	Free, Disk    uint64        // available and total bytes of the file system; 0: unknown
-	Peers         []admin.Peer  // nodes with which this node shares
+	Standby       *admin.Standby
+	Journal       *admin.Journal
+	Free, Disk    uint64       // available and total bytes of the file system; 0: unknown
+	Peers         []admin.Peer // nodes with which this node shares
 	Doors         []Door
 	Counters      []Counter
 	Books         []Book

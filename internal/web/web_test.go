@@ -172,7 +172,31 @@ func TestNow(t *testing.T) {
 		{func() { s.Doubts = 2 }, []string{"some counts may be too low"}},
 		{func() { s.Missing = []string{"greylist"} }, []string{"began anew: greylist."}},
 		{func() { s.Held = &admin.Ageing{Newest: now} }, []string{"2026-11-23 12:05:00 UTC. Set the clock right."}},
-		{func() { s.ReadOnly = "the disk is full" }, []string{"reports are refused until", "health ill", "disk is full."}},
+		{func() {
+			s.Journal = &admin.Journal{Server: "nats://n1.example", First: 3, Last: 12, Replicas: 3, Bytes: 1 << 20,
+				MaxBytes: 4 << 20}
+			s.Held = nil
+		}, []string{"stream of the journal 25 % full", "nats://n1.example",
+			"3 to 12, 1.0 MiB of 4.0 MiB, on 3 servers"}},
+		{func() { s.Journal.Bytes = 31 << 17 }, []string{"the stream of the journal is 97 % full.", "health poor"}},
+		{func() { s.Journal.Problem = "no server is connected" }, []string{"stream of the journal away",
+			"no server is connected"}},
+		{func() {
+			s.Journal = nil
+			s.Standby = &admin.Standby{Role: "first", Address: "b.example:8430", Connected: true, Term: 4, Copied: 1234,
+				Lag: 2, Age: 0.25, Witness: &admin.Witness{Holder: "this", Behind: true}}
+		}, []string{"standby behind by 2 in the journal, for 0.2 s", "b.example:8430, term 4, entry 1\u202f234",
+			"this node has the lease", "by command only"}},
+		{func() { s.Standby.Lag = 0 }, []string{"standby in step"}},
+		{func() { s.Standby.Witness.Problem = "<timeout>" }, []string{"the witness of the pair does not answer",
+			"&lt;timeout&gt;"}},
+		{func() { s.Standby.Connected = false }, []string{"the standby b.example:8430 is away", "standby away",
+			`<details class="quiet" open`}},
+		{func() { s.Standby.Role, s.ReadOnly = "second", "this node follows another one" },
+			[]string{"b.example:8430, is not heard", "health poor", "bulkhead promote"}},
+		{func() { s.Standby.Connected = true }, []string{"b.example:8430 takes the reports", "first node in step"}},
+		{func() { s.Standby, s.ReadOnly = nil, "the disk is full" }, []string{"reports are refused until", "health ill",
+			"disk is full."}},
 	} {
 		tt.change()
 		has(page("/"), tt.want...)

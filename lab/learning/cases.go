@@ -22,6 +22,10 @@ func Cases(o Options) []Case {
 		with("one condemns", func(o *Options) { o.Lie, o.Liars = Condemn, 1 }),
 		with("three condemn", func(o *Options) { o.Lie, o.Liars = Condemn, 3 }),
 		with("one condemns shops", func(o *Options) { o.Lie, o.Liars = Smear, 1 }),
+		with("one condemns a sender's words", func(o *Options) { o.Lie, o.Liars = Single, 1 }),
+		with("three condemn a sender's words", func(o *Options) { o.Lie, o.Liars = Single, 3 }),
+		with("one lies in turns", func(o *Options) { o.Lie, o.Liars = Turn, 1 }),
+		with("three lie in turns", func(o *Options) { o.Lie, o.Liars = Turn, 3 }),
 		with("one vouches", func(o *Options) { o.Lie, o.Liars = Vouch, 1 }),
 		with("three vouch", func(o *Options) { o.Lie, o.Liars = Vouch, 3 }),
 		with("one inflates", func(o *Options) { o.Lie, o.Liars = Inflate, 1 }),
@@ -36,11 +40,12 @@ func Cases(o Options) []Case {
 // Add adds the counts of another run.
 func (r *Result) Add(o *Result) {
 	r.Spam, r.Ham, r.LaterSpam = r.Spam+o.Spam, r.Ham+o.Ham, r.LaterSpam+o.LaterSpam
-	r.Made += o.Made
+	r.Made, r.MadeFlagged, r.Aimed = r.Made+o.Made, r.MadeFlagged+o.MadeFlagged, r.Aimed+o.Aimed
 	for i := range Levels {
 		r.Caught[i] += o.Caught[i]
 		r.Hit[i] += o.Hit[i]
 		r.LaterCaught[i] += o.LaterCaught[i]
 		r.MadeHit[i] += o.MadeHit[i]
+		r.AimedHit[i] += o.AimedHit[i]
 	}
 }

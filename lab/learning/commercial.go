@@ -81,7 +81,10 @@ func written(ctx context.Context, senders []sender, n int, seed uint64, spam boo
 			if err != nil {
 				return nil, err
 			}
-			l := Letter{Name: fmt.Sprintf("%s %d", s.name, k), Spam: spam, Made: !spam, raw: raw}
+			l := Letter{Name: fmt.Sprintf("%s %d", s.name, k), Spam: spam, Made: !spam, From: m.From, raw: raw}
+			if !spam {
+				_, l.Verified, _ = strings.Cut(m.From, "@")
+			}
 			if l.Features, err = learn.Features(ctx, m); err != nil {
 				return nil, err
 			}
@@ -148,6 +151,23 @@ func (s *sender) page(sentences, items []string, link string, k int) string {
 	case 4:
 		row = "<p style=\"color:#333333;font-family:Georgia\">%s</p>\r\n"
 		button = "<p><a href=\"https://%s/c/%d\"><b>%s</b></a></p>\r\n"
+	case 5:
+		open = "<!DOCTYPE html><html lang=\"x\"><head><meta name=\"viewport\" content=\"width=device-width\"><style>" +
+			"@media (max-width:600px){.col{width:100%!important}}h2{font-weight:600}</style></head><body bgcolor=\"#ffffff\">" +
+			"<center><table role=\"presentation\" class=\"col\" width=\"580\">\r\n"
+		row = "<tr><td class=\"col\" style=\"font:16px/24px Helvetica,Arial,sans-serif;color:#202020\">%s</td></tr>\r\n"
+		list = "<tr><td style=\"border-top:1px solid #e0e0e0;padding:8px 0\"><h2>%s</h2></td></tr>\r\n"
+		button = "<tr><td><a href=\"https://%s/c/%d\" style=\"display:inline-block;border-radius:4px;" +
+			"background-color:#146c43;color:#ffffff\">%s</a></td></tr>\r\n"
+		end = "</table></center></body></html>\r\n"
+	case 6:
+		open = "<html><body><div style=\"direction:ltr;max-width:36em\"><font face=\"Verdana\" size=\"2\">\r\n"
+		row, list = "%s<br><br>\r\n", "&bull; %s<br>\r\n"
+		button = "<br><a href=\"https://%s/c/%d\" target=\"_blank\">%s</a>\r\n"
+		end = "</font></div></body></html>\r\n"
+	case 7:
+		row, list = "<p style=\"margin:0 0 4px\"><code>%s</code></p>\r\n", "<span class=\"badge\">%s</span>\r\n"
+		button = "<hr><a href=\"https://%s/c/%d\" rel=\"noreferrer\">%s</a>\r\n"
 	}
 	var b strings.Builder
 	b.WriteString(open)

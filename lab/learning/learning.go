@@ -23,7 +23,9 @@ import (
 type Letter struct {
 	Name     string
 	Spam     bool
-	Made     bool // by a made sender, see [Commercial]
+	Made     bool   // by a made sender, see [Commercial]
+	From     string // address of the sender
+	Verified string // domain that was verified to have sent it, "" for none
 	Features []string
 	raw      []byte // of a made message
 }
@@ -41,13 +43,17 @@ type Lie string
 
 // The lies. Each lying site knows all mail of the network.
 const (
-	Honest   Lie = ""
-	Condemn  Lie = "condemn"  // reports all wanted mail
-	Smear    Lie = "smear"    // reports the mail of made senders, and is honest about the rest
-	Vouch    Lie = "vouch"    // counts all spam as delivered
-	Inflate  Lie = "inflate"  // claims a million deliveries without content
-	lieOften     = 5          // times a lie counts a message
-	boast        = 1_000_000. // deliveries that are claimed
+	Honest    Lie = ""
+	Condemn   Lie = "condemn"  // reports all wanted mail
+	Smear     Lie = "smear"    // reports the mail of made senders, and is honest about the rest
+	Single    Lie = "single"   // reports the words of one sender that others hardly use, and is honest about the rest
+	Turn      Lie = "turn"     // is honest for a hundred messages, and reports all wanted mail of the next hundred
+	Vouch     Lie = "vouch"    // counts all spam as delivered
+	Inflate   Lie = "inflate"  // claims a million deliveries without content
+	lieOften      = 5          // times a lie counts a message
+	turnAfter     = 100        // messages
+	ownWord       = 0.9        // of the mail with a word, the share from one sender from which the word is its own
+	boast         = 1_000_000. // deliveries that are claimed
 )
 
 // Options describe a run.
@@ -61,6 +67,9 @@ type Options struct {
 	// Chaff adds words of one wanted message to each spam message: this number, all for a negative
 	// number.
 	Chaff int
+	// Unlearnt leaves out the deliveries with 0.99 or more of senders of good standing, like the deliveries of other
+	// senders.
+	Unlearnt bool
 }
 
 // Levels are the scores at which mail is counted.
@@ -76,6 +85,12 @@ type Result struct {
 	// Made counts the wanted messages of made senders, see [Commercial], and MadeHit those with a level.
 	Made    int
 	MadeHit [len(Levels)]int
+	// MadeFlagged counts those with 0.99 after the reports at which a score alone may suspect, without the messages of
+	// senders of good standing.
+	MadeFlagged int
+	// Aimed counts the messages of the sender that a lie aims at, see [Single], and AimedHit those with a level.
+	Aimed    int
+	AimedHit [len(Levels)]int
 }
 
 // A counted is what the sites counted of one token.
@@ -89,7 +104,57 @@ type network struct {
 	totals counted
 	share  []float64
 	shown  []uint64
+	played int // letters so far
+
+	standing map[correspondent]*history
+
+	victim string              // sender that a lie aims at
+	uses   map[learn.Token]use // of all wanted mail
 }
+
+// A correspondent is a verified sender of mail to a site.
+type correspondent struct {
+	site   int
+	sender string
+}
+
+// A history is what a site knows of a correspondent.
+type history struct {
+	days, deliveries  int // before today
+	today, ofToday    int
+	reported, started bool
+}
+
+// perDay is the number of messages in a day.
+const perDay = 200
+
+// good reports whether the sender of a message is of good standing at a site, by the rule of docs/judgement.md, and
+// counts the message.
+func (n *network) good(site int, l *Letter, reported bool) bool {
+	if l.Verified == "" {
+		return false
+	}
+	who := correspondent{site, l.Verified}
+	h := n.standing[who]
+	if h == nil {
+		h = &history{}
+		n.standing[who] = h
+	}
+	if day := n.played / perDay; day != h.today || !h.started {
+		if h.ofToday > 0 {
+			h.days++
+		}
+		h.deliveries += h.ofToday
+		h.today, h.ofToday, h.started = day, 0, true
+	}
+	good := !h.reported && h.deliveries >= 3 && h.days >= 2
+	h.ofToday++
+	h.reported = h.reported || reported
+	return good
+}
+
+// A use is the number of wanted messages with a token, and of the victim's among them.
+type use struct{ all, victims float64 }
 
 // Run plays the letters in their order.
 func Run(ctx context.Context, letters []Letter, o Options) (*Result, error) {
@@ -97,8 +162,11 @@ func Run(ctx context.Context, letters []Letter, o Options) (*Result, error) {
 		return nil, fmt.Errorf("learning: %d sites, %d liars, %v reported", o.Sites, o.Liars, o.Reported)
 	}
 	n := &network{o: o, rng: rand.New(rand.NewPCG(o.Seed, 0x6c6561726e)), tokens: make(map[learn.Token]*counted),
-		share: make([]float64, o.Sites), shown: make([]uint64, o.Sites)}
+		share: make([]float64, o.Sites), shown: make([]uint64, o.Sites), standing: make(map[correspondent]*history)}
 	n.totals = *n.counted()
+	if o.Lie == Single {
+		n.victim, n.uses = victim(letters, n.rng), make(map[learn.Token]use)
+	}
 	out := &Result{}
 	var ham []int // letters so far that chaff is taken from
 	secret := filter.Secret{byte(o.Seed), 1}
@@ -117,6 +185,25 @@ func Run(ctx context.Context, letters []Letter, o Options) (*Result, error) {
 		n.letter(l, learn.Tokens(secret, features), out)
 	}
 	return out, nil
+}
+
+// victim returns the sender of a wanted message, of the made ones if there are any.
+func victim(letters []Letter, rng *rand.Rand) string {
+	var of [2][]string
+	for i := range letters {
+		if l := &letters[i]; !l.Spam {
+			of[0] = append(of[0], l.From)
+			if l.Made {
+				of[1] = append(of[1], l.From)
+			}
+		}
+	}
+	for _, list := range [][]string{of[1], of[0]} {
+		if len(list) > 0 {
+			return list[rng.IntN(len(list))]
+		}
+	}
+	return ""
 }
 
 // withChaff returns features with n words of others, or all of them if n is negative.
@@ -144,11 +231,20 @@ func (n *network) letter(l *Letter, tokens []learn.Token, out *Result) {
 	totals, counts := n.known(site, tokens)
 	score := learn.Score(&totals, counts).Score
 	out.count(l, score, totals.Reported >= learn.FirstReports)
-	if score < 0.99 {
-		n.add(site, tokens, 0, 1)
+	if !l.Spam && n.victim != "" && l.From == n.victim {
+		out.Aimed++
+		add(&out.AimedHit, score)
 	}
 	draw := n.rng.Float64()
-	if l.Spam && draw < n.o.Reported || !l.Spam && draw < n.o.Mistaken {
+	reported := l.Spam && draw < n.o.Reported || !l.Spam && draw < n.o.Mistaken
+	good := n.good(site, l, reported)
+	if l.Made && !good && score >= 0.99 && totals.Reported >= learn.FirstReports {
+		out.MadeFlagged++
+	}
+	if score < 0.99 || good && !n.o.Unlearnt {
+		n.add(site, tokens, 0, 1)
+	}
+	if reported {
 		if shown, ok := learn.Shown(counts); ok {
 			n.shown[site]++
 			n.share[site] = learn.Averaged(n.share[site], shown, n.shown[site])
@@ -156,6 +252,15 @@ func (n *network) letter(l *Letter, tokens []learn.Token, out *Result) {
 		n.add(site, tokens, 1, 0)
 	}
 	n.lie(l, tokens)
+}
+
+// add adds a message with a score to the numbers of messages at each level.
+func add(to *[len(Levels)]int, score float64) {
+	for i, level := range Levels {
+		if score >= level {
+			to[i]++
+		}
+	}
 }
 
 // count counts the judgement of a letter. later is set from the report on that lets a score suspect.
@@ -172,27 +277,35 @@ func (r *Result) count(l *Letter, score float64, later bool) {
 	if l.Made {
 		r.Made++
 	}
-	for i, level := range Levels {
-		switch {
-		case score < level:
-		case l.Spam:
-			r.Caught[i]++
-			if later {
-				r.LaterCaught[i]++
-			}
-		default:
-			r.Hit[i]++
-			if l.Made {
-				r.MadeHit[i]++
-			}
+	switch {
+	case l.Spam:
+		add(&r.Caught, score)
+		if later {
+			add(&r.LaterCaught, score)
+		}
+	default:
+		add(&r.Hit, score)
+		if l.Made {
+			add(&r.MadeHit, score)
 		}
 	}
 }
 
 // lie has the lying sites count a letter.
 func (n *network) lie(l *Letter, tokens []learn.Token) {
+	n.played++
+	own := n.own(l, tokens)
 	for liar := range n.o.Liars {
 		switch {
+		case n.o.Lie == Single && len(own) > 0:
+			n.add(liar, own, lieOften, 0)
+		case n.o.Lie == Turn && !l.Spam && n.played/turnAfter%2 == 1:
+			n.add(liar, tokens, lieOften, 0)
+		case n.o.Lie == Single, n.o.Lie == Turn:
+			n.add(liar, tokens, 0, 1)
+			if l.Spam && n.rng.Float64() < n.o.Reported {
+				n.add(liar, tokens, 1, 0)
+			}
 		case n.o.Lie == Condemn && !l.Spam:
 			n.add(liar, tokens, lieOften, 0)
 		case n.o.Lie == Condemn:
@@ -207,6 +320,25 @@ func (n *network) lie(l *Letter, tokens []learn.Token) {
 			n.totals.delivered[liar] = boast
 		}
 	}
+}
+
+// own returns the tokens of a message of the victim that hardly any other wanted mail has.
+func (n *network) own(l *Letter, tokens []learn.Token) (out []learn.Token) {
+	if n.victim == "" || l.Spam {
+		return nil
+	}
+	for _, t := range tokens {
+		u := n.uses[t]
+		u.all++
+		if l.From == n.victim {
+			u.victims++
+			if u.victims >= ownWord*u.all {
+				out = append(out, t)
+			}
+		}
+		n.uses[t] = u
+	}
+	return out
 }
 
 func (n *network) add(site int, tokens []learn.Token, reported, delivered float32) {

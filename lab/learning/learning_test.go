@@ -98,7 +98,11 @@ func TestCommercial(t *testing.T) {
 		if c.Name == "honest" && 10*r.LaterCaught[2] < r.LaterSpam {
 			t.Errorf("%s: %d of %d spam messages have 0.99 or more", c.Name, r.LaterCaught[2], r.LaterSpam)
 		}
-		t.Logf("%s: spam %d of %d, made %v of %d", c.Name, r.LaterCaught[2], r.LaterSpam, r.MadeHit, r.Made)
+		if c.Lie == Single && r.Aimed != 30 {
+			t.Errorf("%s: aims at %d messages", c.Name, r.Aimed)
+		}
+		t.Logf("%s: spam %d of %d, made %v of %d, aimed at %v of %d", c.Name, r.LaterCaught[2], r.LaterSpam, r.MadeHit,
+			r.Made, r.AimedHit, r.Aimed)
 	}
 }
 
@@ -120,11 +124,13 @@ func TestTwoSites(t *testing.T) {
 			continue
 		}
 		lies++
-		if r := run(t, letters, c.Options); r.MadeHit[2] > 0 || r.Made != len(genuine) {
-			t.Errorf("%s: %d of %d messages have 0.99 or more", c.Name, r.MadeHit[2], r.Made)
+		r := run(t, letters, c.Options)
+		if r.MadeHit[2] > 0 || r.Made != len(genuine) || c.Lie == Single && r.Aimed == 0 {
+			t.Errorf("%s: %d of %d messages have 0.99 or more, and %d of %d that it aims at", c.Name, r.MadeHit[2], r.Made,
+				r.AimedHit[2], r.Aimed)
 		}
 	}
-	if lies != 4 {
+	if lies != 6 {
 		t.Errorf("%d lies of one site", lies)
 	}
 }

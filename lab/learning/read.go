@@ -49,33 +49,39 @@ func Read(ctx context.Context, dirs ...string) ([]Letter, error) {
 			}
 		}
 	}
-	var failed error
 	got, err := letters.Read(ctx, files, func(f filed) *Letter { return &Letter{Name: f.path, Spam: f.spam} },
-		func(ctx context.Context, f filed, l *Letter) { l.Features, _ = featuresOf(ctx, f.path) })
+		func(ctx context.Context, f filed, l *Letter) { _ = l.read(ctx) })
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Letter, 0, len(got))
 	for _, l := range got {
 		if l.Features == nil {
-			_, failed = featuresOf(ctx, l.Name)
-			return nil, fmt.Errorf("learning: %s: %w", l.Name, failed)
+			return nil, fmt.Errorf("learning: %s: %w", l.Name, l.read(ctx))
 		}
 		out = append(out, *l)
 	}
 	return out, nil
 }
 
-func featuresOf(ctx context.Context, path string) ([]string, error) {
-	raw, err := os.ReadFile(path)
+// read reads the file of a letter.
+func (l *Letter) read(ctx context.Context) error {
+	raw, err := os.ReadFile(l.Name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m, err := mail.Read(ctx, raw)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return learn.Features(ctx, m)
+	l.From = m.From
+	if dkim, spf, _ := letters.Verified(letters.Header(raw)); len(dkim) > 0 {
+		l.Verified = dkim[0]
+	} else {
+		l.Verified = spf
+	}
+	l.Features, err = learn.Features(ctx, m)
+	return err
 }
 
 func readIndex(dir string) ([]filed, error) {

@@ -94,14 +94,14 @@ func (c *chunkTable) bytes() uint64 { return 5 * uint64(len(c.offsets)) }
 func (c *chunkTable) at(i int) uint32 { return uint32(c.high[i])<<16 | uint32(c.low[i]) }
 
 // home spreads offsets over the slots by a multiplicative hash.
-func (c *chunkTable) home(off uint16) int {
-	return int(uint64(uint32(off)*0x9E3779B1) * uint64(len(c.offsets)) >> 32)
+func (c *chunkTable) home(offset uint16) int {
+	return int(uint64(uint32(offset)*0x9E3779B1) * uint64(len(c.offsets)) >> 32)
 }
 
-// find returns the slot of off, or the free slot where it would go.
-func (c *chunkTable) find(off uint16) int {
-	for i := c.home(off); ; {
-		if c.at(i) == 0 || c.offsets[i] == off {
+// find returns the slot of an offset, or the free slot where it would go.
+func (c *chunkTable) find(offset uint16) int {
+	for i := c.home(offset); ; {
+		if c.at(i) == 0 || c.offsets[i] == offset {
 			return i
 		}
 		if i++; i == len(c.offsets) {
@@ -110,21 +110,21 @@ func (c *chunkTable) find(off uint16) int {
 	}
 }
 
-func (c *chunkTable) get(off uint16) uint32 {
+func (c *chunkTable) get(offset uint16) uint32 {
 	if c.used == 0 {
 		return 0
 	}
-	return c.at(c.find(off))
+	return c.at(c.find(offset))
 }
 
-func (c *chunkTable) put(off uint16, v uint32) {
+func (c *chunkTable) put(offset uint16, v uint32) {
 	if c.used+1 > len(c.offsets)*7/8 {
 		c.grow()
 	}
-	i := c.find(off)
+	i := c.find(offset)
 	if c.at(i) == 0 {
 		c.used++
-		c.offsets[i] = off
+		c.offsets[i] = offset
 	}
 	c.low[i], c.high[i] = uint16(v), uint8(v>>16)
 }
@@ -133,23 +133,23 @@ func (c *chunkTable) grow() {
 	n := max(8, len(c.offsets)*3/2)
 	old := *c
 	*c = chunkTable{offsets: make([]uint16, n), low: make([]uint16, n), high: make([]uint8, n)}
-	for i, off := range old.offsets {
+	for i, offset := range old.offsets {
 		if v := old.at(i); v != 0 {
-			j := c.find(off)
-			c.offsets[j], c.low[j], c.high[j] = off, old.low[i], old.high[i]
+			j := c.find(offset)
+			c.offsets[j], c.low[j], c.high[j] = offset, old.low[i], old.high[i]
 			c.used++
 		}
 	}
 }
 
-// remove frees the slot of off and closes the gap, so that every other entry
+// remove frees the slot of an offset and closes the gap, so that every other entry
 // stays reachable from its home.
-func (c *chunkTable) remove(off uint16) {
+func (c *chunkTable) remove(offset uint16) {
 	if c.used == 0 {
 		return
 	}
 	n := len(c.offsets)
-	gap := c.find(off)
+	gap := c.find(offset)
 	if c.at(gap) == 0 {
 		return
 	}

@@ -42,6 +42,7 @@ type cluster struct {
 	all      []*process
 	doors    []*process // site i asks doors[i%len(doors)]
 	resolver *resolver
+	scores   bool // answers have scores
 
 	began   time.Time
 	moved   time.Duration // of all clocks
@@ -51,7 +52,7 @@ type cluster struct {
 
 // newCluster starts the processes.
 func newCluster(ctx context.Context, program string, plan *Plan, o Options) (_ *cluster, err error) {
-	c := &cluster{plan: plan}
+	c := &cluster{plan: plan, scores: o.Answered != nil}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
@@ -72,10 +73,10 @@ func newCluster(ctx context.Context, program string, plan *Plan, o Options) (_ *
 		}
 		config := policies(plan)
 		if name != "edge" {
-			config += o.Config
+			config += o.Config + "[learn]\n" + o.Learn
 		}
 		if o.Topology == FiveNodes {
-			config += "[learn]\nshare = true\n"
+			config += "share = true\n"
 		}
 		if err := p.configure(config); err != nil {
 			return nil, err
@@ -260,8 +261,17 @@ func (c *cluster) turn(ctx context.Context, at time.Duration) error {
 
 func (c *cluster) deliver(ctx context.Context, d *Delivery, m *Mail) (Answer, error) {
 	c.resolver.allow(m)
-	s := &c.plan.Sites[d.Site]
-	return c.of(d.Site).deliver(ctx, s.Door, m, s.Rejects)
+	s, p := &c.plan.Sites[d.Site], c.of(d.Site)
+	if !c.scores {
+		return p.deliver(ctx, s.Door, m, s.Rejects)
+	}
+	v, err := p.check(ctx, m)
+	if err != nil && !errors.As(err, new(refusal)) { // too little text to identify the mail
+		return Answer{}, err
+	}
+	a, err := p.deliver(ctx, s.Door, m, s.Rejects)
+	a.Score, a.Rule = v.Learned, v.Rule
+	return a, err
 }
 
 func (c *cluster) vote(ctx context.Context, d *Delivery, m *Mail, a Answer, vote bulkhead.Vote) error {

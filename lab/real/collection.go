@@ -29,10 +29,14 @@ type CollectionOptions struct {
 	Users     int     // of each site [50]
 	Sites     int     // by their doors in turn, at least one for each door [4]
 	Mistakes  float64 // share of the readers of genuine mail who report it
+	Late      float64 // share of the time after which the set [Made] begins
 	// Signed takes genuine mail without a mail server's results as signed by its author's or its
 	// list's domain. Without it the sender of such mail is not verified.
 	Signed bool
 }
+
+// Made is the set of made mail, see [CollectionOptions].Late.
+const Made = "made"
 
 // Collection makes a plan of real mail: one copy of each message, in the order of each set, with
 // all sets spread evenly over the same time. Readers report spam, and genuine mail by mistake.
@@ -74,9 +78,13 @@ func Collection(messages []stream.Mail, o CollectionOptions) *Plan {
 		if m.Spam {
 			kind, rate = "spam", o.Reporting
 		}
+		start := 0.0
+		if m.Set == Made {
+			start = o.Late
+		}
 		site, user := r.IntN(len(plan.Sites)), r.IntN(o.Users)
 		plan.Deliveries = append(plan.Deliveries, Delivery{
-			At:   time.Duration(float64(places[m.Set]) / float64(sizes[m.Set]) * span),
+			At:   time.Duration((start + (1-start)*float64(places[m.Set])/float64(sizes[m.Set])) * span),
 			Spam: m.Spam, Kind: kind, Groups: []Group{{"corpus", filepath.Base(m.Set)}, o.verified(m)},
 			Campaign: campaigns[campaign],
 			Site:     site, User: user, To: plan.Sites[site].Address(user), Reports: chance(r, rate),

@@ -86,6 +86,7 @@ type checked struct {
 	Class    string
 	Rule     string
 	Reasons  []string
+	Learned  float64
 	Findings []struct{ Signature string }
 }
 

@@ -156,4 +156,6 @@ type Answer struct {
 	Partial bool
 	// Reason is the first reason in words, and Rule the rule that decided; "" if the door gives none.
 	Reason, Rule string
+	// Score is the score of words and style, from -1 to 1. It is 0 unless [Options].Answered is set.
+	Score float64
 }

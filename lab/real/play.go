@@ -26,8 +26,12 @@ type Options struct {
 	Dir      string        // for the files of the processes
 	After    time.Duration // deliveries before this time of the plan are not counted
 	Config   string        // appended to the configuration of each node, and not of an edge
+	Learn    string        // likewise, to its table [learn]
 	// Progress is called with how many of how many deliveries were played. It may be nil.
 	Progress func(done, total int)
+	// Answered is called with each delivery that counts, its place in the plan, and the answer. It may be nil.
+	// Each mail is then also checked over HTTP before its delivery, for its score and the rule.
+	Answered func(place int, d *Delivery, a Answer)
 }
 
 // Run plays a plan to processes of a program.
@@ -90,6 +94,9 @@ func play(ctx context.Context, plan *Plan, j judge, o Options) (_ *Tally, err er
 		}
 		if d.At >= o.After {
 			s.tally.delivered(plan, d, answer)
+			if o.Answered != nil {
+				o.Answered(i, d, answer)
+			}
 		}
 		s.decide(i, answer)
 		if o.Progress != nil {

@@ -48,11 +48,11 @@ type Band struct {
 	Class string `json:"class"`
 	From  int    `json:"from"` // the least confidence
 	To    int    `json:"to"`   // the largest
-	// Answers is how many there were, Spam how many of the messages were spam, and Said how
+	// Answers is how many there were, Spam how many of the messages were spam, and Sum how
 	// many would be by the confidences: their sum, in messages.
 	Answers int     `json:"answers"`
 	Spam    int     `json:"spam"`
-	Said    float64 `json:"said"`
+	Sum     float64 `json:"sum"`
 	// Low and High are the 95 % interval (Wilson) of the share of spam, as if answers were
 	// independent. Copies of one mailing are not.
 	Low  float64 `json:"low"`
@@ -60,7 +60,7 @@ type Band struct {
 }
 
 // Promised is the mean confidence of the answers, 0 to 1.
-func (b *Band) Promised() float64 { return b.Said / float64(b.Answers) }
+func (b *Band) Promised() float64 { return b.Sum / float64(b.Answers) }
 
 // Observed is the share of spam among them.
 func (b *Band) Observed() float64 { return float64(b.Spam) / float64(b.Answers) }
@@ -83,7 +83,7 @@ func (t *Table) band(class bulkhead.Class, from, to int) Band {
 	for c := from; c <= to; c++ {
 		b.Answers += t.answers[class][c]
 		b.Spam += t.spam[class][c]
-		b.Said += float64(c*t.answers[class][c]) / 100
+		b.Sum += float64(c*t.answers[class][c]) / 100
 	}
 	b.Low, b.High = interval.Wilson(b.Spam, b.Answers)
 	return b
@@ -122,7 +122,7 @@ type Picture []Named
 // least is how many answers a band needs to be a point of a picture.
 const least = 20
 
-// PlotSVG draws, as SVG, the share of spam against the confidence that was said, with the
+// PlotSVG draws, as SVG, the share of spam against the confidence, with the
 // intervals. Points above the diagonal were surer to be spam than the node said.
 func (p Picture) PlotSVG(w io.Writer) error { return p.figure().Draw(w, "svg") }
 
@@ -146,7 +146,7 @@ func (p Picture) figure() *figure.Figure {
 		f.Series = append(f.Series, s)
 	}
 	f.Series = append(f.Series, figure.Series{
-		Label: "as said", Color: figure.Palette(5), Dashed: true, Shape: draw.GlyphDrawer(nil), Xs: []float64{0, 100},
+		Label: "as promised", Color: figure.Palette(5), Dashed: true, Shape: draw.GlyphDrawer(nil), Xs: []float64{0, 100},
 		Ys: []float64{0, 100},
 	})
 	return f

@@ -49,7 +49,7 @@ func TestBands(t *testing.T) {
 			}
 		}
 		low, high := interval.Wilson(spam, answers)
-		if b.Answers != answers || b.Spam != spam || math.Abs(b.Said-promised) > 1e-9 || b.Low != low || b.High != high ||
+		if b.Answers != answers || b.Spam != spam || math.Abs(b.Sum-promised) > 1e-9 || b.Low != low || b.High != high ||
 			answers == 0 {
 			t.Errorf("%+v; want %d answers, %d spam, %.2f said, %.3f to %.3f", b, answers, spam, promised, low, high)
 		}
@@ -106,7 +106,7 @@ func TestForms(t *testing.T) {
 	}
 	var svg bytes.Buffer
 	p := Picture{{"one", &table}, {"nothing", new(Table)}}
-	if err := p.PlotSVG(&svg); err != nil || !strings.Contains(svg.String(), "as said") {
+	if err := p.PlotSVG(&svg); err != nil || !strings.Contains(svg.String(), "as promised") {
 		t.Errorf("%v: %s", err, svg.String())
 	}
 	if err := p.PlotPNG(io.Discard); err != nil {

@@ -388,7 +388,7 @@ func TestConfidence(t *testing.T) {
 		answers, spam, promised := 0, 0, 0.0
 		for _, b := range r.Filters.Reliability.Bands() {
 			if b.From >= group.from && b.To <= group.to {
-				answers, spam, promised = answers+b.Answers, spam+b.Spam, promised+b.Said
+				answers, spam, promised = answers+b.Answers, spam+b.Spam, promised+b.Sum
 			}
 		}
 		if answers < group.least {

@@ -191,7 +191,7 @@ func TestSumRekey(t *testing.T) {
 	w.report(3)
 	w.settle("under the new secret", w.group()...)
 	w.doctor(0, "ok", "of 3 organisations, published")
-	if s := w.reader.announced(); s == nil || !s.Done || len(s.Untold) != 0 || len(s.Through) != 1 ||
+	if s := w.reader.announced(); s == nil || !s.Done || len(s.Missing) != 0 || len(s.Through) != 1 ||
 		s.Through[0] != w.hub.key {
 		t.Errorf("the reader's hub says %+v; the group's hub has it by the sum", s)
 	}

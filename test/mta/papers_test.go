@@ -133,7 +133,7 @@ func TestTwoPartOnNode(t *testing.T) {
 		}
 		measured := float64(found) / asked
 		t.Logf("eigenvalue %s: wanted %.2g, measured %.2g", eigen, wanted, measured)
-		if off := math.Abs(measured - wanted); off > 0.15*wanted+5*math.Sqrt(wanted/asked) {
+		if wide := math.Abs(measured - wanted); wide > 0.15*wanted+5*math.Sqrt(wanted/asked) {
 			t.Errorf("eigenvalue %s: measured %g, stated %g", eigen, measured, wanted)
 		}
 	}

@@ -164,6 +164,17 @@ func checkGo(name, text string) ([]finding, error) {
 				s = jsonKey.ReplaceAllString(s, "")
 				found = append(found, checkProse(name, at(n.Pos()), s)...)
 			}
+		case *ast.CallExpr:
+			if message, ok := logged(n); ok && !strings.HasSuffix(name, "_test.go") && severalParts.MatchString(message) {
+				found = append(found, finding{"message-parts", name, at(n.Pos()), message})
+			}
+		case *ast.RangeStmt:
+			if n.Tok == token.DEFINE {
+				for _, e := range []ast.Expr{n.Key, n.Value} {
+					id, _ := e.(*ast.Ident)
+					declared(id)
+				}
+			}
 		case *ast.AssignStmt:
 			if n.Tok == token.DEFINE {
 				for _, left := range n.Lhs {
@@ -185,6 +196,36 @@ func checkGo(name, text string) ([]finding, error) {
 		return true
 	})
 	return found, nil
+}
+
+// severalParts matches a message that has its consequence or its hint in itself, after a colon or semicolon.
+var severalParts = regexp.MustCompile(`^\S+ .*[:;] `)
+
+// logged returns the message of a call that logs a warning or an error; ok is false for any other call.
+func logged(call *ast.CallExpr) (message string, ok bool) {
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || f.Sel.Name != "Warn" && f.Sel.Name != "Error" || len(call.Args) == 0 {
+		return "", false
+	}
+	switch logger := f.X.(type) {
+	case *ast.Ident:
+		ok = logger.Name == "log"
+	case *ast.SelectorExpr:
+		ok = strings.EqualFold(logger.Sel.Name, "log")
+	}
+	return constant(call.Args[0]), ok
+}
+
+// constant returns the text of a string, of several that are joined, or of the first of them that are.
+func constant(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, _ := strconv.Unquote(e.Value) // "" for a number
+		return text
+	case *ast.BinaryExpr:
+		return constant(e.X) + constant(e.Y)
+	}
+	return ""
 }
 
 // checkDocument returns the findings in a Markdown document, outside of code and tables.

@@ -101,6 +101,31 @@ func TestStrings(t *testing.T) {
 	}
 }
 
+// TestMessages: a message has one part, and a name names something, wherever it is declared.
+func TestMessages(t *testing.T) {
+	for text, want := range map[string][]string{
+		`x.log.Warn("the disk is full: no reports are taken", "err", err)`:        {"message-parts"},
+		`x.opts.Log.Error("the disk is full; " + "no reports are taken")`:         {"message-parts"},
+		`log.Warn("SIGHUP: there is no file; nothing is read")`:                   {"message-parts"},
+		`log.Warn("SIGHUP: there is no file", "consequence", "none; it goes on")`: nil,
+		`log.Info("edges: queries go on: there are two")`:                         nil,
+		`t.Error("the disk is full: no reports are taken")`:                       nil,
+		`log.Error(text(1))`:                       nil,
+		`for off, more := range list { _ = more }`: {"vague-name", "vague-name"},
+		`for _, heard = range list {}`:             nil,
+		`said, err := 1, 2`:                        {"vague-name"},
+	} {
+		found, err := checkGo("a/a.go", "package a\n\nfunc f() {\n\t"+text+"\n}\n")
+		var rules []string
+		for _, f := range found {
+			rules = append(rules, f.rule)
+		}
+		if err != nil || !slices.Equal(rules, want) {
+			t.Errorf("%s: %v, error %v, want %v", text, rules, err, want)
+		}
+	}
+}
+
 // TestMeanWords: sentences of running text count, and code, tables and fragments do not.
 func TestMeanWords(t *testing.T) {
 	tree := fstest.MapFS{

@@ -33,6 +33,7 @@ var sentenceRules = []rule{
 // vagueNames are words that name nothing: not to be used for variables, fields and functions.
 var vagueNames = map[string]bool{
 	"told": true, "said": true, "heard": true, "looked": true, "some": true, "ofSome": true, "more": true, "moreN": true,
+	"off": true,
 }
 
 // sentenceEnd splits running text: a full stop, question mark, exclamation mark or colon before a blank.

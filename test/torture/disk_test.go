@@ -274,20 +274,20 @@ func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, sys
 	return nil, fuse.FOPEN_DIRECT_IO, 0 // each read and write comes here
 }
 
-func (n *node) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+func (n *node) Read(_ context.Context, _ fs.FileHandle, dest []byte, offset int64) (fuse.ReadResult, syscall.Errno) {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
 	if errno := n.disk.strike(true); errno != 0 {
 		return nil, errno
 	}
-	if off >= int64(len(n.data)) {
+	if offset >= int64(len(n.data)) {
 		return fuse.ReadResultData(nil), 0
 	}
-	return fuse.ReadResultData(dest[:copy(dest, n.data[off:])]), 0
+	return fuse.ReadResultData(dest[:copy(dest, n.data[offset:])]), 0
 }
 
 // Write writes a part if it fails, like a full disk, or one whose power is cut just then.
-func (n *node) Write(_ context.Context, _ fs.FileHandle, b []byte, off int64) (uint32, syscall.Errno) {
+func (n *node) Write(_ context.Context, _ fs.FileHandle, b []byte, offset int64) (uint32, syscall.Errno) {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
 	dead := n.disk.dead
@@ -301,9 +301,9 @@ func (n *node) Write(_ context.Context, _ fs.FileHandle, b []byte, off int64) (u
 	if errno == syscall.EROFS {
 		return 0, errno
 	}
-	n.file.WriteAt(b, off)
-	n.grow(int(off) + len(b))
-	copy(n.data[off:], b)
+	n.file.WriteAt(b, offset)
+	n.grow(int(offset) + len(b))
+	copy(n.data[offset:], b)
 	n.changed = time.Now()
 	if errno == syscall.ENOSPC && len(b) > 0 {
 		errno = 0 // a short write, as Linux reports it

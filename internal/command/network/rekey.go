@@ -99,12 +99,12 @@ func printSecretChange(w io.Writer, s *admin.SecretChange) error {
 	}
 	fmt.Fprintf(t, "%s\t%s\nannounced by\t%s\n", when, s.At.Local().Format(time.DateTime), s.By)
 	if !s.Done {
-		fmt.Fprintf(t, "fetched by\t%d of %d peers\n", len(s.Told), len(s.Told)+len(s.Through)+len(s.Untold))
+		fmt.Fprintf(t, "fetched by\t%d of %d peers\n", len(s.Fetched), len(s.Fetched)+len(s.Through)+len(s.Missing))
 		if len(s.Through) > 0 {
 			fmt.Fprintf(t, "through a sum\t%s\n", strings.Join(s.Through, " "))
 		}
-		if len(s.Untold) > 0 {
-			fmt.Fprintf(t, "not yet by\t%s\n", strings.Join(s.Untold, " "))
+		if len(s.Missing) > 0 {
+			fmt.Fprintf(t, "not yet by\t%s\n", strings.Join(s.Missing, " "))
 		}
 	}
 	for _, who := range s.Unable {

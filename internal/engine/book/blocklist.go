@@ -40,15 +40,15 @@ type Block struct {
 	Weights       Counter
 	Votes         Bitset
 	Names         Counter
-	// ToldSpam and ToldRevoked are the parts of Spam and Revoked that peers see. Both are nil
+	// PublishedSpam and PublishedRevoked are the parts of Spam and Revoked that peers see. Both are nil
 	// without a floor; peers then see everything.
-	ToldSpam, ToldRevoked Bitset
+	PublishedSpam, PublishedRevoked Bitset
 }
 
 // Shared returns the filters that peers have replicas of.
 func (g *Block) Shared() (spam, revoked Bitset) {
 	if g.Floor > 0 {
-		return g.ToldSpam, g.ToldRevoked
+		return g.PublishedSpam, g.PublishedRevoked
 	}
 	return g.Spam, g.Revoked
 }
@@ -116,7 +116,7 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 				g := &Block{BlockSpec: s, Spam: newExactBits(), Revoked: newExactBits(), Weights: newExactCounter(),
 					Votes: newExactBits(), Names: newExactCounter()}
 				if s.Floor > 0 {
-					g.ToldSpam, g.ToldRevoked = newExactBits(), newExactBits()
+					g.PublishedSpam, g.PublishedRevoked = newExactBits(), newExactBits()
 				}
 				return g, nil
 			}
@@ -133,7 +133,7 @@ func NewBlocklist(o Options, votes, named, keyID uint64, exact bool, log *slog.L
 		},
 		begin: func(g *Block, s BlockSpec) {
 			g.BlockSpec = s
-			begin(s.Start, g.Spam, g.Revoked, g.Weights, g.Votes, g.Names, g.ToldSpam, g.ToldRevoked)
+			begin(s.Start, g.Spam, g.Revoked, g.Weights, g.Votes, g.Names, g.PublishedSpam, g.PublishedRevoked)
 		},
 	}
 	if o.Floor > 1 {
@@ -190,7 +190,7 @@ func newBlock(s BlockSpec) (*Block, error) {
 	g.Spam, g.Revoked = m.bits(s.SpamGeometry), m.bits(s.RevokedGeometry)
 	g.Weights, g.Votes, g.Names = m.counter(s.WeightsGeometry), m.bits(s.VotesGeometry), m.counter(s.NamesGeometry)
 	if s.Floor > 0 {
-		g.ToldSpam, g.ToldRevoked = m.bits(s.SpamGeometry), m.bits(s.RevokedGeometry)
+		g.PublishedSpam, g.PublishedRevoked = m.bits(s.SpamGeometry), m.bits(s.RevokedGeometry)
 	}
 	if m.err != nil {
 		return nil, m.error("blocklist")

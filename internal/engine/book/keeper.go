@@ -171,9 +171,10 @@ func (k *Keeper[S, G]) opensBehind(now time.Time, last G) bool {
 	if k.behind.IsZero() || now.Before(k.behind) {
 		k.behind = now
 		if lag := time.Unix(int64(last.begin()), 0).Sub(now); lag > k.opts.Generation {
-			k.log.Warn("the clock is behind the open generation, so it is or was wrong; until it has caught "+
-				"up, peers accept no counts of this node",
-				"book", k.name, "behind", lag.Round(time.Second))
+			k.log.Warn("the clock is behind the open generation", "book", k.name,
+				"behind", lag.Round(time.Second),
+				"consequence", "peers accept no counts of this node until the clock has caught up",
+				"hint", "the clock is wrong, or was; check it")
 		}
 	}
 	if last.Fill() <= Early && now.Sub(k.behind) < k.opts.Generation {
@@ -194,7 +195,7 @@ func (k *Keeper[S, G]) GivenUp(c Change[S], now time.Time) (n uint64) {
 			n++
 		}
 	}
-	k.log.Warn("memory limit reached: the oldest generations are dropped early", "book", k.name,
-		"generations", n, "memory_bytes", k.opts.Memory)
+	k.log.Warn("memory limit reached", "book", k.name, "generations", n, "memory_bytes", k.opts.Memory,
+		"consequence", "the oldest generations are dropped early")
 	return n
 }

@@ -29,12 +29,12 @@ const (
 	entryVersion byte = 5 // up to 4 votes were in the tally's generations
 )
 
-// ErrEntry means that an entry is malformed. ErrOldEntry means that a version before 0.1.0 wrote it.
+// ErrEntry means that an entry is malformed. ErrOldEntry means that version 0.1 wrote it.
 var (
 	ErrEntry = errors.New("engine: malformed journal entry")
 	// ErrNewer is ErrEntry of an entry that a newer version wrote.
 	ErrNewer    = fmt.Errorf("%w: written by a newer version", ErrEntry)
-	ErrOldEntry = errors.New("engine: journal entry of a version before 0.1.0")
+	ErrOldEntry = errors.New("engine: journal entry of version 0.1")
 )
 
 // An Entry is the body of a journal entry: a pointer to one of the types of this package.

@@ -50,10 +50,11 @@ func TestVotesRoundTrip(t *testing.T) {
 	(*resolve.Decisions)(late).Weigh(1772236800, filter.Key{Hi: 12, Lo: 13}, 7)
 	(*resolve.Decisions)(late).Weigh(1772323200, filter.Key{Hi: 14, Lo: 15}, 9)
 	shown, taken := sampleVotes(), sampleVotes()
-	shown.ToldSpam, shown.ToldRevoked = []filter.Key{{Hi: 20, Lo: 21}}, []filter.Key{{Hi: 22, Lo: 23}, {Hi: 24, Lo: 25}}
-	taken.ToldSpam, taken.ToldRevoked = []filter.Key{}, []filter.Key{{Hi: 22, Lo: 23}}
+	shown.PublishedSpam = []filter.Key{{Hi: 20, Lo: 21}}
+	shown.PublishedRevoked = []filter.Key{{Hi: 22, Lo: 23}, {Hi: 24, Lo: 25}}
+	taken.PublishedSpam, taken.PublishedRevoked = []filter.Key{}, []filter.Key{{Hi: 22, Lo: 23}}
 	learnt, all := sampleVotes(), sampleVotes()
-	learnt.ToldSpam, learnt.ToldRevoked = []filter.Key{}, []filter.Key{}
+	learnt.PublishedSpam, learnt.PublishedRevoked = []filter.Key{}, []filter.Key{}
 	learnt.Learned.Of = []learned.Change{{What: learned.Reported, Gen: 5, Text: 6, Tokens: []learn.Token{7, 8}, Share: 9}}
 	*all = *shown
 	all.Learned = learned.Changes{Of: learnt.Learned.Of,
@@ -201,7 +202,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	late := sampleVotes()
 	(*resolve.Decisions)(late).Weigh(1, filter.Key{Hi: 10, Lo: 11}, 5)
 	f.Add(encoded(late))
-	late.ToldSpam, late.ToldRevoked = []filter.Key{{Hi: 20, Lo: 21}}, []filter.Key{{Hi: 22, Lo: 23}}
+	late.PublishedSpam, late.PublishedRevoked = []filter.Key{{Hi: 20, Lo: 21}}, []filter.Key{{Hi: 22, Lo: 23}}
 	f.Add(encoded(late))
 	f.Add(encoded(sampleRemote()))
 	f.Add([]byte("R\x05{\"drop_tally\":[1]}"))

@@ -42,8 +42,8 @@ func (v *Votes) Append(b []byte) ([]byte, error) {
 	for i := range v.Ballots {
 		b = v.Ballots[i].Append(b)
 	}
-	if len(v.ToldSpam)+len(v.ToldRevoked) > 0 || !v.Learned.Empty() {
-		b = appendKeys(appendKeys(b, v.ToldSpam), v.ToldRevoked)
+	if len(v.PublishedSpam)+len(v.PublishedRevoked) > 0 || !v.Learned.Empty() {
+		b = appendKeys(appendKeys(b, v.PublishedSpam), v.PublishedRevoked)
 	}
 	if !v.Learned.Empty() {
 		b = v.Learned.Append(b)
@@ -99,14 +99,14 @@ func decodeVotes(body []byte) (*Votes, error) {
 		}
 	}
 	if !d.Bad && len(d.Left) > 0 {
-		v.ToldSpam, v.ToldRevoked = d.Keys(), d.Keys()
+		v.PublishedSpam, v.PublishedRevoked = d.Keys(), d.Keys()
 		// Empty lists must be left out at the end.
 		if !d.Bad && len(d.Left) > 0 {
 			var err error
 			v.Learned, d.Left, err = learned.ReadChanges(d.Left)
 			d.Bad = err != nil || v.Learned.Empty()
 		} else {
-			d.Bad = d.Bad || len(v.ToldSpam)+len(v.ToldRevoked) == 0
+			d.Bad = d.Bad || len(v.PublishedSpam)+len(v.PublishedRevoked) == 0
 		}
 	}
 	if d.Bad || len(d.Left) != 0 {

@@ -114,20 +114,20 @@ type sum struct {
 	wants   Wants
 	kinds   uint8
 
-	late                      uint64 // of the reader, for which old and oldLate are right
-	n                         said   // without voices
+	late                      uint64     // of the reader, for which old and oldLate are right
+	n                         kindCounts // without voices
 	old, new, good, addresses uint32
 	oldLate                   uint32 // of old, late
 	days                      uint64
 	counted                   bool   // by at least one array
 	first, last               uint64 // starts of the generations that have the key
-	voices                    []voiceSaid
+	voices                    []voiceCounts
 }
 
-// A voiceSaid is the counts of one voice.
-type voiceSaid struct {
+// A voiceCounts is the counts of one voice.
+type voiceCounts struct {
 	voice int32
-	said
+	kindCounts
 }
 
 // keep caches a copy of a sum, if there is room for its voices.
@@ -198,9 +198,9 @@ func (s *sum) add(r *Reader, c *counts, n *[Claims]uint32) {
 		return
 	}
 	s.seen(c.start)
-	by := said{c.weighed(n[Sighting]), c.weighed(n[Spam]), c.weighed(n[Ham])}
+	by := kindCounts{c.weighed(n[Sighting]), c.weighed(n[Spam]), c.weighed(n[Ham])}
 	if c.voice > 0 {
-		s.voices = append(s.voices, voiceSaid{int32(c.voice), by})
+		s.voices = append(s.voices, voiceCounts{int32(c.voice), by})
 		return
 	}
 	s.say(by)
@@ -217,7 +217,7 @@ func (s *sum) add(r *Reader, c *counts, n *[Claims]uint32) {
 }
 
 // say adds counts that have no bound.
-func (s *sum) say(by said) {
+func (s *sum) say(by kindCounts) {
 	for kind := range by {
 		s.n[kind] = book.Add(s.n[kind], by[kind])
 	}
@@ -253,7 +253,7 @@ func (r *Reader) addSum(i int, s *sum) {
 		x.seen(s.last)
 	}
 	for _, v := range s.voices {
-		r.say(i, int(v.voice), v.said)
+		r.say(i, int(v.voice), v.kindCounts)
 	}
 }
 
@@ -335,12 +335,12 @@ func (r *Reader) foldPart(s *sum, in *index, p *part, w int) (read uint64) {
 	if !p.root {
 		for voices := in.voices[w*64:]; columns != 0; columns &= columns - 1 {
 			bit := bits.TrailingZeros64(columns)
-			by := said{p.weighed(seen.N, bit), p.weighed(spam.N, bit), p.weighed(ham.N, bit)}
-			s.voices = append(s.voices, voiceSaid{voices[bit], by})
+			by := kindCounts{p.weighed(seen.N, bit), p.weighed(spam.N, bit), p.weighed(ham.N, bit)}
+			s.voices = append(s.voices, voiceCounts{voices[bit], by})
 		}
 		return read
 	}
-	s.say(said{p.sum(seen.N, columns), p.sum(spam.N, columns), p.sum(ham.N, columns)})
+	s.say(kindCounts{p.sum(seen.N, columns), p.sum(spam.N, columns), p.sum(ham.N, columns)})
 	columns &= seen.Has()
 	if columns != 0 && s.wants&(Counts|Delivered) != 0 {
 		s.deliver(r, p.sum(less(seen.N, caught.N), columns), p.start)

@@ -96,7 +96,7 @@ func (r *Reader) mark(of side) {
 // narrow reduces row, the arrays that may have a key, to the arrays that have it.
 func (x *index) narrow(key filter.Key, row []uint64) {
 	for w := range row {
-		row[w] &= x.spam[w] | x.off[w]
+		row[w] &= x.spam[w] | x.revoked[w]
 	}
 	if ones(row) > few && x.Narrow(key, row) {
 		return
@@ -339,13 +339,13 @@ func (r *Reader) walk(l *list) {
 // walkFound is walk for the list of a peer whose filters are all in indexes. It handles all
 // candidates at once, one bit each.
 func (r *Reader) walkFound(l *list) {
-	var listed, hidden, revoked, off uint64
+	var listed, hidden, revoked, named uint64
 	end := uint64(math.MaxUint64)
 	for i := range l.gens {
 		g := &l.gens[i]
 		open := ^(listed | hidden)
 		spam, not := r.listing.found.of(g.at[spamOf])&open&r.listing.open, r.listing.found.of(g.at[revokedOf])&r.listing.open
-		off |= not
+		named |= not
 		for both := spam & not; both != 0; both &= both - 1 {
 			if n := bits.TrailingZeros64(both); r.relisted(r.listing.base[n], l, g) {
 				not &^= 1 << n
@@ -369,7 +369,7 @@ func (r *Reader) walkFound(l *list) {
 		end = g.start
 	}
 	r.listing.listed.add(r, listed, l.weight)
-	for all := off; all != 0; all &= all - 1 {
+	for all := named; all != 0; all &= all - 1 {
 		n := bits.TrailingZeros64(all)
 		x := &r.request.out[r.listing.candidate[n]]
 		x.Off = true

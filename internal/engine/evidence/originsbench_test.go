@@ -56,7 +56,7 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 	}
 	const kinds = 40 // arrays of the same content are in many columns
 	var cells []*arrays.Counting
-	var spam, off []*arrays.Bits
+	var spam, revoked []*arrays.Bits
 	for range kinds {
 		a, err := arrays.NewCounting(counts)
 		if err != nil {
@@ -87,7 +87,7 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 				}
 			}
 		}
-		cells, spam, off = append(cells, a), append(spam, s), append(off, o)
+		cells, spam, revoked = append(cells, a), append(spam, s), append(revoked, o)
 	}
 	v := &replica.View{}
 	attach := func(g filter.Geometry, n int, to *arrays.Sliced, put func(*arrays.Sliced, int) error) *arrays.Sliced {
@@ -143,7 +143,7 @@ func newCrowd(b *testing.B, daily, weekly int) *crowd {
 			h.Tally = append(h.Tally, &replica.Tally{Start: today - g*day, Counts: a})
 		}
 	}
-	for _, side := range [][]*arrays.Bits{spam, off} {
+	for _, side := range [][]*arrays.Bits{spam, revoked} {
 		n = 0
 		for g := range uint64(weekly) {
 			for i, h := range v.Origins {

@@ -85,7 +85,7 @@ type search struct {
 
 // A weighing reads the weights of votes.
 type weighing struct {
-	columns  []column // by generation, then by key
+	columns  []Column // by generation, then by key
 	disputed []int    // indexes into batch.asks, of keys with at least one retracted vote
 }
 
@@ -257,11 +257,7 @@ func (r *Reader) counted(array counter) []uint32 {
 		return a.n[(a.at-a.from)*len(r.batch.keys):][:len(r.batch.keys)]
 	}
 	r.batch.counts = slices.Grow(r.batch.counts[:0], len(r.batch.keys))[:len(r.batch.keys)]
-	if array.Keys() == 0 {
-		clear(r.batch.counts)
-	} else {
-		array.CountBatch(r.batch.keys, r.batch.counts)
-	}
+	array.CountBatch(r.batch.keys, r.batch.counts)
 	return r.batch.counts
 }
 
@@ -418,7 +414,7 @@ func (r *Reader) add(c *counts, which []int, all []uint32) {
 func (r *Reader) take(c *counts, i int, n *[CountKinds]uint32) {
 	x := &r.request.out[i]
 	x.seen(c.start)
-	weighed := said{c.weighed(n[Sighting]), c.weighed(n[Spam]), c.weighed(n[Ham])}
+	weighed := kindCounts{c.weighed(n[Sighting]), c.weighed(n[Spam]), c.weighed(n[Ham])}
 	if c.voice > 0 {
 		r.say(i, c.voice, weighed)
 		return
@@ -557,28 +553,17 @@ func (r *Reader) weigh() {
 	for g := range r.sources.weights {
 		n := r.weights(g)
 		for j := range r.batch.asks {
-			r.weighing.columns = append(r.weighing.columns, column{all: WeightsOf(n[j*WeightCells:])})
+			r.weighing.columns = append(r.weighing.columns, Column{All: WeightsOf(n[j*WeightCells:])})
 		}
 	}
 	r.takeBack()
 	for g := range r.sources.weights {
 		for j, i := range r.batch.asks {
-			r.weighing.columns[g*len(r.batch.asks)+j].addTo(&r.request.out[i])
+			c, x := &r.weighing.columns[g*len(r.batch.asks)+j], &r.request.out[i]
+			c.AddTo(&x.Evidence)
+			x.Contexts = book.Add(x.Contexts, c.All[Contexts])
 		}
 	}
-}
-
-// A column is the weights of one key in one generation.
-type column struct{ all, back [WeightKinds]uint32 }
-
-func (c *column) addTo(x *Record) {
-	net := func(kind uint8) int64 { return int64(c.all[kind] - min(c.all[kind], c.back[kind])) }
-	x.Votes.Spam += net(RootSpam)
-	x.Votes.Ham += net(RootHam)
-	x.Votes.StrangerSpam += net(StrangerSpam)
-	x.Votes.StrangerHam += net(StrangerHam)
-	x.Unblamed += net(Unblamed)
-	x.Contexts = book.Add(x.Contexts, c.all[Contexts])
 }
 
 // weights reads the weights of the keys of the look-up in the g'th generation.
@@ -600,7 +585,7 @@ func (r *Reader) takeBack() {
 	for j, i := range r.batch.asks {
 		taken := false
 		for g := range r.sources.weights {
-			taken = taken || r.weighing.columns[g*all+j].all[TakenBack] > 0
+			taken = taken || r.weighing.columns[g*all+j].All[TakenBack] > 0
 		}
 		if taken {
 			r.weighing.disputed = append(r.weighing.disputed, j)
@@ -613,7 +598,7 @@ func (r *Reader) takeBack() {
 	for g := range r.sources.weights {
 		n := r.weights(g)
 		for k, j := range r.weighing.disputed {
-			r.weighing.columns[g*all+j].back = WeightsOf(n[k*WeightCells:])
+			r.weighing.columns[g*all+j].Back = WeightsOf(n[k*WeightCells:])
 		}
 	}
 }

@@ -47,6 +47,21 @@ func (r *Record) seen(start uint64) {
 	r.Last = max(r.Last, start)
 }
 
+// A Column is the weights of one key in one generation of the blocklist, and the retracted part of each.
+type Column struct{ All, Back [WeightKinds]uint32 }
+
+// Net returns the part of a kind that was not retracted.
+func (c *Column) Net(kind uint8) uint32 { return c.All[kind] - min(c.All[kind], c.Back[kind]) }
+
+// AddTo adds the latest votes to a key's evidence.
+func (c *Column) AddTo(e *verdict.Evidence) {
+	e.Votes.Spam += int64(c.Net(RootSpam))
+	e.Votes.Ham += int64(c.Net(RootHam))
+	e.Votes.StrangerSpam += int64(c.Net(StrangerSpam))
+	e.Votes.StrangerHam += int64(c.Net(StrangerHam))
+	e.Unblamed += int64(c.Net(Unblamed))
+}
+
 // An Overlay is the effect of decisions that are not yet in the node's own arrays. Its
 // methods raise n, or set has, for each of the keys.
 type Overlay interface {

@@ -78,16 +78,16 @@ type seat struct {
 // An index finds the arrays, among many, that may have a key.
 type index struct {
 	*arrays.Sliced
-	epoch  int
-	counts []counts              // by column, of counts; an array of nil where there is none
-	arrays []*arrays.Counting    // the same arrays
-	parts  [][]part              // of counts, by word of 64 columns
-	voices []int32               // voices of counts, by column
-	sums   []atomic.Pointer[sum] // cached sums of counts, by key
-	kept   int64                 // voices in them
-	lists  []listed              // by column, of lists
-	spam   []uint64              // the columns of spam filters, by word
-	off    []uint64              // the columns of revocation filters, by word
+	epoch   int
+	counts  []counts              // by column, of counts; an array of nil where there is none
+	arrays  []*arrays.Counting    // the same arrays
+	parts   [][]part              // of counts, by word of 64 columns
+	voices  []int32               // voices of counts, by column
+	sums    []atomic.Pointer[sum] // cached sums of counts, by key
+	kept    int64                 // voices in them
+	lists   []listed              // by column, of lists
+	spam    []uint64              // the columns of spam filters, by word
+	revoked []uint64              // the columns of revocation filters, by word
 }
 
 // A part is the columns, among 64 of an index, whose counts are added up in the same way.
@@ -231,7 +231,7 @@ func newIndex(of *arrays.Sliced, epoch int) index {
 		x.counts, x.arrays = make([]counts, of.Columns()), make([]*arrays.Counting, of.Columns())
 	} else {
 		x.lists = make([]listed, of.Columns())
-		x.spam, x.off = make([]uint64, of.Words()), make([]uint64, of.Words())
+		x.spam, x.revoked = make([]uint64, of.Words()), make([]uint64, of.Words())
 	}
 	return x
 }
@@ -317,7 +317,7 @@ func (s *Sources) find(g *lists, of side) seat {
 	x.lists[at.column] = listed{len(s.lists), array}
 	columns := x.spam
 	if of == revokedOf {
-		columns = x.off
+		columns = x.revoked
 	}
 	columns[at.column/64] |= 1 << (at.column % 64)
 	return at

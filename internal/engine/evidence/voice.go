@@ -9,9 +9,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 )
 
-// A said is one voice's counts of a key, multiplied by its weight: sightings, voters for spam, and
+// A kindCounts is one voice's counts of a key, multiplied by its weight: sightings, voters for spam, and
 // voters for ham.
-type said [CountKinds]uint32
+type kindCounts [CountKinds]uint32
 
 // voices numbers the voices of a view, from 1. A voice is an origin that may not list alone because
 // its weight is below the promotion weight, or several such origins whose counts are merged. The
@@ -109,7 +109,7 @@ func (r *Reader) row(i int, kind uint8) []uint32 {
 }
 
 // say records a voice's counts of an ask.
-func (r *Reader) say(i, voice int, n said) {
+func (r *Reader) say(i, voice int, n kindCounts) {
 	for kind, by := range n {
 		if by > 0 {
 			x := &r.row(i, uint8(kind))[voice-1]
@@ -136,9 +136,9 @@ func (r *Reader) bound() {
 		x := &r.request.out[i]
 		for kind, sum := range [...]*uint32{Sighting: &x.Sightings, Spam: &x.Spam, Ham: &x.Ham} {
 			n, share := uint64(0), 0.0
-			for v, said := range h.rows[at-1+kind*len(all):][:len(all)] {
-				if said > 0 {
-					n += uint64(min(said, h.bounds[v]))
+			for v, count := range h.rows[at-1+kind*len(all):][:len(all)] {
+				if count > 0 {
+					n += uint64(min(count, h.bounds[v]))
 					share += all[v]
 				}
 			}

@@ -105,9 +105,9 @@ func (p *Past) note(k filter.Key, made func(epoch int, s filter.Secret) filter.K
 }
 
 // At returns the form of a key in an epoch, if the maker has made or adopted the key. It returns
-// any other key unchanged; former arrays hold such a key only by chance.
+// any other key unchanged, and every key for an epoch below 0; former arrays hold such a key only by chance.
 func (m Maker) At(epoch int, k filter.Key) filter.Key {
-	if epoch == 0 || m.Past == nil {
+	if epoch <= 0 || m.Past == nil {
 		return k
 	}
 	if was, ok := m.Past.was[k]; ok {

@@ -31,11 +31,6 @@ func (m Maker) Votes(who string, vote bulkhead.Vote) Series { return m.series(wh
 // Records returns the series of the keys that [Maker.Record] makes for one voice.
 func (m Maker) Records(voice string) Series { return m.series(voice, bulkhead.Spam, record) }
 
-// Turns returns the series of the keys that [Maker.Turn] makes for one turn, 2 or more.
-func (m Maker) Turns(turn int) Series {
-	return m.series(turnKey, 0, string(binary.AppendUvarint(nil, uint64(turn))))
-}
-
 func (m Maker) series(who string, vote bulkhead.Vote, id string) Series {
 	s := Series{maker: m, who: who, id: id, vote: vote, begun: stemOf(m.Secret), rest: voteBytes}
 	for _, part := range [...]string{uniqueKey, who, id} {

@@ -32,12 +32,6 @@ func TestSeries(t *testing.T) {
 		}
 		for i := range uint64(4) {
 			text, context := filter.Key{Hi: i * 0xfedcba9876543211, Lo: ^i * 0x123456789abcdef1}, filter.Key{Hi: ^i, Lo: i << 56}
-			for _, turn := range []int{2, 3, 127, 128, 1 << 20} {
-				turns := m.Turns(turn)
-				if got, want := turns.Of(text), m.Turn(text, turn); got != want {
-					t.Fatalf("turn %d: %#v, want %#v", turn, got, want)
-				}
-			}
 			pairs := m.Pairs(text)
 			if got, want := pairs.Of(context), m.Pair(text, context); got != want {
 				t.Fatalf("a pair: %#v, want %#v", got, want)

@@ -34,6 +34,8 @@ type Change struct {
 	Share uint32
 	// Who: the recipient or the voter. It is not stored.
 	Who lesson.Person
+	// fresh is set for a change that this process has decided, and not read from a journal.
+	fresh bool
 }
 
 // Changes are the changes of one batch of reports.

@@ -98,6 +98,7 @@ func (b *Book) decide(c Change, s status) {
 		x.texts = make(map[learn.Token]status)
 	}
 	x.texts[c.Text] = s
+	c.fresh = true
 	x.out.Of = append(x.out.Of, c)
 }
 
@@ -213,7 +214,8 @@ func (b *Book) Apply(index uint64, c *Changes, counted bool) error {
 			b.shown.Add(1)
 		}
 		if x.What != Seen && b.opts.Learnt != nil {
-			b.opts.Learnt(lesson.Learnt{Start: x.Gen, KeyID: b.keyID(x.Gen), Text: x.Text, Who: x.Who, Tokens: x.Tokens})
+			b.opts.Learnt(lesson.Learnt{Start: x.Gen, KeyID: b.keyID(x.Gen), Text: x.Text, Who: x.Who, Tokens: x.Tokens,
+				Old: !x.fresh})
 		}
 		if x.What != Withdrawn {
 			b.messages.add(x.Text, b.keyID(x.Gen), x.Tokens)

@@ -168,8 +168,8 @@ func (b *books) apply() {
 		g.Spam.SetBatch(b.index, d.Spam, nil)
 		g.Revoked.SetBatch(b.index, d.Revoked, nil)
 		if g.Floor > 0 {
-			g.ToldSpam.SetBatch(b.index, d.ToldSpam, nil)
-			g.ToldRevoked.SetBatch(b.index, d.ToldRevoked, nil)
+			g.PublishedSpam.SetBatch(b.index, d.PublishedSpam, nil)
+			g.PublishedRevoked.SetBatch(b.index, d.PublishedRevoked, nil)
 		}
 	}
 	for _, l := range d.Late {

@@ -20,25 +20,22 @@ type members struct {
 	filled   []uint8 // buckets with a member in some epoch, each once
 }
 
-// membersNow returns the members, and collects them if the accounts have changed.
-func (r *Resolver) membersNow() *members {
-	if r.members == nil {
-		m := &members{byBucket: make([][buckets][]string, max(1, len(r.view.KeyIDs)))}
-		names := r.opts.Accounts.Members()
-		for epoch := range m.byBucket {
-			for _, name := range names {
-				b := r.opts.Keys.BucketOf(epoch, name)
-				m.byBucket[epoch][b] = append(m.byBucket[epoch][b], name)
-			}
+// collectMembers returns the members of today.
+func (r *Resolver) collectMembers() *members {
+	m := &members{byBucket: make([][buckets][]string, max(1, len(r.view.KeyIDs)))}
+	names := r.opts.Accounts.Members()
+	for epoch := range m.byBucket {
+		for _, name := range names {
+			b := r.opts.Keys.BucketOf(epoch, name)
+			m.byBucket[epoch][b] = append(m.byBucket[epoch][b], name)
 		}
-		for b := range buckets {
-			if slices.ContainsFunc(m.byBucket, func(all [buckets][]string) bool { return len(all[b]) > 0 }) {
-				m.filled = append(m.filled, uint8(b))
-			}
-		}
-		r.members = m
 	}
-	return r.members
+	for b := range buckets {
+		if slices.ContainsFunc(m.byBucket, func(all [buckets][]string) bool { return len(all[b]) > 0 }) {
+			m.filled = append(m.filled, uint8(b))
+		}
+	}
+	return m
 }
 
 // confirm credits the members who reported a text and have not changed their mind. It runs before
@@ -125,7 +122,7 @@ func (r *Resolver) eachReporter(base filter.Key, fn func(name string, newest int
 // suspects returns the members who may have voted spam on the signature in a live generation: all
 // members of the buckets with a spam voter. Buckets without a member are not asked for.
 func (r *Resolver) suspects(base filter.Key) (names []string) {
-	m := r.membersNow()
+	m := r.members()
 	bucketKeys := make([]filter.Key, len(m.filled)) // hashed once for all generations
 	found := make([][buckets]bool, len(m.byBucket))
 	for i, b := range m.filled {

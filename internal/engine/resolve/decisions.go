@@ -26,13 +26,13 @@ type Decisions struct {
 	Counts Adds // of the tally
 	Unique []filter.Key
 
-	Names         Adds // of the blocklist
-	Weights       Adds
-	Late          []Late
-	Voted         []filter.Key
-	Spam, Revoked []filter.Key
-	ToldSpam      []filter.Key // the part of Spam that peers see, in a generation with a floor
-	ToldRevoked   []filter.Key
+	Names            Adds // of the blocklist
+	Weights          Adds
+	Late             []Late
+	Voted            []filter.Key
+	Spam, Revoked    []filter.Key
+	PublishedSpam    []filter.Key // the part of Spam that peers see, in a generation with a floor
+	PublishedRevoked []filter.Key
 
 	Credits []trust.Credit
 	Ballots []ballots.Ballot
@@ -49,7 +49,7 @@ type Late struct {
 // Empty reports whether nothing was decided.
 func (d *Decisions) Empty() bool {
 	return len(d.Counts.Keys)+len(d.Unique)+len(d.Names.Keys)+len(d.Weights.Keys)+len(d.Late)+len(d.Voted)+
-		len(d.Spam)+len(d.Revoked)+len(d.ToldSpam)+len(d.ToldRevoked)+
+		len(d.Spam)+len(d.Revoked)+len(d.PublishedSpam)+len(d.PublishedRevoked)+
 		len(d.Credits)+len(d.Ballots) == 0 && d.Learned.Empty()
 }
 
@@ -73,8 +73,8 @@ func (d *Decisions) reset() {
 	d.Weights.reset()
 	*d = Decisions{
 		Counts: d.Counts, Names: d.Names, Weights: d.Weights,
-		Unique: d.Unique[:0], Voted: d.Voted[:0], Spam: d.Spam[:0], Revoked: d.Revoked[:0], ToldSpam: d.ToldSpam[:0],
-		ToldRevoked: d.ToldRevoked[:0], Credits: d.Credits[:0], Ballots: d.Ballots[:0],
-		Learned: d.Learned,
+		Unique: d.Unique[:0], Voted: d.Voted[:0], Spam: d.Spam[:0], Revoked: d.Revoked[:0],
+		PublishedSpam: d.PublishedSpam[:0], PublishedRevoked: d.PublishedRevoked[:0],
+		Credits: d.Credits[:0], Ballots: d.Ballots[:0], Learned: d.Learned,
 	}
 }

@@ -312,7 +312,7 @@ func TestUndo(t *testing.T) {
 		}
 		voted := all()
 		b.begin()
-		off, on := b.r.Retract("account:a", items)
+		delisted, relisted := b.r.Retract("account:a", items)
 		b.apply()
 		after := all()
 		wantOff, wantOn := 0, 0
@@ -331,8 +331,8 @@ func TestUndo(t *testing.T) {
 				t.Fatalf("seed %d: after the vote was undone %+v, before it %+v, pair %v", seed, got, want, pair[k])
 			}
 		}
-		if off != wantOff || on != wantOn {
-			t.Errorf("seed %d: %d off, %d on; want %d and %d", seed, off, on, wantOff, wantOn)
+		if delisted != wantOff || relisted != wantOn {
+			t.Errorf("seed %d: %d off, %d on; want %d and %d", seed, delisted, relisted, wantOff, wantOn)
 		}
 	}
 }
@@ -358,12 +358,11 @@ func TestUndoKnown(t *testing.T) {
 			}
 			known := later == 1 || named(s.Scheme().Facet())
 			b.begin()
-			off, _ := b.r.Retract("account:half", []ballots.Item{{Key: maker.Base(&s), Facet: s.Scheme().Facet()}})
+			delisted, _ := b.r.Retract("account:half", []ballots.Item{{Key: maker.Base(&s), Facet: s.Scheme().Facet()}})
 			b.apply()
-			if listed := b.of(s).Own == verdict.Listed; listed == known || off != b2i(known) {
-				t.Errorf("%v, %d delivered %d days ago: by three of three and a half still listed %v, %d off", s, days*int(each),
-					later,
-					listed, off)
+			if listed := b.of(s).Own == verdict.Listed; listed == known || delisted != b2i(known) {
+				t.Errorf("%v, %d delivered %d days ago: by three of three and a half still listed %v, %d off", s,
+					days*int(each), later, listed, delisted)
 			}
 		}
 	}
@@ -451,6 +450,22 @@ func TestBlameIsForTexts(t *testing.T) {
 		x, _ := b.accounts.Get("x")
 		if b.of(s).Own != verdict.ListedRevoked || x.Reverted != blamed {
 			t.Errorf("%v: state %d, %d reports of x reverted, want it taken off and %d", s, b.of(s).Own, x.Reverted, blamed)
+		}
+	}
+}
+
+// TestConfirmedByTexts checks that a member is confirmed by a vote on the text that the member reported, and not by
+// one on another message that has a part, a link or a file in common with it.
+func TestConfirmedByTexts(t *testing.T) {
+	for s, confirmed := range map[bulkhead.Signature]uint32{sig(bulkhead.Exact, 1): 1, sig(bulkhead.PyzorDigest, 1): 1,
+		sig(bulkhead.Part, 1): 0, link("shop.example"): 0, sender("shop.example"): 0, sig(bulkhead.Attachment, 1): 0} {
+		b := newBooks(t)
+		voters(b)
+		other := sig(bulkhead.RazorE4, 1)
+		b.report(by("x", bulkhead.Spam, s, sig(bulkhead.RazorE4, 2)))
+		b.report(by("a", bulkhead.Spam, s, other))
+		if x, _ := b.accounts.Get("x"); x.Confirmed != confirmed {
+			t.Errorf("%v: %d reports of x confirmed, want %d", s, x.Confirmed, confirmed)
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lesson"
 )
 
-// Certain is the score from which a message is not learnt as delivered. Otherwise unreported spam would
-// soon look like wanted mail.
+// Certain is the score from which a message is not learnt as delivered, unless its sender is of good standing.
+// Otherwise unreported spam would soon look like wanted mail: readers do not report what is marked already. Mail of
+// senders of good standing is not marked.
 const Certain = 0.99
 
 // beginLearning starts the decisions of a batch on what is learnt.
@@ -35,23 +36,28 @@ func (r *Resolver) learnDelivery(m *Message) {
 	i := exactOf(m)
 	switch {
 	case !r.learns() || i < 0:
-	case m.Seen.Caught || m.Seen.Learned >= Certain:
+	case m.Seen.Caught || m.Seen.Learned >= Certain && (m.Seen.Flagged || !m.Seen.GoodSender):
 		r.opts.Learned.Remember(TextOf(m.Keys[i]), m.Tokens)
 	default:
-		r.opts.Learned.Deliver(TextOf(m.Keys[i]), m.Tokens, r.person(m, m.Reporter.Account))
+		r.opts.Learned.Deliver(TextOf(m.Keys[i]), m.Tokens, r.recipient(m))
 	}
 }
 
-// person returns in whose mail a message was: the first recipient's, as far as the door knows the
-// recipients, or else the reporter's.
-func (r *Resolver) person(m *Message, name string) lesson.Person {
-	switch {
-	case len(m.Recipients) > 0:
-		return r.opts.Learned.Person(m.Recipients[0], true)
-	case name != "":
-		return r.opts.Learned.Person(name, false)
+// recipient returns in whose mail a delivered message was: the first recipient's. Without recipients it is
+// unknown, since the reporter is then a program: two programs may serve one person.
+func (r *Resolver) recipient(m *Message) lesson.Person {
+	if len(m.Recipients) == 0 {
+		return 0
 	}
-	return 0
+	return r.opts.Learned.Person(m.Recipients[0], true)
+}
+
+// person returns the person who has voted. A user is one person, whatever service reports for them.
+func (r *Resolver) person(voice, user string) lesson.Person {
+	if user != "" {
+		voice = bulkhead.Mailbox(user)
+	}
+	return r.opts.Learned.Person(voice, false)
 }
 
 // Learn learns from a message of a collection, by the token of its text. It takes a root.
@@ -63,7 +69,7 @@ func (r *Resolver) Learn(who bulkhead.Reporter, text learn.Token, tokens []learn
 	case !standing.Root || standing.Weight <= 0:
 		return fmt.Errorf("%w: to learn from mail takes a trusted account", bulkhead.ErrForbidden)
 	}
-	person := r.opts.Learned.Person(who.Account, false)
+	person := r.person(standing.Voice, who.User)
 	if spam {
 		r.opts.Learned.Report(text, tokens, person)
 	} else {
@@ -85,7 +91,7 @@ func (r *Resolver) learnVote(m *Message, who *voter) {
 	text, votes := TextOf(m.Keys[i]), r.items[i].record.Votes
 	if m.Vote == bulkhead.Spam {
 		if votes.Spam > votes.Ham {
-			r.opts.Learned.Report(text, m.Tokens, r.person(m, who.voice()))
+			r.opts.Learned.Report(text, m.Tokens, r.person(who.voice(), who.reporter.User))
 		}
 		return
 	}
@@ -93,7 +99,7 @@ func (r *Resolver) learnVote(m *Message, who *voter) {
 		r.opts.Learned.Withdraw(text, m.Tokens)
 	}
 	if m.Vote == bulkhead.Ham {
-		r.opts.Learned.Deliver(text, m.Tokens, r.person(m, who.voice()))
+		r.opts.Learned.Deliver(text, m.Tokens, r.person(who.voice(), who.reporter.User))
 	}
 }
 

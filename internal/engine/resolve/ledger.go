@@ -28,10 +28,9 @@ type span struct{ from, to int32 }
 
 // A column is the weights of one item in one generation.
 type column struct {
-	marked bool    // the item has votes in the generation; if not, all weights are 0
-	all    weights // of the item
-	back   weights // the retracted part of all
-	mine   weights // of the voice, see column.stake
+	marked          bool    // the item has votes in the generation; if not, all weights are 0
+	evidence.Column         // of the item
+	mine            weights // of the voice, see column.stake
 }
 
 // weights is one weight for each kind.
@@ -57,9 +56,6 @@ func weightKind(vote bulkhead.Vote, root bool) uint8 {
 	return kind
 }
 
-// net returns the part of a kind that has not been retracted.
-func (c *column) net(kind uint8) uint32 { return c.all[kind] - min(c.all[kind], c.back[kind]) }
-
 // stake returns the part of a kind that is the voice's own and not retracted. The voice's record
 // adds a retraction on one side to the other side, so it needs only one kind for each side.
 func (c *column) stake(kind uint8) uint32 {
@@ -73,38 +69,18 @@ func (l *ledger) of(i int) []column { return l.columns[l.spans[i].from:l.spans[i
 // stake returns the part of a kind that is the voice's own, in all generations.
 func stake(columns []column, kind uint8) (sum uint32) {
 	for i := range columns {
-		if columns[i].marked {
-			sum = book.Add(sum, columns[i].stake(kind))
-		}
+		sum = book.Add(sum, columns[i].stake(kind))
 	}
 	return sum
 }
 
-// balance returns the weights of the latest votes, and the votes of roots before their blame was
-// shared.
-func balance(columns []column) (b trust.Balance, unblamed int64) {
+// balance sets the votes in an item's record to the latest ones.
+func (it *item) balance(columns []column) {
+	e := &it.record.Evidence
+	e.Votes, e.Unblamed = trust.Balance{}, 0
 	for i := range columns {
-		c := &columns[i]
-		if !c.marked {
-			continue
-		}
-		b.Spam += int64(c.net(evidence.RootSpam))
-		b.Ham += int64(c.net(evidence.RootHam))
-		b.StrangerSpam += int64(c.net(evidence.StrangerSpam))
-		b.StrangerHam += int64(c.net(evidence.StrangerHam))
-		unblamed += int64(c.net(evidence.Unblamed))
+		columns[i].AddTo(e)
 	}
-	return b, unblamed
-}
-
-// voted reports whether an item has votes in any generation.
-func voted(columns []column) bool {
-	for i := range columns {
-		if columns[i].marked {
-			return true
-		}
-	}
-	return false
 }
 
 // turned reports whether a voice's latest vote weighs on a different kind: the voter has changed
@@ -127,12 +103,6 @@ func (r *Resolver) open(from int, voice string) {
 	records := r.opts.Keys.Records(voice)
 	for i := range n {
 		l.records = append(l.records, records.Of(r.items[from+i].key))
-	}
-	if from > 0 && !slices.ContainsFunc(r.present.parts.Texts, func(t int) bool { return voted(l.of(t)) }) {
-		l.marked = slices.Grow(l.marked[:0], n)[:n] // of pairs whose text has no votes
-		clear(l.marked)
-		l.room(from, n, 1)
-		return
 	}
 	l.marked = slices.Grow(l.marked[:0], n*len(live))[:n*len(live)]
 	if !r.marksOfAll(from) {
@@ -160,20 +130,19 @@ func (r *Resolver) marksOfAll(from int) bool {
 	if from > 0 || r.opts.Keys.Past != nil {
 		return false
 	}
-	r.buf.votes = r.buf.votes[:0]
-	for _, block := range r.view.Block.Live {
+	all := make([]*arrays.Bits, len(r.view.Block.Live))
+	for g, block := range r.view.Block.Live {
 		votes, ok := block.Votes.(*arrays.Bits)
 		if !ok {
 			return false
 		}
-		r.buf.votes = append(r.buf.votes, votes)
+		all[g] = votes
 	}
 	r.buf.keys = r.buf.keys[:0]
 	for i := range r.items {
 		r.buf.keys = append(r.buf.keys, r.items[i].key)
 	}
-	arrays.HasEach(r.buf.votes, r.buf.keys, r.ledger.marked)
-	clear(r.buf.votes) // or the buffer would keep them in memory
+	arrays.HasEach(all, r.buf.keys, r.ledger.marked)
 	r.over.votes().also(r.buf.keys, r.ledger.marked)
 	return true
 }
@@ -191,22 +160,12 @@ func (r *Resolver) marks(from, g int, marked []bool) {
 		r.buf.which = append(r.buf.which, i)
 		r.buf.keys = append(r.buf.keys, r.at(block, it.key))
 	}
-	if next := g + 1; next < len(r.view.Block.Live) {
-		prefetch(r.view.Block.Live[next].Votes, r.buf.keys)
-	}
 	has := r.hasAll(block.Votes)
 	if g == 0 {
 		r.over.votes().also(r.buf.keys, has)
 	}
 	for j, i := range r.buf.which {
 		marked[i] = has[j]
-	}
-}
-
-// prefetch starts to load the lines of a set that hold the keys.
-func prefetch(set book.Bitset, keys []filter.Key) {
-	if bits, ok := set.(*arrays.Bits); ok && bits.Keys() > 0 {
-		bits.Prefetch(keys)
 	}
 }
 
@@ -254,11 +213,11 @@ func (r *Resolver) openIn(g int, block *book.Block) {
 	for _, i := range r.buf.which {
 		c := &r.ledger.of(i)[g]
 		c.marked = true
-		c.all, n = evidence.WeightsOf(n), n[evidence.WeightCells:]
+		c.All, n = evidence.WeightsOf(n), n[evidence.WeightCells:]
 		if r.mayWeigh(i, g) {
 			c.mine, n = evidence.WeightsOf(n), n[evidence.WeightCells:]
 		}
-		if c.all[evidence.TakenBack] > 0 {
+		if c.All[evidence.TakenBack] > 0 {
 			r.buf.which[taken] = i
 			taken++
 		}
@@ -272,7 +231,7 @@ func (r *Resolver) openIn(g int, block *book.Block) {
 	}
 	n = r.weights(block)
 	for j, i := range r.buf.which[:taken] {
-		r.ledger.of(i)[g].back = evidence.WeightsOf(n[j*evidence.WeightCells:])
+		r.ledger.of(i)[g].Back = evidence.WeightsOf(n[j*evidence.WeightCells:])
 	}
 }
 
@@ -296,23 +255,18 @@ func (r *Resolver) weights(block *book.Block) []uint32 {
 func (r *Resolver) move(i int) {
 	it, columns := &r.items[i], r.ledger.of(i)
 	want := it.want
-	if voted(columns) {
-		for kind := range kinds {
-			if want[kind] > 0 || kind == it.kind {
-				want[kind] = max(want[kind], stake(columns, kind))
-			}
+	for kind := range kinds {
+		if want[kind] > 0 || kind == it.kind {
+			want[kind] = max(want[kind], stake(columns, kind))
 		}
 	}
 	for g := range columns {
-		if !columns[g].marked {
-			continue // nothing to retract
-		}
 		for kind := range kinds {
 			if g == 0 && want[kind] > 0 {
 				continue
 			}
 			// An error of the filters must not retract the weight of other voices.
-			if n := min(columns[g].stake(kind), columns[g].net(kind)); n > 0 {
+			if n := min(columns[g].stake(kind), columns[g].Net(kind)); n > 0 {
 				r.takeBack(i, g, kind, n)
 			}
 		}
@@ -320,7 +274,7 @@ func (r *Resolver) move(i int) {
 	for kind := range kinds {
 		if n := want[kind] - min(want[kind], columns[0].stake(kind)); n > 0 {
 			r.mark(i)
-			r.raise(0, it.key, kind, &columns[0].all[kind], n)
+			r.raise(0, it.key, kind, &columns[0].All[kind], n)
 			r.raise(0, r.ledger.records[i], kind, &columns[0].mine[kind], n)
 		}
 	}
@@ -329,10 +283,10 @@ func (r *Resolver) move(i int) {
 // takeBack retracts n of a voice's weight on a kind of an item in the g'th generation.
 func (r *Resolver) takeBack(i, g int, kind uint8, n uint32) {
 	c, key, other := &r.ledger.of(i)[g], r.items[i].key, opposite(kind)
-	if c.all[evidence.TakenBack] == 0 {
-		r.raise(g, key, evidence.TakenBack, &c.all[evidence.TakenBack], 1)
+	if c.All[evidence.TakenBack] == 0 {
+		r.raise(g, key, evidence.TakenBack, &c.All[evidence.TakenBack], 1)
 	}
-	r.raise(g, r.opts.Keys.Back(key), kind, &c.back[kind], n)
+	r.raise(g, r.opts.Keys.Back(key), kind, &c.Back[kind], n)
 	r.raise(g, r.ledger.records[i], other, &c.mine[other], n)
 }
 

@@ -270,19 +270,19 @@ func (m *model) claim(r bulkhead.Report) (receipt bulkhead.Receipt) {
 }
 
 // retract retracts all votes of a voice on some texts.
-func (m *model) retract(voice string, sigs []bulkhead.Signature) (off, on int) {
+func (m *model) retract(voice string, sigs []bulkhead.Signature) (delisted, relisted int) {
 	for i := range sigs {
 		text := sigs[i].String()
 		delete(m.last[text], voice)
 		switch own := m.own(text); {
 		case own == verdict.Listed && !m.enough(text):
 			m.revoke(text)
-			off++
+			delisted++
 		case own == verdict.ListedRevoked && m.enough(text) && m.list(text):
-			on++
+			relisted++
 		}
 	}
-	return off, on
+	return delisted, relisted
 }
 
 // compare compares the records of the texts with the model.
@@ -437,9 +437,9 @@ func (m *model) undo(rng *rand.Rand, sigs []bulkhead.Signature) {
 	}
 	m.b.begin()
 	m.b.r.opts.Keys.Adopt(maker.Past)
-	off, on := m.b.r.Retract(voice, items)
+	delisted, relisted := m.b.r.Retract(voice, items)
 	m.b.apply()
-	if wantOff, wantOn := m.retract(voice, sigs); off != wantOff || on != wantOn {
-		m.b.t.Fatalf("undoing %s: %d off, %d on, want %d and %d", voice, off, on, wantOff, wantOn)
+	if wantOff, wantOn := m.retract(voice, sigs); delisted != wantOff || relisted != wantOn {
+		m.b.t.Fatalf("undoing %s: %d off, %d on, want %d and %d", voice, delisted, relisted, wantOff, wantOn)
 	}
 }

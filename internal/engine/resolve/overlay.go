@@ -8,16 +8,16 @@ import (
 // An overlay holds the changes to the arrays that the decisions of the batch so far will make. It
 // implements evidence.Overlay.
 type overlay struct {
-	tally, block uint64 // starts of the open generations
-	counts       table
-	names        table
-	weights      table // of cells
-	unique       table // of the tally
-	voted        table
-	spam         table
-	revoked      table
-	toldSpam     table
-	toldRevoked  table
+	tally, block     uint64 // starts of the open generations
+	counts           table
+	names            table
+	weights          table // of cells
+	unique           table // of the tally
+	voted            table
+	spam             table
+	revoked          table
+	publishedSpam    table
+	publishedRevoked table
 
 	// Decisions are entered into the tables on the first query. Most batches never make one: they
 	// have one vote.
@@ -34,8 +34,8 @@ func cell(gen uint64, k filter.Key) filter.Key { return filter.Key{Hi: k.Hi ^ ge
 
 func (o *overlay) begin(tally, block uint64) {
 	o.tally, o.block = tally, block
-	for _, t := range []*table{&o.counts, &o.names, &o.weights, &o.unique, &o.voted, &o.spam, &o.revoked, &o.toldSpam,
-		&o.toldRevoked} {
+	for _, t := range []*table{&o.counts, &o.names, &o.weights, &o.unique, &o.voted, &o.spam, &o.revoked, &o.publishedSpam,
+		&o.publishedRevoked} {
 		t.empty()
 	}
 	o.increased.reset()
@@ -57,8 +57,8 @@ func (o *overlay) votes() *table { return o.voted.with(o.out.Voted, &o.entered.v
 // listed returns the table of out.Spam.
 func (o *overlay) listed() *table { return o.spam.with(o.out.Spam, &o.entered.spam) }
 
-// off returns the table of out.Revoked.
-func (o *overlay) off() *table { return o.revoked.with(o.out.Revoked, &o.entered.revoked) }
+// takenOff returns the table of out.Revoked.
+func (o *overlay) takenOff() *table { return o.revoked.with(o.out.Revoked, &o.entered.revoked) }
 
 // counted returns the table of increases of the counts.
 func (o *overlay) counted() *table {
@@ -90,9 +90,6 @@ func (o *overlay) Counts(gen uint64, keys []filter.Key, n []uint32) {
 // Weights implements evidence.Overlay.
 func (o *overlay) Weights(gen uint64, keys []filter.Key, n []uint32) {
 	weights := o.increases()
-	if len(weights.counts) == 0 {
-		return
-	}
 	for i, k := range keys {
 		n[i] = book.Add(n[i], weights.count(cell(gen, k)))
 	}
@@ -108,6 +105,6 @@ func (o *overlay) Spam(gen uint64, keys []filter.Key, has []bool) {
 // Revoked implements evidence.Overlay.
 func (o *overlay) Revoked(gen uint64, keys []filter.Key, has []bool) {
 	if gen == o.block {
-		o.off().also(keys, has)
+		o.takenOff().also(keys, has)
 	}
 }

@@ -11,8 +11,8 @@ func (r *Resolver) together(m *Message) {
 	if open.Floor > 0 {
 		r.samplesOf(m, r.manyVoted)
 		before := slices.Clone(r.hasAll(open.Spam))
-		for i, told := range r.hasAll(open.ToldSpam) {
-			if k := r.buf.keys[i]; !told && !r.over.toldSpam.has(k) && (before[i] || r.over.listed().has(k)) {
+		for i, seen := range r.hasAll(open.PublishedSpam) {
+			if k := r.buf.keys[i]; !seen && !r.over.publishedSpam.has(k) && (before[i] || r.over.listed().has(k)) {
 				r.show(k)
 			}
 		}

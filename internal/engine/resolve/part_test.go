@@ -75,7 +75,7 @@ func TestTogetherShared(t *testing.T) {
 			if slices.Contains(b.r.Decisions().Spam, maker.Together(samples[0], k)) {
 				here++
 			}
-			if slices.Contains(b.r.Decisions().ToldSpam, maker.Together(samples[0], k)) {
+			if slices.Contains(b.r.Decisions().PublishedSpam, maker.Together(samples[0], k)) {
 				peers++
 			}
 		}

@@ -4,11 +4,11 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
@@ -40,8 +40,8 @@ type Resolver struct {
 	out      Decisions
 	over     overlay
 	reader   evidence.Reader
-	members  *members // nil before the first use, and after a change of the accounts
-	credited int      // credits of the batch before the present report
+	members  func() *members // collects them on the first call after a change of the accounts
+	credited int             // credits of the batch before the present report
 	present  present
 	items    []item // of the present vote
 	ledger   ledger // of the present vote
@@ -80,7 +80,6 @@ type buffers struct {
 	has    []bool
 	counts []uint32
 	which  []int
-	votes  []*arrays.Bits
 }
 
 // New returns a resolver.
@@ -88,6 +87,7 @@ func New(o Options) *Resolver {
 	r := &Resolver{opts: o, noticed: noticed{revokers: make(map[filter.Key]uint32),
 		spreading: make(map[filter.Key]bool), accusing: make(map[bulkhead.Signature]int)}}
 	r.over.out = &r.out
+	r.AccountsChanged()
 	r.reader = evidence.Reader{Keys: o.Keys, Day: o.Day, Now: o.Now, Overlay: &r.over}
 	return r
 }
@@ -107,7 +107,10 @@ func (r *Resolver) Begin(v evidence.View, s *evidence.Sources) {
 }
 
 // SetKeys makes the resolver use other keys, from the next batch on.
-func (r *Resolver) SetKeys(k keys.Maker) { r.opts.Keys, r.reader.Keys, r.members = k, k, nil }
+func (r *Resolver) SetKeys(k keys.Maker) {
+	r.opts.Keys, r.reader.Keys = k, k
+	r.AccountsChanged()
+}
 
 // at returns the form of a key in the arrays of a generation of the blocklist.
 func (r *Resolver) at(block *book.Block, k filter.Key) filter.Key {
@@ -127,7 +130,7 @@ func (r *Resolver) was(block *book.Block, k filter.Key) filter.Key {
 func (r *Resolver) Decisions() *Decisions { return &r.out }
 
 // AccountsChanged makes the resolver read the accounts anew.
-func (r *Resolver) AccountsChanged() { r.members = nil }
+func (r *Resolver) AccountsChanged() { r.members = sync.OnceValue(r.collectMembers) }
 
 // A Message is a report in the form that the resolver takes. It lacks the signatures that a
 // whitelist hides. It has the keys of the others, and the judgement of the message when it was
@@ -282,22 +285,14 @@ func (r *Resolver) in(set book.Bitset, k filter.Key) bool {
 // hasAll looks r.buf.keys up.
 func (r *Resolver) hasAll(set book.Bitset) []bool {
 	r.buf.has = slices.Grow(r.buf.has[:0], len(r.buf.keys))[:len(r.buf.keys)]
-	if set.Keys() == 0 {
-		clear(r.buf.has)
-	} else {
-		set.HasBatch(r.buf.keys, r.buf.has)
-	}
+	set.HasBatch(r.buf.keys, r.buf.has)
 	return r.buf.has
 }
 
 // countAll looks r.buf.keys up in a counting array: the counts of a tally, or the names.
 func (r *Resolver) countAll(array book.Counter) []uint32 {
 	r.buf.counts = slices.Grow(r.buf.counts[:0], len(r.buf.keys))[:len(r.buf.keys)]
-	if array.Keys() == 0 {
-		clear(r.buf.counts)
-	} else {
-		array.CountBatch(r.buf.keys, r.buf.counts)
-	}
+	array.CountBatch(r.buf.keys, r.buf.counts)
 	return r.buf.counts
 }
 

@@ -25,10 +25,10 @@ func (r *Resolver) ballot(who *voter) {
 	r.out.Ballots = append(r.out.Ballots, x)
 }
 
-// Retract removes the weight of a voice's votes on the items. off is the number of items that this
-// takes off the node's blocklist. on is the number that it lists again because only that voice had
-// taken them off. A pair is not listed again before the next vote on it.
-func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
+// Retract removes the weight of a voice's votes on the items. delisted is the number of items
+// that this takes off the blocklist of the node. relisted is the number that it lists again because only
+// that voice had taken them off. A pair is not listed again before the next vote on it.
+func (r *Resolver) Retract(voice string, what []ballots.Item) (delisted, relisted int) {
 	r.items, r.present.asks = r.items[:0], r.present.asks[:0]
 	r.present.records = append(r.present.records[:0], make([]evidence.Record, len(what))...)
 	r.reader.Begin(r.sources)
@@ -47,24 +47,24 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (off, on int) {
 	}
 	r.reader.Read(r.present.asks, r.present.records)
 	r.open(0, voice)
-	r.turns(true)
+	r.turns()
 	for i := range r.items {
 		it, columns := &r.items[i], r.ledger.of(i)
 		it.record = &r.present.records[i]
 		r.move(i)
-		it.record.Votes, it.record.Unblamed = balance(columns)
+		it.balance(columns)
 		r.learnRetraction(it)
 		switch stands := r.stands(it, what[i].Pair); {
 		case it.record.Own == verdict.Listed && !stands:
 			r.revoke(it)
-			off++
+			delisted++
 		case it.record.Own == verdict.ListedRevoked && stands && !what[i].Pair:
 			if r.list(it) {
-				on++
+				relisted++
 			}
 		}
 	}
-	return off, on
+	return delisted, relisted
 }
 
 // stands reports whether the remaining votes are enough to list an item.

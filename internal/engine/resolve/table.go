@@ -37,9 +37,6 @@ func (t *table) add(k filter.Key, n uint32) {
 
 // raise increases each number by the count of its key.
 func (t *table) raise(keys []filter.Key, n []uint32) {
-	if len(t.counts) == 0 {
-		return
-	}
 	for i, k := range keys {
 		n[i] = book.Add(n[i], t.count(k))
 	}
@@ -47,9 +44,6 @@ func (t *table) raise(keys []filter.Key, n []uint32) {
 
 // also sets has for the keys that were added.
 func (t *table) also(keys []filter.Key, has []bool) {
-	if len(t.counts) == 0 {
-		return
-	}
 	for i, k := range keys {
 		has[i] = has[i] || t.has(k)
 	}

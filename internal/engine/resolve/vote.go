@@ -30,9 +30,8 @@ type item struct {
 	voter   bool               // the vote is a new voter's
 	turn    int                // turn in which the vote listed it; 0 if it did not
 	moves   bool               // the vote may enter it into the spam filter or the revocation filter
-	// For an item that moves: whether the open generation has listed it, and taken it off, at least
-	// once. once: it has not listed it twice, as far as the vote needs to know.
-	listed, revoked, once bool
+	// For an item that moves: whether the open generation has listed it, and taken it off, at least once.
+	listed, revoked bool
 }
 
 func (it *item) pair() bool { return it.text >= 0 }
@@ -50,7 +49,7 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	for i := range r.items {
 		r.weighIn(receipt, m, who, i)
 	}
-	r.turns(m.Vote != bulkhead.Spam)
+	r.turns()
 	for i := range r.items {
 		r.settle(receipt, m, who, i)
 	}
@@ -86,7 +85,7 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 	r.reader.Read(r.present.asks, r.present.records)
 	for i := range r.items {
 		r.items[i].record = &r.present.records[i]
-		r.present.records[i].Votes, r.present.records[i].Unblamed = balance(r.ledger.of(i))
+		r.items[i].balance(r.ledger.of(i))
 		r.present.evidence[i] = r.present.records[i].Evidence
 	}
 	r.present.parts.Set(m.Signatures)
@@ -285,7 +284,7 @@ func (r *Resolver) weighIn(receipt *bulkhead.Receipt, m *Message, who *voter, i 
 		return
 	}
 	r.move(i)
-	it.record.Votes, it.record.Unblamed = balance(columns)
+	it.balance(columns)
 	if m.Vote == bulkhead.Spam {
 		it.moves = r.enters(it, who)
 	} else {
@@ -341,9 +340,9 @@ func (r *Resolver) context(m *Message, who *voter, it *item, columns []column) {
 		return
 	}
 	for g := range columns {
-		if columns[g].all[evidence.RootSpam] > 0 {
+		if columns[g].All[evidence.RootSpam] > 0 {
 			return
 		}
 	}
-	r.raise(0, r.items[it.text].key, evidence.Contexts, &r.ledger.of(it.text)[0].all[evidence.Contexts], 1)
+	r.raise(0, r.items[it.text].key, evidence.Contexts, &r.ledger.of(it.text)[0].All[evidence.Contexts], 1)
 }

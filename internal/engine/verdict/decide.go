@@ -210,8 +210,8 @@ func (d *decision) asked(i int) bool {
 		return i != d.parts.Domain || !d.Evidence[i].Shared() && !wellknown.Domain(d.Signatures[i].Sum())
 	case bulkhead.Network:
 		return d.nobodyAnswers() && !d.clean(i)
-	case bulkhead.Claim:
-		return !d.parts.OwnName(d.Signatures, d.Evidence, i)
+	case bulkhead.Claim: // a list has the same writers every day
+		return !d.parts.OwnName(d.Signatures, d.Evidence, i) && !d.knownNetwork()
 	}
 	return true
 }
@@ -268,8 +268,8 @@ func (d *decision) condemns(i int) bool {
 }
 
 // fresh reports whether a link that was never delivered to speak of was reported together with the
-// message that it came with. One vote is then enough: no known sender links there, and a sender that
-// was verified needs a link that is newer still.
+// message that it came with. One vote is then enough: no known sender or network links there, and a sender
+// that was verified needs a link that is newer still.
 func (d *decision) fresh(i int) bool {
 	e := &d.Evidence[i]
 	most := freshOfVerified
@@ -279,8 +279,9 @@ func (d *decision) fresh(i int) bool {
 	case d.sender < 0: // the door may know less than the sender's own server
 		return false
 	}
-	return d.Policy.Mature && d.Findings[i].Judged != bulkhead.Revoked && e.Good == 0 && e.deliveries() <= float64(most) &&
-		e.settled() <= freshOfVerified && d.Policy.doubts(bulkhead.LinkFacet, e, e.history()) && !d.common(i)
+	isNew := e.Good == 0 && e.deliveries() <= float64(most) && e.settled() <= freshOfVerified
+	return isNew && d.Policy.Mature && d.Findings[i].Judged != bulkhead.Revoked && !d.knownNetwork() &&
+		d.Policy.doubts(bulkhead.LinkFacet, e, e.history()) && !d.common(i)
 }
 
 // suspected reports whether a part that was not revoked is under suspicion, or is a listed link. It

@@ -87,7 +87,7 @@ var mailRules = []rule{
 		"A link outside the sender's own domain is listed, and is not common."},
 	{byFreshLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.fresh) },
 		"A link was reported once, was delivered 17 times at most, with two settled deliveries at most (2 in all with a " +
-			"verified sender), never by a known sender, and the node is mature."},
+			"verified sender), never by a known sender, the network is not known, and the node is mature."},
 	{bySender, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
 		"The verified sender is listed."},
 	{byAttachment, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
@@ -134,7 +134,8 @@ var mailRules = []rule{
 		"The network is listed, nearly all its mail of the last days was flagged or reported, and no sender was verified. " +
 			"Unrelated senders share a network, so it never condemns."},
 	{byClaim, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Claims, d.suspected) },
-		"The claimed name was reported, and is not the verified sender's own. Any sender can claim any name."},
+		"The claimed name was reported, is not the verified sender's own, and the network is not known. Any sender can " +
+			"claim any name."},
 }
 
 // lastRules apply to mail that is neither spam nor suspected.

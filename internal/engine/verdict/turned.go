@@ -62,7 +62,7 @@ func (t *turned) add(j bulkhead.Judgement, p float64) {
 func turnedWhole(findings []bulkhead.Finding, evidence []Evidence) (bulkhead.Judgement, float64) {
 	scheme := findings[0].Signature.Scheme()
 	parts, hidden, listed := 0, 0, 0
-	var again, off float64 // probabilities for one of them
+	var again, revoked float64 // probabilities for one of them
 	for i := range findings {
 		f, e := &findings[i], &evidence[i]
 		if f.Signature.Scheme() != scheme {
@@ -75,14 +75,14 @@ func turnedWhole(findings []bulkhead.Finding, evidence []Evidence) (bulkhead.Jud
 			again = max(again, e.Turned)
 		case e.Turned > 0:
 			hidden++
-			off = e.Turned
+			revoked = e.Turned
 		}
 	}
 	switch {
 	case listed == parts:
 		return bulkhead.JudgedSpam, again
 	case listed+hidden == parts:
-		return bulkhead.Unjudged, coincidence(parts, hidden, off)
+		return bulkhead.Unjudged, coincidence(parts, hidden, revoked)
 	}
 	return bulkhead.Unjudged, 0 // it was not spam in any case
 }

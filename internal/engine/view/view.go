@@ -86,7 +86,7 @@ func (b *Books) Each(f func(array any)) {
 		f(g.Unique)
 	}
 	for _, g := range b.Block.Live {
-		for _, array := range []any{g.Spam, g.Revoked, g.Weights, g.Votes, g.Names, g.ToldSpam, g.ToldRevoked} {
+		for _, array := range []any{g.Spam, g.Revoked, g.Weights, g.Votes, g.Names, g.PublishedSpam, g.PublishedRevoked} {
 			f(array)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 )
 
 // A hub hears the heads of its members, and publishes them in bundles. Each member thus receives a few
@@ -65,13 +66,13 @@ func newGatherer(o *Options, ns *server.Server) (*gatherer, error) {
 	ignore := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
 	if g.conn, err = nats.Connect(ns.Addr().String(), nats.InProcessServer(ns), SignInOf(o.Identity),
 		nats.Timeout(connectWait), nats.Name("heads"), ignore); err != nil {
-		return nil, fmt.Errorf("mesh: broker: %w", Cleared(err))
+		return nil, fmt.Errorf("mesh: broker: %w", natsdial.Cleared(err))
 	}
 	// One channel keeps the order of asks and heads.
 	for _, subject := range []string{HeadsOfAll, g.names.All(wire.KindAsk) + ".*"} {
 		if _, err := g.conn.ChanSubscribe(subject, g.inbox); err != nil {
 			g.conn.Close()
-			return nil, fmt.Errorf("mesh: broker: %w", Cleared(err))
+			return nil, fmt.Errorf("mesh: broker: %w", natsdial.Cleared(err))
 		}
 	}
 	go g.run()

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 )
 
 // HubFolder is the folder, in the mesh folder, of the storage of a hub's broker.
@@ -32,10 +33,6 @@ const maxStore = 1 << 60
 const (
 	maxBrokerMemory = 64 << 20 // memory of a hub's streams; their messages are stored on disk
 )
-
-// NoCredentials is the value of [member.Options.Credentials] with which a node presents no key to an
-// external server: the server requires none, or the URL has a name and password.
-const NoCredentials = "none"
 
 // A Identity is the identity of a node.
 type Identity interface {
@@ -63,10 +60,8 @@ type Options struct {
 	KeyID    uint64   // ID of the network's secret
 	Name     string   // of the node, for people
 
-	Credentials string // file of an external server's operator, or [NoCredentials]
-	CA          string // PEM file of the authorities that sign the server's certificate
-	Cert, Key   string // PEM files of the node's client certificate and its key
-	Domain      string // JetStream domain of an external server
+	Access natsdial.Access // to an external server; without credentials, the node presents its own key
+	Domain string          // JetStream domain of an external server
 
 	Heartbeat   time.Duration
 	StreamAge   time.Duration // how long the broker keeps deltas
@@ -89,8 +84,8 @@ type Broker struct {
 
 // Connect returns a bus on the broker.
 func (k *Broker) Connect() (*Client, error) {
-	b, err := (&Client{create: true}).dial(k.opts, k.ns.Addr().String(), SignInOf(k.opts.Identity),
-		nats.InProcessServer(k.ns))
+	b, err := (&Client{create: true}).dial(k.opts, []string{k.ns.Addr().String()}, natsdial.Access{},
+		SignInOf(k.opts.Identity), nats.InProcessServer(k.ns))
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +107,7 @@ func DialHub(o *Options, address string, g Gate) (*Client, error) {
 	}
 	holder := new(atomic.Pointer[wire.Public])
 	b := &Client{keyOfHub: holder}
-	return b.dial(o, "tls://"+address, SignInOf(o.Identity), nats.Secure(&tls.Config{
+	return b.dial(o, []string{"tls://" + address}, natsdial.Access{}, SignInOf(o.Identity), nats.Secure(&tls.Config{
 		MinVersion: tls.VersionTLS13,
 		// A hub is identified by its key and not by its name: see hubIsPeer.
 		InsecureSkipVerify: true,
@@ -131,29 +126,15 @@ func DialExternal(o *Options, servers []string) (*Client, error) {
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("mesh: mode external needs the URL of a NATS server")
 	}
-	var options []nats.Option
-	access := Access{Credentials: o.Credentials, CA: o.CA, Cert: o.Cert, Key: o.Key}
-	for option, err := range access.Check(o.Now()) {
+	for option, err := range o.Access.Check(o.Now()) {
 		o.Log.Error("credentials for the NATS servers cannot be used", "option", option, "err", err,
 			"consequence", "the servers may not let this node in", "hint", "mend the file; it is read again at each try")
 	}
-	switch {
-	case o.Credentials == "":
-		options = append(options, SignInOf(o.Identity))
-	case o.Credentials != NoCredentials:
-		options = append(options, nats.UserCredentials(o.Credentials))
-	}
-	if o.CA != "" {
-		options = append(options, nats.RootCAs(o.CA))
-	}
-	if o.Cert != "" {
-		options = append(options, nats.ClientCert(o.Cert, o.Key))
-	}
 	b := &Client{create: true, foreign: true}
-	if len(servers) > 1 {
-		b.entry = entryOf(servers, options)
+	if o.Access.Credentials != "" {
+		return b.dial(o, servers, o.Access)
 	}
-	return b.dial(o, strings.Join(servers, ","), options...)
+	return b.dial(o, servers, o.Access, SignInOf(o.Identity))
 }
 
 // SignInOf proves the node's key to a broker. It includes the proof of a change of keys, because the
@@ -181,23 +162,30 @@ func SignIn(id wire.Signer, token string) nats.Option {
 
 // HubIsPeer checks that the server of a TLS connection holds the key of a peer.
 func HubIsPeer(g Gate, c tls.ConnectionState) (key wire.Public, err error) {
-	if len(c.PeerCertificates) == 0 {
-		return key, errors.New("the hub sent no certificate")
+	key, err = keyOf(c)
+	if err != nil {
+		return key, err
 	}
-	cert := c.PeerCertificates[0]
-	raw, ok := cert.PublicKey.(ed25519.PublicKey)
-	if !ok || len(raw) != ed25519.PublicKeySize {
-		return key, errors.New("the hub's certificate does not belong to a node")
-	}
-	key = wire.Public(raw)
 	proof := ""
-	if len(cert.Subject.Organization) == 1 {
-		proof = cert.Subject.Organization[0]
+	if names := c.PeerCertificates[0].Subject.Organization; len(names) == 1 {
+		proof = names[0]
 	}
 	if !g.Known(key, proof) {
 		return key, fmt.Errorf("the hub has the key %s, which is not on the list of peers", key.ID())
 	}
 	return key, nil
+}
+
+// keyOf returns the key of the node that is the server of a TLS connection.
+func keyOf(c tls.ConnectionState) (key wire.Public, err error) {
+	if len(c.PeerCertificates) == 0 {
+		return key, errors.New("the hub sent no certificate")
+	}
+	raw, ok := c.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+	if !ok || len(raw) != len(key) {
+		return key, errors.New("the hub's certificate does not belong to a node")
+	}
+	return wire.Public(raw), nil
 }
 
 // StartBroker starts the broker of a hub at the address listen, with the peers that the gate admits.
@@ -294,8 +282,8 @@ func (d Doorkeeper) Check(c server.ClientAuthentication) bool {
 	}
 	if !d.Gate.Known(key, o.Token) {
 		if d.Gate.RefuseStranger(ReasonDoor, o.Nkey) {
-			d.Opts.Log.Warn("hub: connection refused, its key is not on the list of peers; others are only counted",
-				"key", o.Nkey, "from", c.RemoteAddress())
+			d.Opts.Log.Warn("hub refused a connection whose key is not on the list of peers", "key", o.Nkey,
+				"from", c.RemoteAddress(), "consequence", "others are counted and not logged")
 		}
 		return false
 	}

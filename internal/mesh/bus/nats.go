@@ -1,10 +1,10 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 )
 
 const (
@@ -25,13 +26,13 @@ const (
 	connectWait  = 5 * time.Second // for one attempt
 	pingInterval = 10 * time.Second
 	// On a link of 2 kB/s an answer waits for minutes behind a few messages. TCP finds a dead link sooner:
-	// see dialer.
+	// see package natsdial.
 	maxPings      = 30              // unanswered
 	stallWait     = 5 * time.Minute // in which a link takes what one write has
 	flushWait     = 2 * time.Second
 	keptErrors    = 8 // errors that are not logged again
 	refusalStands = 10 * time.Second
-	entryTries    = 16                  // looks at the connection for each connection of entryOf
+	entryTries    = 16                  // looks at the connection for each call of [natsdial.Entry]
 	maxUnread     = 32 << 20            // bytes of one subscription that may wait for the receiver
 	maxAhead      = 2 * wire.MaxMessage // bytes of stored messages in flight; more than the largest message
 )
@@ -46,7 +47,7 @@ type Client struct {
 	owner   bool // the streams are this node's alone, and get the configured limits
 	Conn    *nats.Conn
 	Ups     chan struct{}
-	entry   func() error // why no server admits the node; nil: the connection's own error is enough
+	link    natsdial.Options // how it signs in
 	// keyOfHub is the key of the hub at the other end, once it is known; nil: the other end is no hub.
 	keyOfHub *atomic.Pointer[wire.Public]
 
@@ -111,62 +112,37 @@ func (n names) ImageStream() string { return "BH_" + n.Net + "_I" }
 
 // dial begins to connect a client; the bus is up once it has reached a server. The library may call the
 // client before dial returns.
-func (b *Client) dial(o *Options, server string, options ...nats.Option) (*Client, error) {
-	b.Opts, b.Server, b.Names, b.Ups = o, Redacted(server), NewNames(o.KeyID), make(chan struct{}, 1)
-	name := o.Name
-	if name == "" {
-		name = o.Identity.Public().ID()
-	}
-	options = append([]nats.Option{
-		nats.Name(name), nats.NoEcho(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(reconnect), nats.ReconnectBufSize(-1), nats.Timeout(connectWait),
-		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(maxPings), nats.FlusherTimeout(stallWait),
-		nats.Dialer(dialer()),
+func (b *Client) dial(o *Options, servers []string, access natsdial.Access, further ...nats.Option) (*Client, error) {
+	b.Opts, b.Server = o, natsdial.Redacted(strings.Join(servers, ","))
+	b.Names, b.Ups = NewNames(o.KeyID), make(chan struct{}, 1)
+	b.link = natsdial.Options{Servers: servers, Name: cmp.Or(o.Name, o.Identity.Public().ID()), Access: access,
+		Wait: connectWait, Retry: reconnect, Ping: pingInterval, Pings: maxPings, Further: further}
+	whole := b.link
+	whole.Further = append(slices.Clone(further), nats.NoEcho(), nats.FlusherTimeout(stallWait),
 		nats.CustomInboxPrefix(Inbox(o.Identity.Public().Hint())),
 		nats.ConnectHandler(func(*nats.Conn) { b.CameUp() }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.CameUp() }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.lost(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.Failed(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.Failed(err) }),
-	}, options...)
-	conn, err := nats.Connect(server, options...)
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { b.Failed(err) }))
+	conn, err := natsdial.Connect(whole)
 	if err != nil {
-		return nil, fmt.Errorf("mesh: broker %s: %w", b.Server, Cleared(err))
+		return nil, fmt.Errorf("mesh: broker %s: %w", b.Server, natsdial.Cleared(err))
 	}
 	b.Conn = conn
 	return b, nil
 }
 
-// Redacted returns a list of URLs without the passwords in them. A user without a password is a
-// token, and is hidden.
-func Redacted(servers string) string {
-	list := strings.Split(servers, ",")
-	for i, s := range list {
-		u, err := url.Parse(s)
-		if err != nil || u.User == nil {
-			continue
-		}
-		if _, ok := u.User.Password(); !ok {
-			u.User = url.User("xxxxx")
-		}
-		list[i] = u.Redacted()
-	}
-	return strings.Join(list, ",")
-}
-
 // Inbox returns the prefix of the subjects of the answers to a node.
 func Inbox(h wire.Hint) string { return "_INBOX_" + h.String() }
-
-// Cleared keeps the text of an error of the NATS library, and drops its type.
-func Cleared(err error) error { return errors.New(err.Error()) }
 
 // watchEntry records why no server has admitted the node yet, until one does. The library reports
 // that only for a connection that was established before.
 func (b *Client) watchEntry(ctx context.Context) {
 	for tries := 1; !b.Conn.IsConnected(); tries++ {
 		err := b.Conn.LastError()
-		if b.entry != nil && tries%entryTries == 0 {
-			err = b.entry()
+		if len(b.link.Servers) > 1 && tries%entryTries == 0 {
+			err = natsdial.Entry(b.link)
 		}
 		if err != nil {
 			b.Failed(err)
@@ -179,29 +155,6 @@ func (b *Client) watchEntry(ctx context.Context) {
 	}
 }
 
-// entryOf returns a function that connects to each of several servers once, and returns why none of them
-// admits the node. The library keeps only the error of the last server, and none if that is down.
-func entryOf(servers []string, options []nats.Option) func() error {
-	return func() (reason error) {
-		for _, s := range servers {
-			conn, err := nats.Connect(s, append(slices.Clip(options), nats.NoReconnect(), nats.Timeout(connectWait))...)
-			if err == nil {
-				conn.Close()
-				return nil
-			}
-			if reason == nil || isRefusal(err) {
-				reason = err
-			}
-		}
-		return reason
-	}
-}
-
-// isRefusal reports whether an error is of a server that does not admit the node.
-func isRefusal(err error) bool {
-	return strings.Contains(strings.ToLower(err.Error()), nats.ErrAuthorization.Error()[len("nats: "):])
-}
-
 // Failed records an error of the connection, and logs it unless it is one of the last errors that were
 // logged. A refusal stands for a while beside the errors of servers that are down.
 func (b *Client) Failed(err error) {
@@ -212,7 +165,7 @@ func (b *Client) Failed(err error) {
 		return
 	}
 	b.mu.Lock()
-	refusal, now := isRefusal(err), time.Now()
+	refusal, now := natsdial.IsRefusal(err), time.Now()
 	if refusal || now.Sub(b.refusedAt) > refusalStands {
 		b.Last = err
 	}
@@ -272,7 +225,7 @@ func (b *Client) Publish(t wire.Topic, msg []byte) error {
 		return wire.ErrTooLarge
 	}
 	if err != nil {
-		return Cleared(err)
+		return natsdial.Cleared(err)
 	}
 	return nil
 }
@@ -301,7 +254,7 @@ func (b *Client) Listen(self wire.Hint, all bool, handle func(wire.Arrival)) err
 	}
 	_, err := b.Conn.Subscribe(BundleSubject, func(m *nats.Msg) { b.unbundle(m.Data, handle) })
 	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+		return fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
 	}
 	return nil
 }
@@ -334,7 +287,7 @@ func (b *Client) hearHeads() error {
 			err = sub.SetPendingLimits(-1, maxUnread)
 		}
 		if err != nil {
-			return fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+			return fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
 		}
 		b.heads = append(b.heads, sub)
 	}
@@ -378,10 +331,10 @@ func (b *Client) subscribe(subject string, handle func(wire.Arrival)) (func(), e
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+		return nil, fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
 	}
 	if err := sub.SetPendingLimits(-1, maxUnread); err != nil {
-		return nil, fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+		return nil, fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
 	}
 	return func() { sub.Unsubscribe() }, nil // a closed connection has no subscriptions
 }
@@ -514,7 +467,7 @@ func (b *Client) Request(ctx context.Context, subject string, data []byte) ([]by
 	defer cancel()
 	reply, err := b.Conn.RequestWithContext(ctx, subject, data)
 	if err != nil {
-		return nil, Cleared(err)
+		return nil, natsdial.Cleared(err)
 	}
 	return reply.Data, nil
 }
@@ -532,7 +485,7 @@ func (b *Client) Serve(prefix string, tell func(from wire.Hint, data []byte) []b
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+		return fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
 	}
 	return nil
 }

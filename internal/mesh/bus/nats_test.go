@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
@@ -70,7 +71,7 @@ func TestRefusedOrDown(t *testing.T) {
 	}
 	var log lines
 	opts := &Options{Identity: member{signer{key}}, Log: slog.New(slog.NewTextHandler(&log, nil))}
-	opts.Credentials, opts.Now = NoCredentials, time.Now
+	opts.Access.Credentials, opts.Now = natsdial.NoCredentials, time.Now
 	c, err := DialExternal(opts, []string{"nats://x:y@" + ns.Addr().String(), "nats://x:y@" + down.Addr().String()})
 	if err != nil {
 		t.Fatal(err)

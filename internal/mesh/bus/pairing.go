@@ -2,7 +2,6 @@ package bus
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 )
 
 // TokenInvitation is the prefix of the token that a joining node presents to a hub.
@@ -32,31 +32,25 @@ func AskToJoin(ctx context.Context, self wire.Signer, hub, id string, inviter wi
 			// The inviter is identified by its key and not by its name.
 			InsecureSkipVerify: true,
 			VerifyConnection: func(c tls.ConnectionState) error {
-				raw, ok := ed25519.PublicKey(nil), false
-				if len(c.PeerCertificates) > 0 {
-					raw, ok = c.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+				key, err := keyOf(c)
+				if err == nil && key != inviter {
+					err = fmt.Errorf("it has the key %s, and the invitation is from %s", key.ID(), inviter.ID())
 				}
-				if !ok || len(raw) != len(inviter) {
-					return errors.New("that is no hub of a network")
-				}
-				if key := wire.Public(raw); key != inviter {
-					return fmt.Errorf("it has the key %s, and the invitation is from %s", key.ID(), inviter.ID())
-				}
-				return nil
+				return err
 			},
 		}), SignIn(self, TokenInvitation+id))
 	if errors.Is(err, nats.ErrAuthorization) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, Cleared(err)
+		return nil, false, natsdial.Cleared(err)
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, BrokerWait)
 	defer cancel()
 	msg, err := conn.RequestWithContext(ctx, PairSubject(id, from), request)
 	if err != nil {
-		return nil, false, Cleared(err)
+		return nil, false, natsdial.Cleared(err)
 	}
 	return msg.Data, true, nil
 }
@@ -76,7 +70,7 @@ func (b *Client) ServePairing(handle func(id string, from wire.Hint, box []byte)
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.Server, Cleared(err))
+		return fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
 	}
 	return nil
 }

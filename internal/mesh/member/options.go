@@ -41,7 +41,7 @@ type Engine interface {
 
 	Wounds(ctx context.Context) (engine.Wounds, error)
 	Heal(ctx context.Context, peer string, a engine.Array, start uint64, image []byte) error
-	HealSaid(ctx context.Context, a engine.Array, start uint64, images [][]byte,
+	HealPublished(ctx context.Context, a engine.Array, start uint64, images [][]byte,
 		rounds []engine.Part) (pages int, err error)
 	EndHealing(ctx context.Context) error
 	Adopt(ctx context.Context, start uint64, shapes map[engine.Array]filter.Geometry) error
@@ -110,7 +110,7 @@ type Options struct {
 	Listen  string   // of a hub: "host:port"
 	Servers []string // of Join: "host:port" of each hub; of External: URLs of a cluster's servers
 	// Credentials is a file from an external server's operator, with a user JWT and its key, or
-	// [bus.NoCredentials]. CA is a PEM file of the authorities that sign the server's certificate. If
+	// [natsdial.NoCredentials]. CA is a PEM file of the authorities that sign the server's certificate. If
 	// they are empty, the node uses its own key and the system's authorities. Cert and Key are PEM
 	// files of the node's client certificate and its key; empty: none. All are read anew for each
 	// connection.

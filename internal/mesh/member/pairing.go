@@ -297,7 +297,8 @@ func (g *Pairing) Pair(ctx context.Context, id string, from wire.Hint, box []byt
 func (g *Pairing) turnAway(id string, from wire.Hint, why string) []byte {
 	first := g.book.RefuseStranger(ReasonInvitation, why)
 	if first {
-		g.opts.Log.Warn("request to join refused; others are only counted", "invitation", id, "key", from, "why", why)
+		g.opts.Log.Warn("request to join refused", "invitation", id, "key", from, "why", why,
+			"consequence", "others are counted and not logged")
 	}
 	out, err := json.Marshal(pairEnvelope{Why: why})
 	if err != nil {
@@ -345,8 +346,8 @@ func (g *Pairing) Answer(ctx context.Context, v *Invite, q *PairRequest) *pairRe
 			return refuse("%v", err)
 		}
 		if !v.Accept {
-			g.opts.Log.Warn("a node wants to join: see \"bulkhead peer requests\"", "invitation", v.ID, "for", v.Name,
-				"key", q.Key, "name", q.Name)
+			g.opts.Log.Warn("a node wants to join", "invitation", v.ID, "for", v.Name,
+				"key", q.Key, "name", q.Name, "hint", "see \"bulkhead peer requests\"")
 		}
 	}
 	j := &v.Joiners[i]

@@ -141,17 +141,23 @@ func OpenRequest(secret [SecretBytes]byte, id string, box []byte) (q PairRequest
 	return q, key, CheckPeer(q.Name, 0)
 }
 
-// sealReply seals the answer to a request.
-func sealReply(secret [SecretBytes]byte, id string, q *PairRequest, r *pairReply) ([]byte, error) {
-	theirs, err := ecdh.X25519().NewPublicKey(q.Exchange)
+// answerTo returns the public key that answers a node's public key of a key exchange, and what both nodes share.
+func answerTo(theirs []byte) (exchange, shared []byte, err error) {
+	key, err := ecdh.X25519().NewPublicKey(theirs)
 	if err != nil {
-		return nil, fmt.Errorf("mesh: request to join: %w", err)
+		return nil, nil, err
 	}
 	private, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("mesh: %w", err)
+		return nil, nil, err
 	}
-	shared, err := private.ECDH(theirs)
+	shared, err = private.ECDH(key)
+	return private.PublicKey().Bytes(), shared, err
+}
+
+// sealReply seals the answer to a request.
+func sealReply(secret [SecretBytes]byte, id string, q *PairRequest, r *pairReply) ([]byte, error) {
+	exchange, shared, err := answerTo(q.Exchange)
 	if err != nil {
 		return nil, fmt.Errorf("mesh: request to join: %w", err)
 	}
@@ -159,7 +165,7 @@ func sealReply(secret [SecretBytes]byte, id string, q *PairRequest, r *pairReply
 	if err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
-	return json.Marshal(pairEnvelope{Exchange: private.PublicKey().Bytes(),
+	return json.Marshal(pairEnvelope{Exchange: exchange,
 		Box: Seal(PairKey(secret, shared, "reply"), data, id+" "+q.Key)})
 }
 

@@ -46,12 +46,12 @@ const (
 // A Rotation is a change of the network's secret, announced or done. A published value is
 // immutable: every edit is of a copy.
 type Rotation struct {
-	From   string    `json:"from"`             // network before
-	Secret []byte    `json:"secret,omitempty"` // empty: the announced secret was taken back
-	At     time.Time `json:"at"`               // when it is, or was, to be used
-	By     string    `json:"by"`               // key of the hub that sent it; this node's if its administrator set it
-	Hand   bool      `json:"hand,omitempty"`   // the administrator set it, and may have given it to others
-	Told   []string  `json:"told,omitempty"`   // keys of the peers that have fetched it here
+	From    string    `json:"from"`             // network before
+	Secret  []byte    `json:"secret,omitempty"` // empty: the announced secret was taken back
+	At      time.Time `json:"at"`               // when it is, or was, to be used
+	By      string    `json:"by"`               // key of the hub that sent it; this node's if its administrator set it
+	Hand    bool      `json:"hand,omitempty"`   // the administrator set it, and may have given it to others
+	Fetched []string  `json:"told,omitempty"`   // keys of the peers that have fetched it here
 	// Void is secrets that this node announced and took back, oldest first. A peer that uses one is
 	// sent back to the present secret.
 	Void [][]byte `json:"void,omitempty"`
@@ -92,9 +92,9 @@ type RotationStatus struct {
 	At       time.Time
 	By       string   // key of the hub that sent it to this node; the node's own if set here
 	Done     bool     // this node uses it
-	Told     []string // keys of the peers that have fetched it here
+	Fetched  []string // keys of the peers that have fetched it here
 	Through  []string // other peers in an aggregate whose node has fetched it: that node passes it on
-	Untold   []string // all other peers
+	Missing  []string // all other peers
 	Unable   []string // peers that have answered that they cannot take another secret, with their reasons
 }
 
@@ -183,7 +183,7 @@ func (c *Secrets) LastRotation() *Rotation {
 		return nil
 	}
 	r := *c.Announcement
-	r.Told, r.Void, r.Past = slices.Clone(r.Told), slices.Clone(r.Void), slices.Clone(r.Past)
+	r.Fetched, r.Void, r.Past = slices.Clone(r.Fetched), slices.Clone(r.Void), slices.Clone(r.Past)
 	return &r
 }
 
@@ -315,16 +315,16 @@ func (c *Secrets) Rotation() (s RotationStatus, ok bool) {
 	}
 	s = RotationStatus{From: r.From, To: NetworkOf(r.To()), At: r.At, By: r.By, Done: r.To().ID() == c.Opts.KeyID,
 		Unable: c.Unable()}
-	through := c.book.within(r.Told)
+	through := c.book.within(r.Fetched)
 	for _, p := range c.book.List() {
 		switch {
-		case slices.Contains(r.Told, p.ID):
-			s.Told = append(s.Told, p.ID)
+		case slices.Contains(r.Fetched, p.ID):
+			s.Fetched = append(s.Fetched, p.ID)
 		case p.ID == r.By:
 		case through[wire.Organisation(p.Key.Hint())]:
 			s.Through = append(s.Through, p.ID)
 		default:
-			s.Untold = append(s.Untold, p.ID)
+			s.Missing = append(s.Missing, p.ID)
 		}
 	}
 	return s, true
@@ -416,19 +416,19 @@ func (c *Secrets) next(network string) (had, secret filter.Secret, at time.Time,
 	return chain[i], chain[i+1], at, true
 }
 
-// noteTold records that a peer has the announced secret. It returns an error if the node is no
+// noteFetched records that a peer has the announced secret. It returns an error if the node is no
 // longer a peer.
-func (c *Secrets) noteTold(p *Peer, secret filter.Secret) error {
+func (c *Secrets) noteFetched(p *Peer, secret filter.Secret) error {
 	c.admin.Lock()
 	defer c.admin.Unlock()
 	if _, ok := c.book.Find(p.Key.Hint()); !ok {
 		return unknownPeer(p.ID)
 	}
 	r := c.announced()
-	if r == nil || r.To() != secret || slices.Contains(r.Told, p.ID) {
+	if r == nil || r.To() != secret || slices.Contains(r.Fetched, p.ID) {
 		return nil
 	}
-	r.Told = append(r.Told, p.ID)
+	r.Fetched = append(r.Fetched, p.ID)
 	c.Opts.Log.Info("a peer has the network's other secret", "peer", p.Label(), "key", p.ID)
 	return c.saveRotation(r)
 }
@@ -445,7 +445,7 @@ func (c *Secrets) LeftRotation(id string) error {
 	case r.By == id:
 		c.Opts.Log.Warn("the secret that the evicted hub announced is not taken", "network", NetworkOf(r.To()))
 		return c.saveRotation(c.withdrawn(r))
-	case r.By != c.Opts.Identity.ID() || !slices.Contains(r.Told, id):
+	case r.By != c.Opts.Identity.ID() || !slices.Contains(r.Fetched, id):
 		return nil
 	case r.Hand:
 		c.Opts.Log.Error("the evicted peer knows the secret that is to come, which was given by hand", "key", id,
@@ -457,8 +457,8 @@ func (c *Secrets) LeftRotation(id string) error {
 	if least := c.Opts.Now().Add(2 * SecretBeats * c.Opts.Heartbeat).UTC(); next.At.Before(least) {
 		next.At = least // time for the other peers to fetch this secret as well
 	}
-	c.Opts.Log.Warn("the evicted peer knew the secret that was to come: another one is announced",
-		"network", NetworkOf(next.To()), "at", next.At)
+	c.Opts.Log.Warn("the evicted peer knew the secret that was to come", "network", NetworkOf(next.To()),
+		"at", next.At, "consequence", "another secret is announced")
 	return c.saveRotation(next)
 }
 

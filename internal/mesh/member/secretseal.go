@@ -92,7 +92,7 @@ func (c *Secrets) ServeSecret(from wire.Hint, data []byte) []byte {
 	}
 	out, err := json.Marshal(a)
 	if err == nil && len(a.Box) > 0 {
-		err = c.noteTold(&p, secret) // recorded before the answer is sent: an eviction must know of it
+		err = c.noteFetched(&p, secret) // recorded before the answer is sent: an eviction must know of it
 	}
 	if err != nil {
 		c.Opts.Log.Error("a peer did not get the network's other secret", "peer", p.Label(), "err", err)
@@ -132,7 +132,7 @@ func (c *Secrets) MakeAnswer(p *Peer, data []byte) (a *SecretAnswer, secret filt
 
 // SealSecret seals a secret for the peer that asked, and signs the answer.
 func (c *Secrets) SealSecret(p *Peer, q *SecretQuestion, n *NextSecret) (*SecretAnswer, error) {
-	theirs, err := ecdh.X25519().NewPublicKey(q.Exchange)
+	exchange, shared, err := answerTo(q.Exchange)
 	if err != nil {
 		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
 	}
@@ -140,15 +140,7 @@ func (c *Secrets) SealSecret(p *Peer, q *SecretQuestion, n *NextSecret) (*Secret
 	if err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
-	private, err := ecdh.X25519().GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: %w", err)
-	}
-	shared, err := private.ECDH(theirs)
-	if err != nil {
-		return nil, fmt.Errorf("mesh: question for a secret: %w", err)
-	}
-	a := &SecretAnswer{Exchange: private.PublicKey().Bytes(), Box: Seal(secretKey(shared), plain, p.ID)}
+	a := &SecretAnswer{Exchange: exchange, Box: Seal(secretKey(shared), plain, p.ID)}
 	a.Signature = c.Opts.Identity.Sign(a.text(q))
 	return a, nil
 }

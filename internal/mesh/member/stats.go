@@ -79,8 +79,8 @@ func (b *Book) Refuse(h wire.Hint, reason, detail string) {
 	}
 	b.mu.Unlock()
 	if first {
-		b.opts.Log.Warn("message refused; others like it are only counted", "from", name, "reason", reason,
-			"detail", detail)
+		b.opts.Log.Warn("message refused", "from", name, "reason", reason, "detail", detail,
+			"consequence", "others like it are counted and not logged")
 	}
 }
 
@@ -95,8 +95,8 @@ func (b *Book) RefuseStranger(reason, detail string) (first bool) {
 // Reject counts a refused message whose sender is not proven.
 func (b *Book) Reject(reason, detail string) {
 	if b.RefuseStranger(reason, detail) {
-		b.opts.Log.Warn("message of an unknown sender refused; others like it are only counted", "reason", reason,
-			"detail", detail)
+		b.opts.Log.Warn("message of an unknown sender refused", "reason", reason, "detail", detail,
+			"consequence", "others like it are counted and not logged")
 	}
 }
 

@@ -38,8 +38,8 @@ func (s *Sender) answer(ctx context.Context, m *wire.Message) {
 	life, _ := s.state.Life()
 	same := m.Incarnation == life
 	behind, received := false, uint64(0) // the peer proves that this node has forgotten something
-	for _, said := range m.Proofs {
-		if p, ok := s.proven(said); ok && s.forgot(&p, own) {
+	for _, succession := range m.Proofs {
+		if p, ok := s.proven(succession); ok && s.forgot(&p, own) {
 			behind, received = true, max(received, p.Stamp.Incarnation, p.Stamp.Boot)
 		}
 	}
@@ -165,10 +165,8 @@ func (s *Sender) renew(from string, received uint64) {
 	s.renewals = append(s.renewals, time.Now())
 	err := s.state.Renew(s.opts.Engine.Own(), received)
 	s.imageAll()
-	s.opts.Log.Warn(
-		"peers have more of this node's counts than the node itself: it was set back to an older state, "+
-			"and begins a new incarnation",
-		"shown_by", from, "err", err)
+	s.opts.Log.Warn("peers have more of this node's counts than the node itself", "shown_by", from, "err", err,
+		"reason", "the node was set back to an older state", "consequence", "it begins a new incarnation")
 }
 
 // imageAll requests images of all arrays: no round published before leads to their present

@@ -68,9 +68,8 @@ func (s *Sender) heal(ctx context.Context) bool {
 		return s.recover(ctx)
 	}
 	c := newCure(time.Now())
-	s.opts.Log.Warn(
-		"pages of this node's arrays are lost: peers are asked for their replicas, " +
-			"and nothing is published until they are back")
+	s.opts.Log.Warn("pages of this node's arrays are lost",
+		"consequence", "peers are asked for their replicas, and nothing is published until they are back")
 	tick := time.NewTicker(s.opts.Interval)
 	defer tick.Stop()
 	for {
@@ -246,8 +245,9 @@ func (s *Sender) endHealing(ctx context.Context, c *cure, lost *engine.Wounds) {
 	from := slices.Sorted(maps.Keys(c.by))
 	after := time.Since(c.began).Round(time.Second)
 	if s.renewed {
-		s.opts.Log.Warn("sharing again, in a new incarnation: not all that was lost came back, and counts stay low",
-			"pages_healed", healed, "from", from, "pages_missing", len(lost.Pages), "after", after, "err", err)
+		s.opts.Log.Warn("sharing again, in a new incarnation", "pages_healed", healed, "from", from,
+			"pages_missing", len(lost.Pages), "after", after, "err", err,
+			"consequence", "the counts of the missing pages stay low")
 	} else {
 		s.opts.Log.Info("all pages are back, and sharing goes on", "pages_healed", healed, "from", from, "after", after,
 			"err", err)

@@ -525,13 +525,13 @@ func TestReadOwn(t *testing.T) {
 			t.Error("two brokers are read at once")
 		}
 		bubble.Advance(time.Second)
-		r.Engine.SaidErr = errBroken
+		r.Engine.PublishedErr = errBroken
 		if s.remind(t.Context(), c, x); c.reading || c.last.Equal(time.Now()) || len(c.by) != 0 ||
 			!strings.Contains(r.Log.String(), "broken") {
 			t.Errorf("reading %v, pages of %v, log %q", c.reading, c.by, r.Log)
 		}
 		r.Log.Reset()
-		r.Engine.Said, r.Engine.SaidErr = 1, nil
+		r.Engine.Published, r.Engine.PublishedErr = 1, nil
 		if s.remind(t.Context(), c, x); c.by[engine.Broker] != 1 || !c.last.Equal(time.Now()) || r.Log.Len() != 0 {
 			t.Errorf("pages of %v, log %q", c.by, r.Log)
 		}

@@ -149,7 +149,7 @@ func (s *Sender) remind(ctx context.Context, c *cure, x *memory) {
 	}
 	for r, a := range x.arrays {
 		images, rounds := a.longest()
-		n, err := s.opts.Engine.HealSaid(ctx, r.Array, r.Start, images, rounds)
+		n, err := s.opts.Engine.HealPublished(ctx, r.Array, r.Start, images, rounds)
 		if err != nil && ctx.Err() == nil {
 			s.opts.Log.Warn("what this node has published does not make its pages whole", "array", r.Array,
 				"generation", r.Start, "err", err)

@@ -57,8 +57,8 @@ func (s *Sender) startRecovery() (bool, error) {
 	if len(asked) == 0 {
 		return false, nil // peers may be added while the node runs
 	}
-	s.opts.Log.Warn("the store of this node is lost: peers are asked for what it has shared",
-		"peers", len(asked), "consequence", "nothing is shared until they have answered")
+	s.opts.Log.Warn("the store of this node is lost", "peers", len(asked),
+		"consequence", "peers are asked for what it has shared; nothing is shared until they have answered")
 	return true, nil
 }
 
@@ -138,8 +138,8 @@ func (s *Sender) endHold(ctx context.Context) {
 	if s.complete() {
 		s.endRecovery(err)
 	} else {
-		s.opts.Log.Warn("sharing before all peers have answered: they are asked again while the node runs",
-			"pages_back", s.recovery.pages, "err", err)
+		s.opts.Log.Warn("sharing before all peers have answered", "pages_back", s.recovery.pages, "err", err,
+			"consequence", "they are asked again while the node runs")
 	}
 	s.Greet()
 }
@@ -347,7 +347,8 @@ func (s *Sender) goOn(ctx context.Context, m *wire.Message) bool {
 	case s.amid():
 		s.healing.Store(true)
 		s.recovery.last = time.Now()
-		s.opts.Log.Warn("a peer holds counts of the lost store: nothing is shared until they are back")
+		s.opts.Log.Warn("a peer holds counts of the lost store",
+			"consequence", "nothing is shared until they are back")
 		return s.recover(ctx)
 	case s.complete():
 		s.endRecovery(nil)

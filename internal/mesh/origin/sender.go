@@ -336,7 +336,7 @@ func (s *Sender) flush() {
 // Ask for them are sent images.
 func (s *Sender) tooLarge(size int, arrays []wire.Ref) {
 	if s.dropped.Add(1) == 1 {
-		s.opts.Log.Warn("message too large for the broker; raise its max_payload to 1 MB", "bytes", size)
+		s.opts.Log.Warn("message too large for the broker", "bytes", size, "hint", "raise its max_payload to 1 MB")
 	}
 	for _, r := range arrays {
 		if a := s.arrays[r]; a != nil {
@@ -358,7 +358,8 @@ func (s *Sender) publish(ctx context.Context) []engine.ArrayState {
 	parts, own, err := s.opts.Engine.TakeRounds(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, bulkhead.ErrReadOnly) {
-			s.opts.Log.Error("own rounds not published; peers will request images", "err", err)
+			s.opts.Log.Error("own rounds not published", "err", err,
+				"consequence", "peers will request images")
 		}
 		return s.opts.Engine.Own()
 	}

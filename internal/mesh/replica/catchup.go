@@ -41,7 +41,8 @@ func (r *Receiver) CatchUp(ctx context.Context, b wire.Transport) {
 		return ctx.Err() == nil
 	})
 	if err != nil && ctx.Err() == nil {
-		r.opts.Log.Warn("messages stored by the broker not read to the end; requesting them from peers", "err", err)
+		r.opts.Log.Warn("messages stored by the broker not read to the end", "err", err,
+			"consequence", "they are requested from peers")
 	}
 	if ctx.Err() == nil && (err == nil || limited.Err() != nil) {
 		_ = r.in.put(ctx, incoming{bus: b, caught: true}, true) // after all messages read; fails if ctx ends

@@ -142,7 +142,8 @@ func (o *origin) reset(ctx context.Context) {
 		o.refuseError(err)
 		return
 	}
-	o.r.opts.Log.Warn("replica does not match the peer's arrays; requesting them again", "peer", o.peer.Label())
+	o.r.opts.Log.Warn("replica does not match the peer's arrays", "peer", o.peer.Label(),
+		"consequence", "the arrays are requested again")
 	o.suspect, o.gone, o.evidence, o.doubted = false, nil, wire.Evidence{Head: o.evidence.Head}, time.Time{}
 	o.pending, o.waiting, o.inspected = make(map[wire.Ref][]wire.Round), 0, make(look)
 	o.hurry()

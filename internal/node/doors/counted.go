@@ -46,7 +46,13 @@ func (h *countedHouse) CheckBatch(ctx context.Context, queries []bulkhead.Query,
 
 // Report implements [bulkhead.Clearinghouse].
 func (h *countedHouse) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt, error) {
-	receipt, err := h.Counter.Report(ctx, r)
+	return h.CountAndReport(ctx, nil, nil, r)
+}
+
+// CountAndReport implements [bulkhead.CountReporter].
+func (h *countedHouse) CountAndReport(ctx context.Context, sigs []bulkhead.Signature, n []uint32,
+	r bulkhead.Report) (bulkhead.Receipt, error) {
+	receipt, err := bulkhead.CountAndReport(ctx, h.Counter, sigs, n, r)
 	if err != nil {
 		h.refused.Add(1)
 		return receipt, err

@@ -149,8 +149,9 @@ func (s *Set) Open(ctx context.Context, o Options, spare bool) error {
 		}
 		o, err := d.open(ctx, address)
 		if err != nil && spare && d.key != "http" && errors.Is(err, syscall.EADDRINUSE) {
-			s.opts.Log.Warn("front door not opened: another program uses its port", "door", d.key, "address", address,
-				"consequence", "clients of this door are not served", "hint", "stop the other program and restart the node")
+			s.opts.Log.Warn("front door not opened", "reason", "another program uses its port", "door", d.key,
+				"address", address, "consequence", "clients of this door are not served",
+				"hint", "stop the other program and restart the node")
 			continue
 		}
 		if err != nil {

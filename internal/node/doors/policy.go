@@ -38,7 +38,7 @@ func (s *Set) openPolicy(ctx context.Context, address string) (*opened, error) {
 func policyMetrics(s *policy.Stats) []prometheus.Collector {
 	return []prometheus.Collector{
 		newFamily("bulkhead_policy_answers_total", "Answers of the policy door.", "action", map[string]*atomic.Int64{
-			"all": &s.Requests, "defer": &s.Deferred, "reject": &s.Rejected, "hold": &s.Held, "told": &s.Told,
+			"all": &s.Requests, "defer": &s.Deferred, "reject": &s.Rejected, "hold": &s.Held, "told": &s.Annotated,
 			"delay": &s.Delayed,
 		}),
 		newFamily("bulkhead_policy_faults_total", "Policy requests that were malformed, or could not be decided.", "kind",

@@ -28,7 +28,7 @@ func (p *StatusPage) Status(ctx context.Context) web.Status {
 		Counters: []web.Counter{{Name: "Checks", Value: c.Checks}, {Name: "Reports", Value: c.Reports},
 			{Name: "Refused", Value: c.Refused}, {Name: "Snapshots", Value: c.Checkpoints}},
 	}
-	out.Held = state.Ageing
+	out.Held, out.Standby, out.Journal = state.Ageing, state.Standby, state.Journal
 	out.Doubts, out.Missing = len(state.Doubts), state.Missing
 	if state.Disk != nil {
 		out.Free, out.Disk = state.Disk.Free, state.Disk.Total

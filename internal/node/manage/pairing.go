@@ -143,6 +143,6 @@ func (p *Peers) KeepSecret(context.Context) (admin.SecretChange, error) {
 
 func secretChange(s *mesh.RotationStatus) admin.SecretChange {
 	return admin.SecretChange{From: s.From, To: s.To, At: s.At, By: s.By, Done: s.Done,
-		Told: append([]string{}, s.Told...), Through: append([]string{}, s.Through...),
-		Untold: append([]string{}, s.Untold...), Unable: s.Unable}
+		Fetched: append([]string{}, s.Fetched...), Through: append([]string{}, s.Through...),
+		Missing: append([]string{}, s.Missing...), Unable: s.Unable}
 }

@@ -105,7 +105,7 @@ func (p *Pair) TakeOver(ctx context.Context) error {
 		if !p.mayTakeOver() {
 			continue
 		}
-		p.log.Warn("the first node of the pair is dead: it neither renews its lease nor answers",
+		p.log.Warn("the first node of the pair neither renews its lease nor answers",
 			"consequence", "this node takes over")
 		if err := p.takeOver(ctx, false); err != nil && ctx.Err() == nil {
 			p.log.Error("this node cannot take over", "err", err)

@@ -56,12 +56,18 @@ type Files struct {
 	Copies func(name string) bool
 	// Held reports whether a running node writes a file itself. Such files wait until it takes over.
 	Held func(name string) bool
+	// Own reports whether a file is a record of what happened at one node. The other node keeps its own and a copy of
+	// this one, which is in OtherFolder.
+	Own func(name string) bool
 	// Changed is called when a file of a running node was written.
 	Changed func(ctx context.Context, name string) error
 }
 
 // storeFolder is the folder of the store in the data folder.
 const storeFolder = "store"
+
+// errGaveUp is why a first node that has stood down is opened again.
+var errGaveUp = errors.New("the standby could not take over")
 
 // errFollows is why a second node decides nothing.
 var errFollows = errors.New("this node follows another one, which takes votes")
@@ -171,7 +177,8 @@ func (p *Pair) fetch(ctx context.Context) error {
 // options returns the settings of both sides of the pair.
 func (p *Pair) options() standby.Options {
 	o := standby.Options{Dir: p.dir, Key: p.key, State: p.now(), Port: p.port, Store: p.store, Files: p.files,
-		Fence: p.fenced, StandDown: p.standDown, Paired: p.paired, Wait: time.Duration(p.set.Wait),
+		Fence: p.fenced, StandDown: p.standDown, Resume: func() { p.again(errGaveUp) }, Paired: p.paired,
+		Wait:  time.Duration(p.set.Wait),
 		Alone: !p.o.Each || p.set.Away == "alone", Each: p.o.Each,
 		Lease: p.leaseOfPair, History: p.o.History(), Log: p.log,
 		Term: func() (uint64, uint64) { return 0, 0 }}
@@ -391,9 +398,9 @@ func (p *Pair) fenced(term, from uint64) {
 	if from > 0 && last >= from {
 		lone = last - from + 1
 	}
-	p.log.Error("the other node of the pair has taken over: this node takes no votes from now on", "term", term,
+	p.log.Error("the other node of the pair has taken over", "term", term,
 		"own_last_entry", last, "taken_over_from_entry", from, "entries_of_this_node_alone", lone,
-		"consequence", "this node follows now; its own store is kept in the folder set-aside")
+		"consequence", "this node follows now, and takes no votes; its own store is kept in the folder set-aside")
 	p.again(standby.ErrFenced)
 }
 
@@ -556,8 +563,15 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// heldFolder holds files of the first node that this node's own parts would overwrite while they run.
-const heldFolder = standby.Folder + "/held"
+const (
+	// heldFolder holds files of the first node that this node's own parts would overwrite while they run.
+	heldFolder = standby.Folder + "/held"
+	// OtherFolder holds the records of the other node of the pair, in the data folder.
+	OtherFolder = standby.Folder + "/other"
+	// ownEvery is the shortest time between two copies of a record. It may have megabytes, and strangers who fail to
+	// log in make it grow.
+	ownEvery = 30 * time.Second
+)
 
 // files returns the files that have changed since marks.
 func (p *Pair) files(marks map[string]string) (changed []standby.File, err error) {
@@ -570,6 +584,12 @@ func (p *Pair) files(marks map[string]string) (changed []standby.File, err error
 		mark := fmt.Sprint(info.ModTime().UnixNano(), info.Size())
 		if marks[name] == mark {
 			continue
+		}
+		if sent := name + " sent"; p.o.Files.Own(name) { // no name of a file ends so
+			if last, err := time.Parse(time.RFC3339, marks[sent]); err == nil && time.Since(last) < ownEvery {
+				continue
+			}
+			marks[sent] = time.Now().Format(time.RFC3339)
 		}
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -586,10 +606,14 @@ func (p *Pair) writeFile(_ context.Context, f standby.File) error {
 	if !p.o.Files.Copies(f.Name) {
 		return fmt.Errorf("node: %w: the first node sends a file %.80q", bulkhead.ErrMalformed, f.Name)
 	}
-	to := filepath.Join(p.dir, filepath.FromSlash(f.Name))
-	if p.o.Files.Held(f.Name) {
-		to = filepath.Join(p.dir, filepath.FromSlash(heldFolder), filepath.FromSlash(f.Name))
+	folder := ""
+	switch {
+	case p.o.Files.Held(f.Name):
+		folder = heldFolder
+	case p.o.Files.Own(f.Name):
+		folder = OtherFolder
 	}
+	to := filepath.Join(p.dir, filepath.FromSlash(folder), filepath.FromSlash(f.Name))
 	if err := wholefile.MakeFolder(filepath.Dir(to)); err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 )
 
 // Bucket is the bucket of the leases of all pairs.
@@ -90,16 +90,8 @@ func Open(o Options) (*Lease, error) {
 	pair := min(o.Own, o.Other) + " " + max(o.Own, o.Other)
 	name := sha256.Sum256([]byte("bulkhead lease " + pair))
 	l := &Lease{o: o, key: hex.EncodeToString(name[:16])}
-	options := []nats.Option{nats.Name("bulkhead standby"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectBufSize(-1), nats.ReconnectWait(o.For / 8), nats.Timeout(o.For), nats.PingInterval(o.For),
-		nats.MaxPingsOutstanding(2)}
-	if o.Credentials != "" {
-		options = append(options, nats.UserCredentials(o.Credentials))
-	}
-	if o.CA != "" {
-		options = append(options, nats.RootCAs(o.CA))
-	}
-	conn, err := nats.Connect(strings.Join(o.Servers, ","), options...)
+	conn, err := natsdial.Connect(natsdial.Options{Servers: o.Servers, Name: "bulkhead standby",
+		Access: natsdial.Access{Credentials: o.Credentials, CA: o.CA}, Wait: o.For, Retry: o.For / 8, Ping: o.For, Pings: 2})
 	if err != nil {
 		return nil, fmt.Errorf("standby: witness: %w", err)
 	}
@@ -136,7 +128,8 @@ func (l *Lease) renew(ctx context.Context) {
 	switch {
 	case err != nil && before == nil:
 		l.o.Log.Warn("the witness of the pair does not answer", "err", err,
-			"consequence", "votes are taken only as the second node confirms them; no node takes over by itself")
+			"consequence", "votes are taken only as the second node confirms them; no node takes over by itself",
+			"hint", "look at the servers of [standby] witness, and at the network between")
 	case err == nil && before != nil:
 		l.o.Log.Info("the witness of the pair answers again")
 	}
@@ -156,6 +149,7 @@ func (l *Lease) once(ctx context.Context) (err error) {
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		err = natsdial.Why(l.conn, err)
 		l.problem = err
 	}()
 	if err := l.open(ctx); err != nil {
@@ -354,12 +348,13 @@ func (l *Lease) Release(ctx context.Context) error {
 
 // Free reports whether this node may take over by itself from the other one, which decides in a term: the time
 // of the other node's lease is over, and the other node acknowledged nothing that this node lacks. If an
-// earlier take-over got the lease and was not finished, this node may finish it.
+// earlier take-over got the lease and was not finished, this node may finish it, whether the first entry of its term
+// is in the journal or not.
 func (l *Lease) Free(term uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.seen.Holder == l.o.Own {
-		return !l.wants && l.seen.Term == term+1
+		return !l.wants && (l.seen.Term == term || l.seen.Term == term+1)
 	}
 	return l.seen.Holder == l.o.Other && l.seen.Term == term && !l.seen.Behind && l.expired()
 }

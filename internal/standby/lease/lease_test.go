@@ -144,3 +144,21 @@ func TestBehind(t *testing.T) {
 		t.Error("the second node may take over, and lacks what was acknowledged")
 	}
 }
+
+// TestUnfinished checks that a node may finish a take-over that got the lease and stopped, before the first entry of
+// its term or after it, and no other one.
+func TestUnfinished(t *testing.T) {
+	_, b := two(t)
+	if err := b.Take(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if b.Free(1) || b.Free(2) {
+		t.Error("a node may take over from itself")
+	}
+	b.Pause()
+	for term, want := range []bool{false, true, true, false} {
+		if got := b.Free(uint64(term)); got != want {
+			t.Errorf("in term %d: free is %v, want %v", term, got, want)
+		}
+	}
+}

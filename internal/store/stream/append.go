@@ -90,20 +90,29 @@ func (j *Journal) publish(ctx context.Context, m *message, seq uint64) (uint64, 
 	return 0, err
 }
 
-// Drop implements [store.Journal]. The last entry stays: it is what the state of a node is compared with. So do the
-// latest [Options].Keep bytes of entries.
-func (j *Journal) Drop(ctx context.Context, before uint64) error {
+// info returns the stream and its present state.
+func (j *Journal) info(ctx context.Context) (jetstream.Stream, *jetstream.StreamInfo, error) {
 	j.mu.Lock()
-	s, last := j.stream, j.at.Index
+	s := j.stream
 	j.mu.Unlock()
 	if s == nil {
-		return errNotJoined
+		return nil, nil, errNotJoined
 	}
 	info, err := s.Info(ctx)
 	if err != nil {
-		return fmt.Errorf("journal: stream %s: %w", j.o.Name, err)
+		return nil, nil, fmt.Errorf("journal: stream %s: %w", j.o.Name, err)
 	}
-	st := &info.State
+	return s, info, nil
+}
+
+// Drop implements [store.Journal]. The last entry stays: it is what the state of a node is compared with. So do the
+// latest [Options].Keep bytes of entries.
+func (j *Journal) Drop(ctx context.Context, before uint64) error {
+	s, info, err := j.info(ctx)
+	if err != nil {
+		return err
+	}
+	last, st := j.LastIndex(), &info.State
 	j.mu.Lock()
 	j.bytes = st.Bytes
 	j.mu.Unlock()
@@ -138,15 +147,9 @@ func (j *Journal) Drop(ctx context.Context, before uint64) error {
 
 // Room implements [store.Shared].
 func (j *Journal) Room(ctx context.Context) error {
-	j.mu.Lock()
-	s := j.stream
-	j.mu.Unlock()
-	if s == nil {
-		return errNotJoined
-	}
-	info, err := s.Info(ctx)
+	_, info, err := j.info(ctx)
 	if err != nil {
-		return fmt.Errorf("journal: stream %s: %w", j.o.Name, err)
+		return err
 	}
 	size, limit := int64(info.State.Bytes), info.Config.MaxBytes
 	if limit > 0 && size > limit-limit/8 {

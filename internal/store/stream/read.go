@@ -204,23 +204,49 @@ func (j *Journal) get(ctx context.Context, s jetstream.Stream, seq uint64) (m me
 	return m, raw.Sequence, nil
 }
 
-// walk passes the entries and marks in the messages from one sequence to another on to fn.
+// ahead is the number of messages that are asked for at once. One after the other, each would wait for the network.
+const ahead = 32
+
+// walk passes the entries and marks in the messages from one sequence to another on to fn, in their order.
 func (j *Journal) walk(ctx context.Context, s jetstream.Stream, from, to uint64, fn func(*message) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		m   message
+		at  uint64
+		err error
+	}
 	var a assembler
-	for seq := from; seq <= to; {
-		m, at, err := j.get(ctx, s, seq)
-		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound):
-			return nil
-		case err != nil:
-			return err
-		case at > to:
+	var waiting []chan answer // for the messages of the sequences before asked, in their order
+	asked, next := from, from
+	for {
+		for ; asked <= to && len(waiting) < ahead; asked++ {
+			one, seq := make(chan answer, 1), asked
+			waiting = append(waiting, one)
+			go func() {
+				m, at, err := j.get(ctx, s, seq)
+				one <- answer{m, at, err}
+			}()
+		}
+		if len(waiting) == 0 {
 			return nil
 		}
-		seq = at + 1
-		e, done, err := a.add(m)
+		got := <-waiting[0]
+		waiting = waiting[1:]
+		switch {
+		case errors.Is(got.err, jetstream.ErrMsgNotFound):
+			return nil
+		case got.err != nil:
+			return got.err
+		case got.at > to:
+			return nil
+		case got.at < next:
+			continue // the message was removed, and the one after it has been passed on
+		}
+		next = got.at + 1
+		e, done, err := a.add(got.m)
 		if err != nil {
-			return fmt.Errorf("message %d: %w", at, err)
+			return fmt.Errorf("message %d: %w", got.at, err)
 		}
 		if !done {
 			continue
@@ -229,7 +255,6 @@ func (j *Journal) walk(ctx context.Context, s jetstream.Stream, from, to uint64,
 			return err
 		}
 	}
-	return nil
 }
 
 // find returns the sequence of the first message of the entry with an index or a later one. Indexes do not fall along a

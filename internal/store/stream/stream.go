@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -95,18 +95,12 @@ func Open(o Options) (*Journal, error) {
 	rand.Read(random[:])
 	j := &Journal{o: o, sealer: s, writer: binary.LittleEndian.Uint64(random[:]), subject: "bulkhead.journal." + o.Name,
 		problem: errNotJoined}
-	options := []nats.Option{nats.Name("bulkhead journal"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
-		nats.ReconnectBufSize(-1), nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(o.Wait),
-		nats.PingInterval(o.Wait), nats.MaxPingsOutstanding(2)}
-	if o.Credentials != "" {
-		options = append(options, nats.UserCredentials(o.Credentials))
-	}
-	if o.CA != "" {
-		options = append(options, nats.RootCAs(o.CA))
-	}
 	j.connected, j.lost = context.WithCancel(context.Background())
-	options = append(options, nats.DisconnectErrHandler(func(*nats.Conn, error) { j.cut() }))
-	if j.conn, err = nats.Connect(strings.Join(o.Servers, ","), options...); err != nil {
+	j.conn, err = natsdial.Connect(natsdial.Options{Servers: o.Servers, Name: "bulkhead journal",
+		Access: natsdial.Access{Credentials: o.Credentials, CA: o.CA}, Wait: o.Wait, Retry: 500 * time.Millisecond,
+		Ping: o.Wait, Pings: 2,
+		Further: []nats.Option{nats.DisconnectErrHandler(func(*nats.Conn, error) { j.cut() })}})
+	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	if j.js, err = jetstream.New(j.conn, jetstream.WithDefaultTimeout(o.Wait)); err != nil {
@@ -197,7 +191,7 @@ func (j *Journal) failed(err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.conn.IsConnected() {
-		err = fmt.Errorf("%w: %w", errAway, err)
+		err = fmt.Errorf("%w: %w", errAway, natsdial.Why(j.conn, err))
 	}
 	j.problem = fmt.Errorf("journal: stream %s: %w", j.o.Name, err)
 	return j.problem

@@ -49,17 +49,17 @@ type Calls struct {
 
 // Repairs is what a test sets of the calls that bring lost pages back, and what these were called with.
 type Repairs struct {
-	mu         sync.Mutex
-	Missing    engine.Wounds // of [Engine.Wounds], guarded by mu
-	MissingErr error
-	HealErr    error
-	RecordErr  error
-	Said       int // pages that [Engine.HealSaid] restores
-	SaidErr    error
-	TakeErr    error // of [Engine.TakeBack]
-	AdoptErr   error
-	Copies     map[string][][]byte // of [Engine.ReplicaPages], by origin; an absent one gives [engine.ErrGap]
-	CopiesErr  error
+	mu           sync.Mutex
+	Missing      engine.Wounds // of [Engine.Wounds], guarded by mu
+	MissingErr   error
+	HealErr      error
+	RecordErr    error
+	Published    int // pages that [Engine.HealPublished] restores
+	PublishedErr error
+	TakeErr      error // of [Engine.TakeBack]
+	AdoptErr     error
+	Copies       map[string][][]byte // of [Engine.ReplicaPages], by origin; an absent one gives [engine.ErrGap]
+	CopiesErr    error
 
 	Restored  []string // pages that [Engine.Heal] took
 	TakenBack []string // pages that [Engine.TakeBack] took
@@ -187,9 +187,9 @@ func (e *Engine) Heal(_ context.Context, _ string, _ engine.Array, _ uint64, ima
 	return e.HealErr
 }
 
-// HealSaid implements [member.Engine].
-func (e *Engine) HealSaid(context.Context, engine.Array, uint64, [][]byte, []engine.Part) (int, error) {
-	return e.Said, e.SaidErr
+// HealPublished implements [member.Engine].
+func (e *Engine) HealPublished(context.Context, engine.Array, uint64, [][]byte, []engine.Part) (int, error) {
+	return e.Published, e.PublishedErr
 }
 
 // EndHealing implements [member.Engine].

@@ -14,10 +14,11 @@ import (
 // with the test.
 func Start(t testing.TB) (address string) {
 	t.Helper()
-	return start(t, &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir()})
+	return StartOf(t, &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir()})
 }
 
-func start(t testing.TB, o *server.Options) (address string) {
+// StartOf starts a NATS server with options, and returns its host and port. The server ends with the test.
+func StartOf(t testing.TB, o *server.Options) (address string) {
 	t.Helper()
 	ns, err := server.NewServer(o)
 	if err != nil {

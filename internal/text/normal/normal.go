@@ -231,8 +231,8 @@ func hangul(r rune) bool { return 0x1100 <= r && r < 0x1200 || 0xac00 <= r && r 
 // pairs returns what two characters compose to.
 var pairs = sync.OnceValue(func() map[[2]rune]rune {
 	all := make(map[[2]rune]rune)
-	for _, some := range compositions {
-		for r := some[0]; r < some[1]; r++ {
+	for _, span := range compositions {
+		for r := span[0]; r < span[1]; r++ {
 			s := string(r)
 			parts := norm.NFD.String(s)
 			if parts != s && norm.NFC.String(s) == s {

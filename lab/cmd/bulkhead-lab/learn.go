@@ -23,6 +23,7 @@ type learnCommand struct {
 	seeds      int
 	commercial int
 	late       float64
+	further    bool
 	beside     bool
 	all        bool
 	asJSON     bool
@@ -51,10 +52,13 @@ func newLearnCommand() *cobra.Command {
 	f.IntVar(&c.o.Sites, "sites", c.o.Sites, "sites of the network")
 	f.Float64Var(&c.o.Reported, "reported", c.o.Reported, "share of the spam that is reported, 0 to 1")
 	f.Float64Var(&c.o.Mistaken, "mistaken", c.o.Mistaken, "share of the wanted mail that is reported, 0 to 1")
+	f.BoolVar(&c.o.Unlearnt, "unlearnt", false,
+		"also leave out deliveries with 0.99 or more of senders of good standing")
 	f.Uint64Var(&c.first, "seed", 1, "seed of the first run")
 	f.IntVar(&c.seeds, "seeds", 3, "runs of each case, with different choices")
-	f.IntVar(&c.commercial, "commercial", 0, "made messages of each of 30 commercial senders")
+	f.IntVar(&c.commercial, "commercial", 0, "made messages of each commercial sender")
 	f.Float64Var(&c.late, "late", 0, "share of the time after which the commercial senders begin, 0 to 1")
+	f.BoolVar(&c.further, "further", false, "take the 20 senders that no rule was chosen with in place of the 30")
 	f.BoolVar(&c.beside, "beside", false, "also play the mail to SpamAssassin and rspamd")
 	f.IntVar(&c.exposed, "exposed", 0, "people of a site whose shared words are counted; 0: none")
 	f.BoolVar(&c.all, "all", false, "also play attacks and mistakes")
@@ -75,7 +79,11 @@ func (c *learnCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if c.commercial > 0 {
-		made, err := learning.Commercial(ctx, c.commercial, c.first)
+		senders := learning.Commercial
+		if c.further {
+			senders = learning.Further
+		}
+		made, err := senders(ctx, c.commercial, c.first)
 		if err != nil {
 			return err
 		}
@@ -177,12 +185,12 @@ func playProgram(ctx context.Context, letters []learning.Letter,
 func printLearning(w io.Writer, rows []learningRow) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "case\tspam\tham\t")
-	for _, kind := range []string{"spam % at ", "later % at ", "ham at ", "made at "} {
+	for _, kind := range []string{"spam % at ", "later % at ", "ham at ", "made at ", "aimed at "} {
 		for _, level := range learning.Levels {
 			fmt.Fprintf(t, "%s%g\t", kind, level)
 		}
 	}
-	fmt.Fprintln(t)
+	fmt.Fprintln(t, "made flagged\t")
 	for i := range rows {
 		r, seeds := &rows[i].Result, rows[i].Seeds
 		fmt.Fprintf(t, "%s\t%d\t%d\t", rows[i].Case, r.Spam, r.Ham)
@@ -198,7 +206,10 @@ func printLearning(w io.Writer, rows []learningRow) error {
 		for _, n := range r.MadeHit {
 			fmt.Fprintf(t, "%d/%d\t", n, r.Made)
 		}
-		fmt.Fprintln(t)
+		for _, n := range r.AimedHit {
+			fmt.Fprintf(t, "%d/%d\t", n, r.Aimed)
+		}
+		fmt.Fprintf(t, "%d\t\n", r.MadeFlagged)
 	}
 	return t.Flush()
 }

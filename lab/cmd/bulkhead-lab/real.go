@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/lab/learning"
 	"github.com/bulkhead-mail/bulkhead/lab/real"
 	"github.com/bulkhead-mail/bulkhead/lab/stream"
 )
@@ -35,9 +38,13 @@ type realCommand struct {
 	compare    bool
 	bounds     bool
 	file       string // for the results as JSON
+	answers    string // file for the answer to each delivery
 	wantedLost float64
 	unlearned  bool
+	condemn    bool
 
+	commercial int
+	further    bool
 	collection real.CollectionOptions
 }
 
@@ -72,12 +79,18 @@ func newRealCommand() *cobra.Command {
 		"play the kinds of mail that have bounds, or those named, and compare with the bounds")
 	f.Float64Var(&c.wantedLost, "wanted-lost", 2, "wanted_lost in the configuration of the nodes")
 	f.BoolVar(&c.unlearned, "unlearned", false, "do not learn words and style")
+	f.BoolVar(&c.condemn, "condemn", false, "let words and style alone make a message spam, from a score of 0.999 on")
 	f.StringVar(&c.file, "json", "", "`FILE` for the results as JSON")
+	f.StringVar(&c.answers, "answers", "",
+		"`FILE` for the class, rule and score of each delivery, one JSON object a line; each mail is checked once more")
 	f.Float64Var(&c.collection.PerDay, "per-day", 200, "deliveries of MAIL in a day")
 	f.Float64Var(&c.collection.Reporting, "reporting", 0.1, "share of the readers of MAIL who report spam")
 	f.Float64Var(&c.collection.Mistakes, "mistakes", 0, "share of the readers of genuine MAIL who report it")
 	f.IntVar(&c.collection.Users, "users", 50, "users of each site that receives MAIL")
 	f.IntVar(&c.collection.Sites, "sites", len(real.Doors), "sites that receive MAIL")
+	f.IntVar(&c.commercial, "commercial", 0, "made messages of each commercial sender, beside MAIL; see learn")
+	f.BoolVar(&c.further, "further", false, "take the 20 senders that no rule was chosen with in place of the 30")
+	f.Float64Var(&c.collection.Late, "late", 0, "share of the time after which the commercial senders begin, 0 to 1")
 	f.BoolVar(&c.collection.Signed, "signed", false,
 		"take genuine MAIL without a server's results as signed by its author's domain")
 	return cmd
@@ -96,6 +109,7 @@ type realPlan struct {
 	plan         *real.Plan
 	tally, quick *real.Tally
 	razor        *real.Tally // of real mail
+	answers      []realAnswer
 }
 
 func (c *realCommand) run(cmd *cobra.Command, args []string) error {
@@ -120,11 +134,48 @@ func (c *realCommand) run(cmd *cobra.Command, args []string) error {
 	if err := c.play(cmd, dir, plans); err != nil {
 		return err
 	}
+	if err := c.writeAnswers(plans); err != nil {
+		return err
+	}
 	return c.print(cmd.OutOrStdout(), plans, time.Since(began))
+}
+
+// A realAnswer is a line of --answers.
+type realAnswer struct {
+	Plan     string        `json:"plan"`
+	Topology real.Topology `json:"topology"`
+	Place    int           `json:"place"` // of the delivery in the plan, from 0
+	Spam     bool          `json:"spam"`
+	Kind     string        `json:"kind"`
+	Campaign int           `json:"campaign"`
+	Site     int           `json:"site"`
+	Class    string        `json:"class"`
+	Rule     string        `json:"rule"`
+	Score    float64       `json:"score"`
+}
+
+// writeAnswers writes the answers to all deliveries, if a file for them is named.
+func (c *realCommand) writeAnswers(plans []*realPlan) error {
+	if c.answers == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	for _, p := range plans {
+		for _, a := range p.answers {
+			if err := to.Encode(a); err != nil {
+				return err
+			}
+		}
+	}
+	return os.WriteFile(c.answers, b.Bytes(), 0o644)
 }
 
 // plans draws the plans.
 func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPlan, err error) {
+	if c.collection.Late < 0 || c.collection.Late >= 1 {
+		return nil, cli.Usagef("--late %v, want 0 or more, and less than 1", c.collection.Late)
+	}
 	if c.worlds < 1 || c.size < 1 || c.jobs < 1 || len(c.topologies) == 0 {
 		return nil, cli.Usagef("--worlds, --size, --jobs and --topology want at least one")
 	}
@@ -143,6 +194,13 @@ func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPla
 				return nil, err
 			}
 			messages = append(messages, m)
+		}
+		if c.commercial > 0 {
+			made, err := c.made(cmd.Context())
+			if err != nil {
+				return nil, err
+			}
+			messages = append(messages, made...)
 		}
 		for i, t := range c.topologies {
 			o := c.collection
@@ -172,6 +230,26 @@ func (c *realCommand) plans(cmd *cobra.Command, args []string) (plans []*realPla
 		plans = append(plans, p)
 	}
 	return plans, nil
+}
+
+// made returns the made mail of commercial senders, verified by DKIM, as a collection that may begin late.
+func (c *realCommand) made(ctx context.Context) (out []stream.Mail, err error) {
+	senders := learning.Commercial
+	if c.further {
+		senders = learning.Further
+	}
+	letters, err := senders(ctx, c.commercial, c.seed)
+	for i := range letters {
+		raw, err := letters[i].Raw()
+		if err != nil {
+			return nil, err
+		}
+		_, domain, _ := strings.Cut(letters[i].From, "@")
+		head := fmt.Sprintf("Authentication-Results: mx.made.example; dkim=pass header.d=%s\r\n", domain)
+		out = append(out, stream.Mail{Name: letters[i].Name, Set: real.Made, Time: time.Unix(int64(i), 0), Kind: "made",
+			Raw: append([]byte(head), raw...)})
+	}
+	return out, err
 }
 
 // boundPlans returns the plans of the named bounds, or of all, each by a topology of its own.
@@ -233,7 +311,16 @@ func (c *realCommand) playOne(cmd *cobra.Command, dir string, p *realPlan, step 
 	o := real.Options{Topology: p.Topology, Dir: dir, After: c.after, Progress: step,
 		Config: fmt.Sprintf("[judgement]\nwanted_lost = %g\n", c.wantedLost)}
 	if c.unlearned {
-		o.Config += "[learn]\nenabled = false\n"
+		o.Learn += "enabled = false\n"
+	}
+	if c.condemn {
+		o.Learn += "condemn = true\n"
+	}
+	if c.answers != "" {
+		o.Answered = func(place int, d *real.Delivery, a real.Answer) {
+			p.answers = append(p.answers, realAnswer{p.plan.Name, p.Topology, place, d.Spam, d.Kind, d.Campaign, d.Site,
+				a.Class.String(), a.Rule, a.Score})
+		}
 	}
 	if p.tally, err = real.Run(cmd.Context(), c.program, p.plan, o); err != nil {
 		return fmt.Errorf("%s, %s: %w", p.plan.Name, p.Topology, err)

@@ -60,7 +60,7 @@ func TestRecoveredDraw(t *testing.T) {
 		// determine it.
 		if wrong := mean * PaperRounds * float64(e.Total); mean > 0 && wrong < 400 {
 			half := wrong * 0.0005 / leading(mean)
-			if off := math.Abs(wrong - math.Round(wrong)); off > half+0.002 {
+			if wide := math.Abs(wrong - math.Round(wrong)); wide > half+0.002 {
 				t.Errorf("experiment %d, %s, %s, k = %d: %s x 1000 x %d = %.3f insertions, not a whole number",
 					c.Experiment, c.Extension, c.M, c.K, c.Mean, e.Total, wrong)
 			}

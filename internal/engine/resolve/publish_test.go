@@ -44,9 +44,9 @@ func TestUnshared(t *testing.T) {
 	} {
 		b.report(by(tt.name, tt.vote, s))
 		open := b.view.Block.Live[0]
-		if got := b.of(s).Own; got != tt.own || open.ToldRevoked.Keys() != tt.ends || open.ToldSpam.Keys() != 0 {
+		if got := b.of(s).Own; got != tt.own || open.PublishedRevoked.Keys() != tt.ends || open.PublishedSpam.Keys() != 0 {
 			t.Errorf("vote %d: %v at home, peers see %d listings and %d ends of them; want %v, none and %d", i, got,
-				open.ToldSpam.Keys(), open.ToldRevoked.Keys(), tt.own, tt.ends)
+				open.PublishedSpam.Keys(), open.PublishedRevoked.Keys(), tt.own, tt.ends)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestFloor(t *testing.T) {
 				b.begin()
 				for i := range all {
 					s := sig(bulkhead.Exact, i)
-					if seen, _ := b.r.toldOf(maker.Base(&s)); seen != all[i].seen {
+					if seen, _ := b.r.published(maker.Base(&s)); seen != all[i].seen {
 						t.Fatalf("floor %d, seed %d, step %d: peers see text %d as listed %v, want %v with votes %v", floor, seed, step,
 							i, seen, all[i].seen, all[i].votes)
 					}

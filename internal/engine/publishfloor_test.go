@@ -15,13 +15,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
-// toldText is the state of a text in TestVotesToldFrom.
-type toldText struct {
+// publishedText is the state of a text in TestVotesPublishedFrom.
+type publishedText struct {
 	votes map[int]bulkhead.Vote // the latest of each voter
 	shown bool                  // peers see it as listed
 }
 
-func (x *toldText) voters(spam bool) (n int) {
+func (x *publishedText) voters(spam bool) (n int) {
 	for _, v := range x.votes {
 		if (v == bulkhead.Spam) == spam {
 			n++
@@ -30,17 +30,17 @@ func (x *toldText) voters(spam bool) (n int) {
 	return n
 }
 
-// TestVotesToldFrom: a peer lists a signature of the node's list as soon as it has the configured
+// TestVotesPublishedFrom: a peer lists a signature of the node's list as soon as it has the configured
 // number of voters, until the node takes it off, and nothing else. The node's own list does not
 // depend on that number. The test covers weeks, changes of the secret and of the number, retracted
 // votes, kills and restarts, by rounds and by images.
-func TestVotesToldFrom(t *testing.T) {
+func TestVotesPublishedFrom(t *testing.T) {
 	for _, k := range []uint32{1, 2, 3} {
-		t.Run(fmt.Sprint(k), func(t *testing.T) { testVotesToldFrom(t, k) })
+		t.Run(fmt.Sprint(k), func(t *testing.T) { testVotesPublishedFrom(t, k) })
 	}
 }
 
-func testVotesToldFrom(t *testing.T, k uint32) {
+func testVotesPublishedFrom(t *testing.T, k uint32) {
 	const texts, voters, week = 60, 6, 7 * 24 * time.Hour
 	rng := rand.New(rand.NewPCG(31, uint64(k)))
 	ctx, c := t.Context(), newClock()
@@ -59,14 +59,14 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 			t.Fatal(err)
 		}
 	}
-	all := make([]toldText, texts)
+	all := make([]publishedText, texts)
 	for n := range all {
 		all[n].votes = make(map[int]bulkhead.Vote)
 	}
 	listed := func(e *Engine, n int) bool {
 		return verdictOf(t, e, sig(bulkhead.Exact, n)).Findings[0].Judged == bulkhead.JudgedSpam
 	}
-	toldOff := 0
+	publishedOff := 0
 	after := func(n int, was, counted, spam bool) { // something was done about a text
 		x, now := &all[n], listed(a, n)
 		if now != listed(same, n) {
@@ -75,7 +75,7 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 		switch {
 		case !now:
 			if x.shown {
-				toldOff++
+				publishedOff++
 			}
 			x.shown = false
 		case (spam && counted || !was) && x.voters(true) >= int(k):
@@ -173,17 +173,17 @@ func testVotesToldFrom(t *testing.T, k uint32) {
 		sameArrays(t, a, b, "a")
 		compare(fmt.Sprint("step ", step))
 	}
-	if toldOff < 10 {
-		t.Errorf("peers were told %d times that something is off the list", toldOff)
+	if publishedOff < 10 {
+		t.Errorf("peers were told %d times that something is off the list", publishedOff)
 	}
 	if err := errors.Join(a.Close(ctx), st.Close()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestVotesToldFromChanges: a changed number applies to a new generation, which opens at once.
+// TestVotesPublishedFromChanges: a changed number applies to a new generation, which opens at once.
 // Peers also see when a listing that they got from an older generation is taken off.
-func TestVotesToldFromChanges(t *testing.T) {
+func TestVotesPublishedFromChanges(t *testing.T) {
 	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "data")
 	c := newClock()
 	opts := small(Options{Now: c.Now})
@@ -226,8 +226,8 @@ func TestVotesToldFromChanges(t *testing.T) {
 		var got []uint32
 		for _, g := range e.current.View().Block.Live {
 			got = append(got, max(1, g.Floor))
-			if (g.ToldSpam != nil) != (g.Floor > 1) {
-				t.Errorf("generation with the number %d: told %v", g.Floor, g.ToldSpam)
+			if (g.PublishedSpam != nil) != (g.Floor > 1) {
+				t.Errorf("generation with the number %d: published %v", g.Floor, g.PublishedSpam)
 			}
 		}
 		if !slices.Equal(got, want) {

@@ -1,4 +1,4 @@
-package bus
+package natsdial
 
 import (
 	"net"
@@ -15,7 +15,7 @@ const (
 
 // dialer returns a dialer whose connections end soon if the other machine or the network is gone, however
 // much waits to be sent.
-func dialer() *net.Dialer {
-	return &net.Dialer{Timeout: connectWait, Control: limitSilence,
+func dialer(wait time.Duration) *net.Dialer {
+	return &net.Dialer{Timeout: wait, Control: limitSilence,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probeEvery, Interval: probeEvery, Count: probes}}
 }

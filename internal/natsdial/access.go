@@ -1,4 +1,4 @@
-package bus
+package natsdial
 
 import (
 	"crypto/tls"
@@ -15,8 +15,13 @@ import (
 // maxCredentials bounds a file of credentials, in bytes.
 const maxCredentials = 1 << 20
 
+// NoCredentials is the value of Access.Credentials with which a node presents no key: the servers require none, or
+// the URLs have a name and password.
+const NoCredentials = "none"
+
 // Access holds the files with which a node signs in to NATS servers of another operator. Each field
-// has the name of its option.
+// has the name of its option: a file with a user JWT and its key, a PEM file of the authorities for the certificates
+// of the servers, and PEM files of the node's client certificate and its key. All may be "".
 type Access struct{ Credentials, CA, Cert, Key string }
 
 // Check reads the files and returns an error for each option (credentials, ca or cert) whose file

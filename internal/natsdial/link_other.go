@@ -1,6 +1,6 @@
 //go:build !linux
 
-package bus
+package natsdial
 
 import "syscall"
 

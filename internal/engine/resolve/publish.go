@@ -23,69 +23,62 @@ func (r *Resolver) manyVoted(it *item) bool {
 	return r.enough(max(it.record.Votes.Spam, it.record.Unblamed))
 }
 
-// tellSpam shares the listing of an item with peers if enough roots voted for it.
-func (r *Resolver) tellSpam(it *item) {
+// publishSpam shares the listing of an item with peers if enough roots voted for it.
+func (r *Resolver) publishSpam(it *item) {
 	open := r.view.Block.Live[0]
 	if open.Floor == 0 || !r.manyVoted(it) {
 		return
 	}
-	revoked := r.turnsIn(open.ToldRevoked, &r.over.toldRevoked, it.key)
+	revoked := r.turnsIn(open.PublishedRevoked, &r.over.publishedRevoked, it.key)
 	if revoked >= evidence.MaxTurns {
 		return
 	}
-	for turn := r.turnsIn(open.ToldSpam, &r.over.toldSpam, it.key) + 1; turn <= revoked+1; turn++ {
+	for turn := r.turnsIn(open.PublishedSpam, &r.over.publishedSpam, it.key) + 1; turn <= revoked+1; turn++ {
 		r.show(r.opts.Keys.Turn(it.key, turn))
 	}
 }
 
 // show enters a key into the spam filter that peers see.
 func (r *Resolver) show(k filter.Key) {
-	r.over.toldSpam.add(k, 1)
-	r.out.ToldSpam = append(r.out.ToldSpam, k)
+	r.over.publishedSpam.add(k, 1)
+	r.out.PublishedSpam = append(r.out.PublishedSpam, k)
 }
 
-// tellRevoked shares with peers that an item is off the list. It does so at once if they see the
+// publishRevoked shares with peers that an item is off the list. It does so at once if they see the
 // item as listed, and otherwise if enough roots voted against it.
-func (r *Resolver) tellRevoked(it *item) {
+func (r *Resolver) publishRevoked(it *item) {
 	open := r.view.Block.Live[0]
 	if open.Floor == 0 {
 		return
 	}
-	listed, off := r.toldOf(it.key)
-	if off || !listed && !r.enough(it.record.Votes.Ham) {
+	listed, revoked := r.published(it.key)
+	if revoked || !listed && !r.enough(it.record.Votes.Ham) {
 		return
 	}
-	spam := max(1, r.turnsIn(open.ToldSpam, &r.over.toldSpam, it.key))
-	for turn := r.turnsIn(open.ToldRevoked, &r.over.toldRevoked, it.key) + 1; turn <= spam; turn++ {
+	spam := max(1, r.turnsIn(open.PublishedSpam, &r.over.publishedSpam, it.key))
+	for turn := r.turnsIn(open.PublishedRevoked, &r.over.publishedRevoked, it.key) + 1; turn <= spam; turn++ {
 		k := r.opts.Keys.Turn(it.key, turn)
-		r.over.toldRevoked.add(k, 1)
-		r.out.ToldRevoked = append(r.out.ToldRevoked, k)
+		r.over.publishedRevoked.add(k, 1)
+		r.out.PublishedRevoked = append(r.out.PublishedRevoked, k)
 	}
 }
 
-// toldOf returns the last state of a key that was shared with peers: listed, taken off, or neither.
-func (r *Resolver) toldOf(key filter.Key) (listed, off bool) {
+// published returns the last state of a key that was shared with peers: listed, taken off, or neither.
+func (r *Resolver) published(key filter.Key) (listed, revoked bool) {
 	for i, g := range r.view.Block.Live {
-		epoch, ok := r.view.Epoch(g.SpamGeometry)
-		if !ok {
-			continue
-		}
 		var none table
-		moreSpam, moreRevoked := &none, &none
+		addedSpam, addedRevoked := &none, &none
 		if i == 0 {
-			moreSpam, moreRevoked = &r.over.toldSpam, &r.over.toldRevoked
+			addedSpam, addedRevoked = &r.over.publishedSpam, &r.over.publishedRevoked
 		}
 		turns := func(set book.Bitset, overlay *table) int {
 			return evidence.Turns(func(turn int) bool {
-				k := r.opts.Keys.Turn(key, turn)
-				if epoch > 0 {
-					k = r.opts.Keys.At(epoch, k)
-				}
+				k := r.at(g, r.opts.Keys.Turn(key, turn))
 				return overlay.has(k) || r.in(set, k)
 			})
 		}
-		spam, revoked := g.Shared()
-		on, out := turns(spam, moreSpam), turns(revoked, moreRevoked)
+		spamSet, revokedSet := g.Shared()
+		on, out := turns(spamSet, addedSpam), turns(revokedSet, addedRevoked)
 		if on+out > 0 {
 			return on > out, on <= out
 		}

@@ -1,0 +1,151 @@
+package natsdial
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
+)
+
+// options are the settings of a connection to some servers, with short waits.
+func options(servers ...string) Options {
+	return Options{Servers: servers, Name: "test", Wait: time.Second, Retry: 10 * time.Millisecond, Ping: time.Minute,
+		Pings: 2}
+}
+
+// guarded returns a server for user x with a password, at a port; 0 chooses one.
+func guarded(t *testing.T, port int, password string) (ns *server.Server, address string) {
+	t.Helper()
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, Username: "x",
+		Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(ns.Shutdown)
+	await.True(t, "a server", func() bool { return ns.ReadyForConnections(time.Second) })
+	return ns, ns.Addr().String()
+}
+
+// down returns an address where no server listens.
+func down(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestRefusedForAWhile has a server that refuses the node again and again, and then admits it. An error of a request
+// names the refusal until then.
+func TestRefusedForAWhile(t *testing.T) {
+	refusing, address := guarded(t, 0, "other")
+	conn, err := Connect(options("nats://x:secret@" + address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	errLate := errors.New("no answer")
+	await.True(t, "several refusals", func() bool {
+		state, err := refusing.Varz(nil)
+		return err == nil && state.TotalConnections > 5
+	})
+	if why := Why(conn, errLate); !errors.Is(why, errLate) || !IsRefusal(why) {
+		t.Errorf("refused, and the error of a request is %v", why)
+	}
+	if Why(conn, nil) != nil {
+		t.Error("a request without an error has failed")
+	}
+	refusing.Shutdown()
+	refusing.WaitForShutdown()
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded(t, port, "secret")
+	await.True(t, "the connection", conn.IsConnected)
+	if got := Why(conn, errLate); got != errLate {
+		t.Errorf("connected, and the error of a request is %v", got)
+	}
+}
+
+// TestEntry checks the reason why no server admits a node, for each order of a server that is down, one that refuses
+// and one that admits.
+func TestEntry(t *testing.T) {
+	_, refusing := guarded(t, 0, "other")
+	_, admitting := guarded(t, 0, "secret")
+	urls := map[string]string{"refuses": refusing, "admits": admitting, "down": down(t)}
+	for _, order := range []string{"refuses", "down", "admits", "refuses down", "down refuses", "down admits",
+		"admits down", "refuses admits", "refuses down admits"} {
+		var servers []string
+		for _, s := range strings.Fields(order) {
+			servers = append(servers, "nats://x:secret@"+urls[s])
+		}
+		got := Entry(options(servers...))
+		switch {
+		case strings.Contains(order, "admits"):
+			if got != nil {
+				t.Errorf("%s: %v", order, got)
+			}
+		case got == nil, IsRefusal(got) != strings.Contains(order, "refuses"):
+			t.Errorf("%s: %v", order, got)
+		}
+	}
+}
+
+// TestRefused checks that unusable options are refused at once, and which errors are refusals.
+func TestRefused(t *testing.T) {
+	for what, o := range map[string]Options{
+		"a bad URL":               options("nats://a b:1"),
+		"a CA that is not there":  {Servers: []string{"nats://127.0.0.1:1"}, Access: Access{CA: "/absent"}},
+		"a key that is not there": {Servers: []string{"nats://127.0.0.1:1"}, Access: Access{Cert: "/absent", Key: "/absent"}},
+	} {
+		if conn, err := Connect(o); err == nil {
+			conn.Close()
+			t.Errorf("%s: connects", what)
+		}
+		if Entry(o) == nil {
+			t.Errorf("%s: admitted", what)
+		}
+	}
+	for err, want := range map[error]bool{nats.ErrAuthorization: true, errors.New("nats: 'Authorization Violation'"): true,
+		nats.ErrNoServers: false, nats.ErrTimeout: false} {
+		if IsRefusal(err) != want {
+			t.Errorf("%v is a refusal: %v", err, !want)
+		}
+	}
+}
+
+// TestNoCredentials checks that a node without credentials signs in at a server that asks for none.
+func TestNoCredentials(t *testing.T) {
+	for _, credentials := range []string{"", NoCredentials} {
+		o := options("nats://" + natstest.Start(t))
+		o.Access.Credentials = credentials
+		if err := Entry(o); err != nil {
+			t.Errorf("%q: %v", credentials, err)
+		}
+		conn, err := Connect(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		await.True(t, "the connection", conn.IsConnected)
+		conn.Close()
+	}
+}

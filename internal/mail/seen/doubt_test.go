@@ -99,3 +99,24 @@ func TestDoubt(t *testing.T) {
 		}
 	}
 }
+
+// TestWhole: a tag that a browser ignores divides no word.
+func TestWhole(t *testing.T) {
+	for _, tag := range []string{"<body>", "<html>", "<td>", "<tr>", "<tbody>", "<thead>", "<tfoot>", "<th>", "<caption>",
+		"<col>", "<colgroup>", "</td>", "</tr>", "</table>", "</div>", "</center>", "</form>", "</li>", "</ul>", "</body>",
+		"</html>", "</section>", "<br hidden>", `<br style="display:none">`, "<hr hidden>", "<div hidden></div>",
+		"<td></td>", "<tr><td></td></tr>"} {
+		source := "<b>la" + tag + "nterns</b>"
+		if got, want := string(pageOf(t, source).Text), "lanterns"; strings.TrimSpace(got) != want {
+			t.Errorf("%s shows %q", source, got)
+		}
+		source = "<p hidden>x</p>" + source // from a tree
+		if got, want := string(pageOf(t, source).Text), "lanterns"; strings.TrimSpace(got) != want {
+			t.Errorf("%s shows %q", source, got)
+		}
+	}
+	const rows = "<table><tr><td>a</td><td>b</td></tr><tr><td>c</table><p>d</div>e</p>f"
+	if got, want := strings.Fields(string(pageOf(t, rows).Text)), "a b c de f"; strings.Join(got, " ") != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -64,6 +64,9 @@ var rebuilt = atomSet(atom.Svg, atom.Math, atom.Frameset, atom.Frame, atom.Plain
 // tableParents are the elements of tables that have other elements of tables in them, and nothing else.
 var tableParents = atomSet(atom.Table, atom.Tbody, atom.Thead, atom.Tfoot, atom.Tr, atom.Colgroup)
 
+// tableParts are the elements that a browser ignores outside of a table, besides rows and groups of rows.
+var tableParts = atomSet(atom.Td, atom.Th, atom.Caption, atom.Col, atom.Colgroup)
+
 // formats are the elements that the standard opens again, and formatting their places in it.
 var (
 	formats = [...]atom.Atom{atom.A, atom.B, atom.Big, atom.Code, atom.Em, atom.Font, atom.I, atom.Nobr, atom.S,
@@ -216,14 +219,14 @@ func isHeading(tag atom.Atom) bool {
 	return false
 }
 
-// end takes an end tag. One of an element that is not open means nothing, but may seem to end another of
-// its kind.
-func (s *shape) end(name *knownName) {
+// end takes an end tag, and reports whether it may end a line. One of an element that is not open means nothing, but
+// may seem to end another of its kind. A browser adds what follows the body to the body.
+func (s *shape) end(name *knownName) bool {
 	tag := name.tag
 	s.spend(len(s.open))
 	if tag == atom.Body || tag == atom.Html {
 		s.ended = true
-		return
+		return false
 	}
 	at := len(s.open) - 1
 	for at >= 0 && s.open[at] != tag {
@@ -231,7 +234,7 @@ func (s *shape) end(name *knownName) {
 	}
 	if at < 0 {
 		s.irregular = s.irregular || name.holds != noContainer || isHeading(tag) || tag == 0
-		return
+		return tag == atom.P || tag == atom.Br || isHeading(tag)
 	}
 	s.irregular = s.irregular || at < len(s.open)-1
 	for _, closed := range s.open[at:] {
@@ -244,4 +247,5 @@ func (s *shape) end(name *knownName) {
 		s.alike[place]--
 	}
 	s.open = s.open[:at]
+	return true
 }

@@ -73,7 +73,9 @@ func (v *visible) node(n *html.Node) {
 		v.look = inner
 	}
 	if name.is&unseen == 0 {
-		v.opens(name, as)
+		if name.is&void == 0 || inner.veil&gone == 0 {
+			v.opens(name, as)
+		}
 		v.nodes(n)
 	}
 	if name.tag == atom.A && v.page != nil {

@@ -325,6 +325,11 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 		}
 		return
 	}
+	again := v.shape.begun && (name.tag == atom.Body || name.tag == atom.Html)
+	if v.open[table] == 0 && (endsRow(name.tag) || tableParts[name.tag]) && !slices.Contains(v.shape.open, atom.Table) {
+		v.shape.irregular = true // a browser ignores it
+		return
+	}
 	var attributes tagged
 	written := v.attributes(&attributes, name.tag, t)
 	inner, as := v.inside(name, &attributes, nil)
@@ -349,7 +354,9 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 		}
 		return
 	}
-	v.opens(name, as)
+	if !again && (is&void == 0 || inner.veil&gone == 0) {
+		v.opens(name, as)
+	}
 }
 
 // opens begins what an element shows: a line, a quotation, a cell.
@@ -395,8 +402,9 @@ func (v *visible) end(t *markup.Tokens) {
 	}
 	within := v.veil&gone != 0
 	as, at := v.exit(name)
-	v.shape.end(name)
-	v.closes(name, as, within, at)
+	if v.shape.end(name) {
+		v.closes(name, as, within, at)
+	}
 }
 
 // A beside is the cell, or the part of a table without lines of its own, that has ended last.

@@ -16,6 +16,9 @@ const careless = 5
 // wantedText is a letter of a sender of whom a node has seen nothing.
 var wantedText = worded(letter("a first letter").from("eve", "new.example").withoutLinks(), "minutes")
 
+// wantedNamed is such a letter with a claimed name.
+var wantedNamed = wantedText.named("the new bakery")
+
 // byFeatures returns the attacks on what a node does beside counting votes: learning words, counting the copies of
 // a text, keeping votes for later, and being as careful as its operator wants.
 func byFeatures() []Scenario {
@@ -24,6 +27,9 @@ func byFeatures() []Scenario {
 			before: likes(wantedText), strike: poison, holds: unwanted(wantedText), mend: says(bulkhead.Ham, wantedText)},
 		{Name: "have a new sender's mail suspected by its words", Means: Mailboxes, learns: true, daily: wordedMail,
 			before: likes(wantedText), strike: condemnWords, holds: unwanted(wantedText), mend: says(bulkhead.Ham, wantedText)},
+		{Name: "list a new sender's mail by its words and its claimed name", Means: Mailboxes, learns: true,
+			daily: wordedMail, before: likes(wantedNamed), strike: condemnNamed, holds: is(bulkhead.ClassSpam, wantedNamed),
+			mend: says(bulkhead.Ham, wantedNamed)},
 		{Name: "hide spam by chaff in mail to one's own mailbox", Means: Sendings, learns: true, daily: wordedMail,
 			strike: chaff, holds: hidden, mend: reportHidden},
 		{Name: "hide spam by votes for its words", Means: Mailboxes, learns: true, daily: wordedMail,
@@ -95,6 +101,15 @@ func condemnWords(w *world, _ int) error {
 		}
 	}
 	return nil
+}
+
+// condemnNamed has the first of the attacker's mailboxes report a mail with the claimed name of wanted mail, and all of
+// them mails with its words.
+func condemnNamed(w *world, n int) error {
+	if err := w.vote(w.attacks[:1], bulkhead.Spam, spamOf("named", "minutes").named("the new bakery")); err != nil {
+		return err
+	}
+	return condemnWords(w, n)
 }
 
 // chaff sends n mails with the words of spam to a mailbox of the attacker's own, each from another domain.

@@ -42,6 +42,12 @@ func (m mail) withoutLinks() mail {
 	return m
 }
 
+// named returns the mail with a claimed name.
+func (m mail) named(name string) mail {
+	m.meta = append(slices.Clone(m.meta), bulkhead.NamedSignature(bulkhead.Claim, name))
+	return m
+}
+
 // unverified returns the mail as it comes from a client of whose network nothing is verified
 // but the address.
 func (m mail) unverified(network string) mail {

@@ -28,7 +28,7 @@ type contents struct {
 	records []evidence.Record
 	held    []int // samples that are listed
 	matches []verdict.Match
-	keys    []filter.Key // of the samples whose matches were found
+	keys    []filter.Key // of the samples of the texts that the message contains
 }
 
 // holds returns the contents of a message, or nil if it has no sketch.
@@ -76,7 +76,7 @@ func (c *contents) Matches() []verdict.Match {
 	return c.matches
 }
 
-// match appends the match of samples[held], if there is one.
+// match appends the match of samples[held].
 func (c *contents) match(held int, samples []filter.Key) {
 	together, quoted := 0, 0
 	for i, r := range c.look(evidence.Listings, len(samples),
@@ -88,15 +88,15 @@ func (c *contents) match(held int, samples []filter.Key) {
 			}
 		}
 	}
-	if together < verdict.PartMatch {
-		return
-	}
 	r := &c.look(evidence.Counts|evidence.Judgement|evidence.Standing, 1, func(int) filter.Key { return samples[held] })[0]
 	m := verdict.Match{Evidence: r.Evidence, Samples: together, Quoted: 2*quoted > together}
 	m.Finding.Signature = c.samples[held].Signature()
 	fill(&m.Finding, r)
 	c.of.decider.Policy.Finding(&m.Finding, &m.Evidence, c.odds)
-	c.matches, c.keys = append(c.matches, m), append(c.keys, samples[held])
+	c.matches = append(c.matches, m)
+	if together >= verdict.PartMatch {
+		c.keys = append(c.keys, samples[held])
+	}
 }
 
 // listed reports whether any blocklist lists the key as spam.

@@ -63,7 +63,7 @@ func (d *decision) most() int {
 			return contextsMost
 		}
 		return twoVoicesMost
-	case byUnanswered, byUnseen, byFreshLink, byLikeReported, byWordsAndPart, byWordsAlone:
+	case byUnanswered, byUnseen, byFreshLink, byLikeReported, byWordsAndPart, byNewSender, byWordsAlone:
 		return twoVoicesMost
 	}
 	return 100

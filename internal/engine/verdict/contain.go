@@ -15,7 +15,7 @@ const PartMatch = 5
 // votes on texts that share five samples are not two votes on one text.
 const PartWhole = 12
 
-// A Match is a reported text inside the current message.
+// A Match is a reported text of which the current message has a sample or more.
 type Match struct {
 	Evidence Evidence // of the sample that votes fell on
 	Finding  bulkhead.Finding
@@ -25,19 +25,18 @@ type Match struct {
 
 // Contents finds the reported texts inside a message, if its text as a whole is unknown.
 type Contents interface {
-	// Matches returns the matches with at least [PartMatch] samples. The slice belongs to the
-	// Contents.
+	// Matches returns a match for each sample that was reported. The message contains the text if a match has
+	// [PartMatch] samples or more. The slice belongs to the Contents.
 	Matches() []Match
 }
 
-// contained judges a text by its contents. It prefers the message's own text to quotes, and then
+// contained judges a text by the texts that the message contains. It prefers the message's own text to quotes, and then
 // the text with the most reports.
-func (j *Decider) contained(t *text, c Contents) {
+func (j *Decider) contained(t *text, matches []Match) {
 	var best *Match
-	matches := c.Matches()
 	for i := range matches {
 		m := &matches[i]
-		if j.Policy.listsPart(&m.Evidence) && (best == nil || m.outweighs(best, j.Policy)) {
+		if m.Samples >= PartMatch && j.Policy.listsPart(&m.Evidence) && (best == nil || m.outweighs(best, j.Policy)) {
 			best = m
 		}
 	}

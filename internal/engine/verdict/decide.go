@@ -11,8 +11,9 @@ import (
 type decision struct {
 	*Decider
 	*Case
-	text   text
-	turned turned // of the text
+	text    text
+	turned  turned  // of the text
+	samples []Match // of reported texts, if the text as a whole is unknown
 
 	sender     int  // index of the sender's signature, -1 without one
 	senderGood bool // of good standing

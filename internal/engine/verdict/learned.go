@@ -31,6 +31,7 @@ const (
 	byWordsAlone   = Rule("words-alone")
 	byWords        = Rule("words")
 	byWordsAndPart = Rule("words-and-part")
+	byNewSender    = Rule("new-sender")
 	byUnlikeSender = Rule("unlike-sender")
 )
 
@@ -43,6 +44,9 @@ var learnedRules = []rule{
 	{byWordsAndPart, bulkhead.ClassSpam, (*decision).wordsAndPart,
 		"The score of its words and style is 0.99 or more after 50 reports, and 0.9 or more without the reports of a link " +
 			"or the sender. These have at most 17 deliveries for each report, and known senders never sent the link."},
+	{byNewSender, bulkhead.ClassSpam, (*decision).newSender,
+		"No mail of the verified sender was delivered before, and the node is mature. The score is 0.9 or more after 50 " +
+			"reports, and 0.5 or more without the reports of a part: a link, the sender, the text, or a sample of a text."},
 	{byWordsAlone, bulkhead.ClassSpam, func(d *decision) bool {
 		return d.Learned.Condemns && d.unjudged() && d.Learned.Score >= nearlyCertain
 	}, "Nothing else decides, the score is 0.999 or more after 50 reports, and `condemn` in `[learn]` is set."},
@@ -86,31 +90,67 @@ func (d *decision) unjudged() bool {
 // evidence beside its words.
 const deliveriesOfReport = freshDeliveries
 
-// wordsAndPart reports whether the words of a message are like reported ones, and one of its parts was reported.
-// The reports of the part are no evidence of the words.
+// wordsAndPart reports whether the words of a message are like reported ones, and one of its links or its sender was
+// reported.
 func (d *decision) wordsAndPart() bool {
-	l := &d.Learned
-	if d.class == bulkhead.ClassSpam || d.class == bulkhead.ClassGood || d.senderGood || d.excuse != noRule ||
-		d.text.quoted || l.Score < mostLike || l.Reports < learn.FirstReports || l.Without == nil || d.wantedText() {
-		return false
-	}
-	for i := range d.Signatures {
-		if n := d.reportsOf(i); n > 0 && l.Without(n) >= unlikeSender {
-			return true
-		}
-	}
-	return false
+	return d.likeBeside(mostLike, unlikeSender, d.reportsOfParts())
 }
 
-// reportsOf returns the number of reports of a link or sender of the message that was hardly delivered otherwise, 0
-// for any other part. The words of a sample are in the score, unrelated senders share a network, and any sender can
-// claim any name.
-func (d *decision) reportsOf(i int) float64 {
-	e, s := &d.Evidence[i], d.Signatures[i].Scheme()
-	n := float64(e.Unblamed)/Unit + e.Peers.Spam
-	if s != bulkhead.Link && s != bulkhead.Sender || n < 1-slack || e.deliveries() > deliveriesOfReport*n ||
-		d.Policy.Strength(e, namedBase) <= 0 || d.Findings[i].Judged == bulkhead.Revoked || !d.asked(i) ||
-		s == bulkhead.Link && e.Good > 0 {
+// newSender is wordsAndPart for the first mail of a verified sender. Fewer reports are enough then: mail that people
+// want, and report by mistake, mostly comes from senders of whom mail was delivered before. The text and samples of it
+// also count. A claimed name does not: any sender can claim the name of such a sender, and have it reported.
+func (d *decision) newSender() bool {
+	if !d.Policy.Mature || d.sender < 0 || d.seen() {
+		return false
+	}
+	reports := d.reportsOfParts()
+	if t := &d.text; d.listed && t.good == 0 && t.often() {
+		reports = append(reports, t.reported)
+	}
+	return d.likeBeside(unlikeSender, likeReported, append(reports, d.reportsOfSamples()...))
+}
+
+// likeBeside reports whether the score is least or more, and without or more if one of the numbers of reports is left
+// out. These are the reports of parts of the message, which are no evidence of its words.
+func (d *decision) likeBeside(least, without float64, reports []float64) bool {
+	l := &d.Learned
+	if d.class == bulkhead.ClassSpam || d.class == bulkhead.ClassGood || d.senderGood || d.excuse != noRule ||
+		d.text.quoted || l.Score < least || l.Reports < learn.FirstReports || l.Without == nil || d.wantedText() {
+		return false
+	}
+	return slices.ContainsFunc(reports, func(n float64) bool { return n > 0 && l.Without(n) >= without })
+}
+
+// reportsOfParts returns the numbers of reports of links and senders. Unrelated senders share a network, and any
+// sender can claim any name.
+func (d *decision) reportsOfParts() (reports []float64) {
+	for i := range d.Signatures {
+		if s := d.Signatures[i].Scheme(); (s == bulkhead.Link || s == bulkhead.Sender) &&
+			d.Findings[i].Judged != bulkhead.Revoked && d.asked(i) {
+			reports = append(reports, d.reportsOf(&d.Evidence[i]))
+		}
+	}
+	return reports
+}
+
+// reportsOfSamples returns the numbers of reports of samples of texts. It returns none if a reported sample is quoted,
+// or known from other mail.
+func (d *decision) reportsOfSamples() (reports []float64) {
+	for i := range d.samples {
+		n := d.reportsOf(&d.samples[i].Evidence)
+		if n == 0 || d.samples[i].Quoted {
+			return nil
+		}
+		reports = append(reports, n)
+	}
+	return reports
+}
+
+// reportsOf returns the number of reports of a part, or 0 if known senders sent it, or it was delivered more than a few
+// times for each report.
+func (d *decision) reportsOf(e *Evidence) float64 {
+	n := e.reported()
+	if n < 1-slack || e.deliveries() > deliveriesOfReport*n || d.Policy.Strength(e, namedBase) <= 0 || e.Good > 0 {
 		return 0
 	}
 	return n

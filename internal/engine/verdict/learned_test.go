@@ -36,7 +36,8 @@ func TestScoreOfOthers(t *testing.T) {
 			ok = to == bulkhead.ClassSpam && score.Score >= 0.5 && score.Without(1) >= 0.5
 		case from == bulkhead.ClassUnknown && to == bulkhead.ClassSpam:
 			ok = score.Score >= 0.999 && score.Condemns && score.Reports >= 50 ||
-				with.Rule == "words-and-part" && score.Score >= 0.99 && score.Without(1) >= 0.9
+				with.Rule == "words-and-part" && score.Score >= 0.99 && score.Without(1) >= 0.9 ||
+				with.Rule == "new-sender" && score.Score >= 0.9 && score.Reports >= 50 && score.Without(1) >= 0.5
 		case from == bulkhead.ClassUnknown && to == bulkhead.ClassSuspected:
 			ok = score.Score >= 0.99 && score.Reports >= 50
 		case from == bulkhead.ClassGood:
@@ -121,6 +122,58 @@ func TestWordsAndPart(t *testing.T) {
 		}}
 		m := drawn{policy: policy, parts: append(tt.parts, body(bulkhead.Exact, Evidence{})), learned: learned}
 		if v := m.judge(); (v.Rule == "words-and-part") != tt.spam || (v.Class == bulkhead.ClassSpam) != tt.spam {
+			t.Errorf("%s: %v by %s", tt.name, v.Class, v.Rule)
+		}
+	}
+}
+
+// TestNewSender checks which reported parts condemn the first mail of a verified sender, and no other mail.
+func TestNewSender(t *testing.T) {
+	mature := Policy{Promotion: 1, NearMatch: 2, Mature: true}
+	one := voted(1, 0)
+	with := func(change func(*Evidence)) Evidence { e := one; change(&e); return e }
+	claim := part{scheme: bulkhead.Claim, name: "a shop", Evidence: one}
+	sample := []Match{{Evidence: one, Samples: 1}}
+	stranger := from("new.example", Evidence{New: 3})
+	text := body(bulkhead.Exact, Evidence{})
+	for _, tt := range []struct {
+		name     string
+		policy   Policy
+		parts    []part
+		contents []Match
+		score    float64
+		reports  float64
+		without  float64
+		spam     bool
+	}{
+		{"a claimed name", mature, []part{stranger, claim, text}, nil, 0.98, 50, 1, false},
+		{"a sample", mature, []part{stranger, text}, sample, 0.9, 50, 0.5, true},
+		{"a link", mature, []part{stranger, text, link("docs.google.com", one)}, nil, 0.9, 50, 0.5, true},
+		{"a changed copy", mature, append(nearly(one), stranger), nil, 0.9, 50, 0.5, true},
+		{"other words", mature, []part{stranger, text}, sample, 0.89, 50, 0.5, false},
+		{"a report that is the words' only one", mature, []part{stranger, text}, sample, 1, 50, 0.49, false},
+		{"49 reports", mature, []part{stranger, text}, sample, 1, 49, 1, false},
+		{"nothing reported", mature, []part{stranger, text}, nil, 0.98, 50, 1, false},
+		{"a new node", Policy{Promotion: 1, NearMatch: 2}, []part{stranger, text}, sample, 0.98, 50, 1, false},
+		{"nobody verified", mature, []part{network(Evidence{}), text}, sample, 0.98, 50, 1, false},
+		{"a sender of yesterday", mature, []part{from("new.example", Evidence{Old: 1}), text}, sample, 0.98, 50, 1, false},
+		{"a sender of the last hours", mature, []part{from("new.example", Evidence{Old: 1, Late: 1}), text}, sample, 0.98,
+			50, 1, true},
+		{"a quoted sample", mature, []part{stranger, text}, []Match{{Evidence: one, Samples: 1, Quoted: true}}, 0.98, 50, 1,
+			false},
+		{"18 deliveries of a sample", mature, []part{stranger, text},
+			[]Match{{Evidence: with(func(e *Evidence) { e.New = 18 }), Samples: 1}}, 0.98, 50, 1, false},
+		{"a sample of known senders", mature, []part{stranger, text},
+			[]Match{{Evidence: with(func(e *Evidence) { e.Good = 1 }), Samples: 1}}, 0.98, 50, 1, false},
+	} {
+		learned := Learned{Score: tt.score, Used: 9, Reports: tt.reports, Without: func(n float64) float64 {
+			if n == 1 {
+				return tt.without
+			}
+			return 0 // like-reported leaves out two more
+		}}
+		m := drawn{policy: tt.policy, parts: tt.parts, contents: tt.contents, learned: learned}
+		if v := m.judge(); (v.Rule == "new-sender") != tt.spam || (v.Class == bulkhead.ClassSpam) != tt.spam {
 			t.Errorf("%s: %v by %s", tt.name, v.Class, v.Rule)
 		}
 	}

@@ -70,7 +70,8 @@ func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 	d := decision{Decider: j, Case: c, text: j.text(c.Findings, c.Evidence), turned: j.turned(c.Findings, c.Evidence),
 		finding: -1}
 	if d.text.judged == bulkhead.Unjudged && c.Contents != nil {
-		j.contained(&d.text, c.Contents)
+		d.samples = c.Contents.Matches()
+		j.contained(&d.text, d.samples)
 	}
 	v.Sightings, v.SpamVotes, v.HamVotes = d.text.sightings, d.text.spam, d.text.ham
 	v.Bulk = v.Sightings >= v.Threshold

@@ -131,6 +131,8 @@ func rareMessages() []drawn {
 		{policy: policy, parts: text, learned: suspect},
 		{policy: policy, parts: append([]part{link("docs.google.com", blamed)}, text...), learned: like},
 		{policy: policy, parts: append(text, known), learned: like},
+		{policy: policy, parts: append([]part{from("new.example", Evidence{})}, text...), learned: like,
+			contents: []Match{{Evidence: one, Samples: 1}}},
 		{policy: policy, parts: nearly(one), learned: like},
 	}
 }

@@ -296,6 +296,8 @@ func (e *Evidence) Novelty() float64 { return 1 / (votesWorth + e.Established())
 // nothing spam.
 func (e *Evidence) Guarded() bool { return e.Good >= goodDeliveries }
 
-// reported returns the number of roots' votes for spam, regardless of votes against it. A peer that
-// lists counts with its weight.
-func (e *Evidence) reported() float64 { return float64(e.Votes.Spam)/Unit + e.Peers.Spam }
+// reported returns the number of roots' votes for spam, each whole, regardless of votes against it. A peer that lists
+// counts with its weight.
+func (e *Evidence) reported() float64 {
+	return float64(max(e.Votes.Spam, e.Unblamed))/Unit + e.Peers.Spam
+}

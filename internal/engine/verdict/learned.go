@@ -45,7 +45,7 @@ var learnedRules = []rule{
 		"The score of its words and style is 0.99 or more after 50 reports, and 0.9 or more without the reports of a link " +
 			"or the sender. These have at most 17 deliveries for each report, and known senders never sent the link."},
 	{byNewSender, bulkhead.ClassSpam, (*decision).newSender,
-		"No mail of the verified sender was delivered before, and the node is mature. The score is 0.9 or more after 50 " +
+		"No mail of the verified sender was delivered before, and the node is mature. The score is 0.99 or more after 50 " +
 			"reports, and 0.5 or more without the reports of a part: a link, the sender, the text, or a sample of a text."},
 	{byWordsAlone, bulkhead.ClassSpam, func(d *decision) bool {
 		return d.Learned.Condemns && d.unjudged() && d.Learned.Score >= nearlyCertain
@@ -96,9 +96,10 @@ func (d *decision) wordsAndPart() bool {
 	return d.likeBeside(mostLike, unlikeSender, d.reportsOfParts())
 }
 
-// newSender is wordsAndPart for the first mail of a verified sender. Fewer reports are enough then: mail that people
-// want, and report by mistake, mostly comes from senders of whom mail was delivered before. The text and samples of it
-// also count. A claimed name does not: any sender can claim the name of such a sender, and have it reported.
+// newSender is wordsAndPart for the first mail of a verified sender. A lower score by other reports is enough then:
+// mail that people want, and report by mistake, mostly comes from senders of whom mail was delivered before. The text and
+// samples of it also count. A claimed name does not: any sender can claim the name of such a sender, and have it
+// reported.
 func (d *decision) newSender() bool {
 	if !d.Policy.Mature || d.sender < 0 || d.seen() {
 		return false
@@ -107,7 +108,7 @@ func (d *decision) newSender() bool {
 	if t := &d.text; d.listed && t.good == 0 && t.often() {
 		reports = append(reports, t.reported)
 	}
-	return d.likeBeside(unlikeSender, likeReported, append(reports, d.reportsOfSamples()...))
+	return d.likeBeside(mostLike, likeReported, append(reports, d.reportsOfSamples()...))
 }
 
 // likeBeside reports whether the score is least or more, and without or more if one of the numbers of reports is left

@@ -146,25 +146,25 @@ func TestNewSender(t *testing.T) {
 		without  float64
 		spam     bool
 	}{
-		{"a claimed name", mature, []part{stranger, claim, text}, nil, 0.98, 50, 1, false},
-		{"a sample", mature, []part{stranger, text}, sample, 0.9, 50, 0.5, true},
-		{"a link", mature, []part{stranger, text, link("docs.google.com", one)}, nil, 0.9, 50, 0.5, true},
-		{"a changed copy", mature, append(nearly(one), stranger), nil, 0.9, 50, 0.5, true},
-		{"other words", mature, []part{stranger, text}, sample, 0.89, 50, 0.5, false},
+		{"a claimed name", mature, []part{stranger, claim, text}, nil, 0.99, 50, 1, false},
+		{"a sample", mature, []part{stranger, text}, sample, 0.99, 50, 0.5, true},
+		{"a link", mature, []part{stranger, text, link("docs.google.com", one)}, nil, 0.99, 50, 0.5, true},
+		{"a changed copy", mature, append(nearly(one), stranger), nil, 0.99, 50, 0.5, true},
+		{"other words", mature, []part{stranger, text}, sample, 0.98, 50, 0.5, false},
 		{"a report that is the words' only one", mature, []part{stranger, text}, sample, 1, 50, 0.49, false},
 		{"49 reports", mature, []part{stranger, text}, sample, 1, 49, 1, false},
-		{"nothing reported", mature, []part{stranger, text}, nil, 0.98, 50, 1, false},
-		{"a new node", Policy{Promotion: 1, NearMatch: 2}, []part{stranger, text}, sample, 0.98, 50, 1, false},
-		{"nobody verified", mature, []part{network(Evidence{}), text}, sample, 0.98, 50, 1, false},
-		{"a sender of yesterday", mature, []part{from("new.example", Evidence{Old: 1}), text}, sample, 0.98, 50, 1, false},
-		{"a sender of the last hours", mature, []part{from("new.example", Evidence{Old: 1, Late: 1}), text}, sample, 0.98,
+		{"nothing reported", mature, []part{stranger, text}, nil, 0.99, 50, 1, false},
+		{"a new node", Policy{Promotion: 1, NearMatch: 2}, []part{stranger, text}, sample, 0.99, 50, 1, false},
+		{"nobody verified", mature, []part{network(Evidence{}), text}, sample, 0.99, 50, 1, false},
+		{"a sender of yesterday", mature, []part{from("new.example", Evidence{Old: 1}), text}, sample, 0.99, 50, 1, false},
+		{"a sender of the last hours", mature, []part{from("new.example", Evidence{Old: 1, Late: 1}), text}, sample, 0.99,
 			50, 1, true},
-		{"a quoted sample", mature, []part{stranger, text}, []Match{{Evidence: one, Samples: 1, Quoted: true}}, 0.98, 50, 1,
+		{"a quoted sample", mature, []part{stranger, text}, []Match{{Evidence: one, Samples: 1, Quoted: true}}, 0.99, 50, 1,
 			false},
 		{"18 deliveries of a sample", mature, []part{stranger, text},
-			[]Match{{Evidence: with(func(e *Evidence) { e.New = 18 }), Samples: 1}}, 0.98, 50, 1, false},
+			[]Match{{Evidence: with(func(e *Evidence) { e.New = 18 }), Samples: 1}}, 0.99, 50, 1, false},
 		{"a sample of known senders", mature, []part{stranger, text},
-			[]Match{{Evidence: with(func(e *Evidence) { e.Good = 1 }), Samples: 1}}, 0.98, 50, 1, false},
+			[]Match{{Evidence: with(func(e *Evidence) { e.Good = 1 }), Samples: 1}}, 0.99, 50, 1, false},
 	} {
 		learned := Learned{Score: tt.score, Used: 9, Reports: tt.reports, Without: func(n float64) float64 {
 			if n == 1 {

@@ -97,8 +97,8 @@ func (d *decision) wordsAndPart() bool {
 }
 
 // newSender is wordsAndPart for the first mail of a verified sender. A lower score by other reports is enough then:
-// mail that people want, and report by mistake, mostly comes from senders of whom mail was delivered before. The text and
-// samples of it also count. A claimed name does not: any sender can claim the name of such a sender, and have it
+// mail that people want, and report by mistake, mostly comes from senders of whom mail was delivered before. The text
+// and samples of it also count. A claimed name does not: any sender can claim the name of such a sender, and have it
 // reported.
 func (d *decision) newSender() bool {
 	if !d.Policy.Mature || d.sender < 0 || d.seen() {

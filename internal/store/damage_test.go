@@ -514,3 +514,34 @@ func TestLaterEpoch(t *testing.T) {
 		}
 	}
 }
+
+// TestFormerEpoch checks that a segment of a former epoch, which a crash left behind, is removed by the next start.
+func TestFormerEpoch(t *testing.T) {
+	s := open(t, newDir(t), Options{})
+	appendN(t, s, 2, 20)
+	dir := s.Dir()
+	former, err := listSegments(filepath.Join(dir, journalDir))
+	if err != nil || len(former) != 1 {
+		t.Fatalf("%d segments, %v", len(former), err)
+	}
+	content, err := os.ReadFile(former[0].path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Recover(t.Context(), 3, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	appendN(t, s, 2, 20)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(former[0].path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := open(t, dir, Options{}).LastIndex(); got != 4 {
+		t.Errorf("last index %d after a start, want 4", got)
+	}
+	if _, err := os.Stat(former[0].path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the segment of the former epoch is there: %v", err)
+	}
+}

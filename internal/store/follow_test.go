@@ -119,6 +119,42 @@ func TestFollowers(t *testing.T) {
 	}
 }
 
+// TestFollowerKeepsUp checks that a Following that takes every entry never lags, however much is appended in all.
+func TestFollowerKeepsUp(t *testing.T) {
+	s := open(t, newDir(t), Options{FS: fastFS{}})
+	f := s.Follow(100)
+	defer f.Close()
+	for i := range 10 {
+		appendN(t, s, 1, 60)
+		if entries, err := f.Next(t.Context()); err != nil || len(entries) != 1 {
+			t.Fatalf("entry %d: %d entries, %v", i+1, len(entries), err)
+		}
+	}
+}
+
+// TestFailedAppendAll makes each operation of AppendAll fail once. The store reports it, and appends nothing afterwards.
+func TestFailedAppendAll(t *testing.T) {
+	for _, op := range []string{"write", "sync"} {
+		t.Run(op, func(t *testing.T) {
+			fs := newPowerFS()
+			s := open(t, newDir(t), Options{FS: fs})
+			appendN(t, s, 3, 50)
+			fault, hit := failOnce(op, journalDir)
+			fs.fault = fault
+			err := s.AppendAll([]Entry{{4, entry(4, 50)}})
+			if !errors.Is(err, ErrFailed) || !errors.Is(err, errFault) || !*hit {
+				t.Fatalf("AppendAll: %v, hit %v", err, *hit)
+			}
+			last := s.LastIndex()
+			for _, index := range []uint64{last, last + 1} {
+				if err := s.AppendAll([]Entry{{index, entry(index, 50)}}); !errors.Is(err, ErrFailed) || s.LastIndex() != last {
+					t.Errorf("entry %d on a failed store: %v, last index %d, want %d", index, err, s.LastIndex(), last)
+				}
+			}
+		})
+	}
+}
+
 // TestFollowRecovered checks that a recovery ends a Following, and begins the journal behind the last entry.
 func TestFollowRecovered(t *testing.T) {
 	s := open(t, newDir(t), Options{FS: fastFS{}})

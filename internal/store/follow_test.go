@@ -132,7 +132,8 @@ func TestFollowerKeepsUp(t *testing.T) {
 	}
 }
 
-// TestFailedAppendAll makes each operation of AppendAll fail once. The store reports it, and appends nothing afterwards.
+// TestFailedAppendAll makes each operation of AppendAll fail once. The store reports it, and appends nothing
+// afterwards.
 func TestFailedAppendAll(t *testing.T) {
 	for _, op := range []string{"write", "sync"} {
 		t.Run(op, func(t *testing.T) {

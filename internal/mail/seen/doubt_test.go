@@ -78,6 +78,8 @@ func TestDoubt(t *testing.T) {
 	for _, source := range []string{
 		`<p style="text-indent:-9999px">x x x</p>seen`,
 		`<p style="text-indent:-9999px"><i>x</i> <b>x</b></p>seen`,
+		`<div style="text-indent:-9999px">x<p>x</p>x<a>x</a></div>seen`,
+		`<style>p::before b,i{display:block}i{display:none}</style><i>x</i><p>seen</p>`,
 		`<p style="position:absolute;left:-9999px;padding:20px">x<br>x</p>seen`,
 		`<div style="margin-left:40px"><p style="position:absolute;left:-9999px">x</p></div>seen`,
 		`<p style="opacity:calc(0)">x</p>seen`,

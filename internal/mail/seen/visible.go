@@ -302,8 +302,9 @@ func (v *visible) shows(text string) bool {
 	return v.sees(v.ran, v.broken)
 }
 
+// line ends the line. The next one is the first of its block, unless a line break comes in between.
 func (v *visible) line() {
-	v.ran, v.broken = 0, true
+	v.ran, v.broken = 0, false
 	if n := len(v.dst); n > v.start && v.dst[n-1] != '\n' {
 		v.dst = append(v.dst, '\n')
 	}
@@ -380,8 +381,8 @@ func (v *visible) opens(name *knownName, as flow) {
 	default:
 		v.line()
 	}
-	if as == asBlock || name.is&(block|cell) != 0 && name.tag != atom.Br {
-		v.broken = false
+	if name.tag == atom.Br {
+		v.broken = true
 	}
 }
 

@@ -122,7 +122,7 @@ func TestSelectors(t *testing.T) {
 		"[title~=r]": "c", `[href^="http"]`: "e", "[href$='q']": "e", "[href*=z]": "e", `a[href*=""]`: "",
 		"p:first-child": "b", "p:last-child": "f", ":nth-child(2)": "df", "p:nth-child(odd)": "b", "p:not(.x)": "df",
 		":is(a, b)": "ce", "a:link": "e", "a:hover": "", "a:hover,b": "c", "p::before": "", "p:nonsense,b": "invalid",
-		"p:-ms-x,b": "invalid", "p::before b,a": "invalid", "p:after>b,a": "invalid", "p::before.x,a": "invalid",
+		"p:-ms-x,b": "invalid", "p::before b,a": "", "p:after>b,a": "", "p::before.x,a": "invalid",
 		"p::before:hover,a": "e", "p b::after,a": "e",
 		"p..x": "invalid", "p,": "invalid", "": "invalid", ">p": "invalid", "p>": "invalid",
 		"p>>b": "invalid", ".\\78": "ab", "p/**/b": "invalid", "p/**/.x": "b", "p /**/b": "c", "u + .body p": "",

@@ -20,6 +20,7 @@ type Selector struct {
 	Weight    uint32
 	compounds []compound // the selected element last
 	never     bool       // it selects what mail never is, such as a link below a pointer
+	invalid   bool       // browsers ignore the rule
 }
 
 // A compound is what one element must be.
@@ -47,13 +48,17 @@ const (
 	weightID    = 1 << 16
 )
 
-// Selectors returns the selectors of a rule. If one is invalid, the rule has none, and ok is not set.
+// Selectors returns the selectors of a rule. If one is invalid, the rule has none. If one is not understood, which is
+// invalid or new, ok is not set.
 func Selectors(prelude string) (all []Selector, ok bool) {
 	for at := 0; at <= len(prelude); {
 		end := until(prelude, at, ",")
 		s, ok := selector(prelude[at:end])
 		if !ok {
 			return nil, false
+		}
+		if s.invalid {
+			return nil, true
 		}
 		if !s.never {
 			all = append(all, s)
@@ -85,10 +90,10 @@ func selector(text string) (s Selector, ok bool) {
 			return s, len(s.compounds) > 0 && (after == ' ' || after == 0)
 		}
 		first := len(s.compounds) == 0
-		if first != (after == 0) && !(first && after == ' ') || len(s.compounds) == maxCompounds ||
-			!first && s.compounds[len(s.compounds)-1].part {
+		if first != (after == 0) && !(first && after == ' ') || len(s.compounds) == maxCompounds {
 			return s, false
 		}
+		s.invalid = s.invalid || !first && s.compounds[len(s.compounds)-1].part
 		c, ok := p.compound(&s.Weight)
 		if !ok {
 			return s, false

@@ -136,7 +136,7 @@ var mayImport = map[string][]string{
 	"internal/calibration":        {".", "internal/interval"},
 	"internal/local":              {},
 	"internal/waiting":            {},
-	"internal/edge":               {".", "client", "client/admin", "internal/boltfile"},
+	"internal/edge":               {".", "client", "client/admin", "internal/boltfile", "internal/wholefile"},
 	"internal/boltfile":           {},
 	"internal/logbook":            {".", "door", "internal/boltfile", "internal/top"},
 	"internal/top":                {},

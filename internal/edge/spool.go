@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/boltfile"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // A Spool keeps reports on disk, in order, while the upstream does not take them. Its methods may be called
@@ -57,6 +59,9 @@ func OpenSpool(path string, limit int64, log *slog.Logger) (*Spool, error) {
 	}
 	if err == nil {
 		err = s.open(path)
+	}
+	if err == nil { // before a report is acknowledged: after a crash the former file would be there again
+		err = wholefile.SyncFolder(filepath.Dir(path))
 	}
 	for _, text := range texts {
 		if err == nil {

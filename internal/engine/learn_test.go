@@ -199,11 +199,7 @@ func TestLearningIsDurable(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	st, err := store.Open(dir, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { st.Close() })
+	st := openStore(t, dir)
 	w := newSchool(t, Options{Store: st})
 	for stage := range 3 {
 		for n := range 40 {
@@ -288,11 +284,7 @@ func TestSharedWordsAfterCrash(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	st, err := store.Open(dir, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { st.Close() })
+	st := openStore(t, dir)
 	w := newSchool(t, Options{Store: st, Teach: true})
 	for n := range 80 {
 		w.deliver(n, words("minutes", n))

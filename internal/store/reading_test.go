@@ -21,15 +21,7 @@ var pagesOf = strings.Repeat("what the filter knows ", 9000)
 func contentOf(t *testing.T, n *Inspection, name string) string {
 	t.Helper()
 	r, err := n.Content(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	b, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return drain(t, r, err)
 }
 
 // TestInspectionContent checks what is read of a checkpoint file that is whole, changed, cut short or gone, and in

@@ -99,6 +99,12 @@ func checkReplay(t testing.TB, s *Store, from, to uint64, size int) {
 func readFile(t testing.TB, s *Store, name string) string {
 	t.Helper()
 	r, err := s.OpenFile(name)
+	return drain(t, r, err)
+}
+
+// drain returns all that r has, and closes it. err is the error of opening it.
+func drain(t testing.TB, r io.ReadCloser, err error) string {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,11 @@ func MakeFolder(dir string) error {
 	return nil
 }
 
-// syncFolder makes the names in a folder durable. It is a variable so that tests can observe it.
+// SyncFolder makes the names in a folder durable: a crash of the machine takes back no file that was made or renamed
+// there before.
+func SyncFolder(dir string) error { return syncFolder(dir) }
+
+// syncFolder is [SyncFolder]. It is a variable so that tests can observe it.
 var syncFolder = func(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -85,7 +85,7 @@ var examples = map[string]string{
 	"size":             "size",
 	"standby":          "standby show",
 	"standby invite":   "standby invite first.example.com:8430",
-	"standby join":     "standby join BHS1-AAAA",
+	"standby join":     "standby join standby1-eyJhIjoi...",
 	"standby show":     "standby show",
 	"study":            "study",
 	"user":             "user list",

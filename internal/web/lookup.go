@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -74,39 +75,30 @@ const (
 // signatures of the whole text. It returns nothing if the browser may not read the history, or if
 // the node keeps none.
 func reportersOf(v *view, all []client.Finding) (g.Node, error) {
-	var votes []admin.HistoryEntry
-	asked, seen := 0, make(map[int64]bool)
-	for _, whole := range []bool{true, false} {
-		for i := range all {
-			f := &all[i]
-			if f.Spam+f.Ham == 0 && f.Judged == "none" || slices.Contains(facetsOf[0].schemes, f.Signature.Scheme()) != whole ||
-				asked == maxAsked || !whole && len(votes) > 0 {
-				continue
-			}
-			asked++
-			for _, kind := range []string{"spam", "ham", "revoke"} {
-				page, err := v.node.History(v.Context(),
-					admin.HistoryQuery{Kind: kind, Signature: f.Signature.String(), Limit: maxReported})
-				if absent(err) || forbidden(err) {
-					return nil, nil
-				}
-				if err != nil {
-					return nil, err
-				}
-				for _, e := range page.Entries {
-					if !seen[e.ID] {
-						seen[e.ID] = true
-						votes = append(votes, e)
-					}
-				}
-			}
+	var texts, parts []string // signatures with votes, of whole texts and of other things
+	for i := range all {
+		f := &all[i]
+		switch {
+		case f.Spam+f.Ham == 0 && f.Judged == "none":
+		case slices.Contains(facetsOf[0].schemes, f.Signature.Scheme()):
+			texts = append(texts, f.Signature.String())
+		default:
+			parts = append(parts, f.Signature.String())
 		}
 	}
-	if asked == 0 {
+	if len(texts)+len(parts) == 0 {
 		return nil, nil
 	}
-	slices.SortFunc(votes, func(a, b admin.HistoryEntry) int { return cmp.Compare(b.ID, a.ID) })
-	votes = votes[:min(len(votes), maxReported)]
+	votes, err := votesOn(v, texts[:min(len(texts), maxAsked)])
+	if err == nil && len(votes) == 0 {
+		votes, err = votesOn(v, parts[:min(len(parts), maxAsked)])
+	}
+	if absent(err) || forbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	return h.Section(h.H2(g.Text("Who reported it"), dim("as far as this node remembers, the latest first")),
 		g.If(len(votes) == 0,
 			h.P(g.Text("No reporter in the history: the reports are older than it, or came to a peer."))),
@@ -119,6 +111,25 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 					h.Td(g.Text(e.Door)), h.Td(g.Text(e.Kind)), h.Td(h.Class("brief"), g.Text(e.Answer())),
 					h.Td(g.Text(cmp.Or(e.Reporter(), "this machine"))))
 			})))))), nil
+}
+
+// votesOn returns the latest votes on signatures in the history, each once, the latest first.
+func votesOn(v *view, signatures []string) ([]admin.HistoryEntry, error) {
+	byID := make(map[int64]admin.HistoryEntry)
+	for _, signature := range signatures {
+		for _, kind := range []string{"spam", "ham", "revoke"} {
+			page, err := v.node.History(v.Context(),
+				admin.HistoryQuery{Kind: kind, Signature: signature, Limit: maxReported})
+			if err != nil {
+				return nil, err
+			}
+			for _, e := range page.Entries {
+				byID[e.ID] = e
+			}
+		}
+	}
+	votes := slices.SortedFunc(maps.Values(byID), func(a, b admin.HistoryEntry) int { return cmp.Compare(b.ID, a.ID) })
+	return votes[:min(len(votes), maxReported)], nil
 }
 
 // vote votes on a message that was looked up, and looks up the message again.

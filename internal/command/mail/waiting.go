@@ -173,40 +173,28 @@ func newWaitingCommand() *cobra.Command {
 		Example: "  bulkhead waiting\n  bulkhead waiting --send",
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s := &sender{cmd: cmd, timeout: timeout, away: make(map[string]error)}
-			root := os.Geteuid() == 0
-			folders := waiting.Owned()
-			if root && send {
-				// So that the next vote that finds no node can wait.
-				if err := waiting.MakeShared(); err != nil {
-					return err
-				}
-			}
-			if root {
-				for _, f := range waiting.Folders() {
-					if !slices.Contains(folders, f) {
-						folders = append(folders, f)
-					}
-				}
+			folders, err := readable(send)
+			if err != nil {
+				return err
 			}
 			if send {
+				s := &sender{cmd: cmd, timeout: timeout, away: make(map[string]error)}
 				s.sendAll(folders)
 			}
 			states := []crowd{}
-			left := 0
 			for _, f := range folders {
 				state, err := f.State()
 				if err != nil {
 					return err
 				}
-				if left += state.Votes; state.Votes > 0 {
+				if state.Votes > 0 {
 					states = append(states, crowd{nameOf(f.UID), state})
 				}
 			}
 			if err := printWaiting(cmd, states, asJSON); err != nil {
 				return err
 			}
-			if send && left > 0 {
+			if send && len(states) > 0 {
 				return cli.Temporary
 			}
 			return nil
@@ -216,6 +204,26 @@ func newWaitingCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "longest time that one request may take")
 	command.JSONFlag(cmd.Flags(), &asJSON)
 	return cmd
+}
+
+// readable returns the folders of this user, and as root of every user. Before root sends, it makes the
+// folder that all users share, so that the next vote that finds no node can wait.
+func readable(send bool) ([]waiting.Folder, error) {
+	folders := waiting.Owned()
+	if os.Geteuid() != 0 {
+		return folders, nil
+	}
+	if send {
+		if err := waiting.MakeShared(); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range waiting.Folders() {
+		if !slices.Contains(folders, f) {
+			folders = append(folders, f)
+		}
+	}
+	return folders, nil
 }
 
 // sendAll sends the votes of folders, each as the owner of the folder, so that the node sees the user who

@@ -98,38 +98,24 @@ func newJoinCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			say := cmd.ErrOrStderr()
-			if err := printPlan(say, plan, j.Weight); err != nil {
+			if err := printPlan(cmd.ErrOrStderr(), plan, j.Weight); err != nil {
 				return err
 			}
 			if err := confirm.Agree(cmd, in, "Join?"); err != nil {
 				return err
 			}
 			j.Dry = false
-			for end, printed := time.Now().Add(wait), false; ; {
-				out, err := c.Join(cmd.Context(), j)
-				if err != nil {
-					return err
-				}
-				if out.State != "waiting" || time.Now().After(end) {
-					err := u.printJoining(cmd.OutOrStdout(), out)
-					if err == nil && out.State == "waiting" {
-						return cli.Temporary
-					}
-					return err
-				}
-				if !printed {
-					fmt.Fprintf(say,
-						"Waiting for %s to accept, with \"bulkhead peer accept\" there; see \"bulkhead peer requests\".\n",
-						command.Dash(out.Name))
-					printed = true
-				}
-				select {
-				case <-cmd.Context().Done():
-					return cmd.Context().Err()
-				case <-time.After(time.Second):
-				}
+			out, err := joined(cmd, c, j, wait)
+			if err != nil {
+				return err
 			}
+			if err := u.printJoining(cmd.OutOrStdout(), out); err != nil {
+				return err
+			}
+			if out.State == "waiting" {
+				return cli.Temporary
+			}
+			return nil
 		}),
 	}
 	f := cmd.Flags()
@@ -139,6 +125,28 @@ func newJoinCommand() *cobra.Command {
 	confirm.Flag(f)
 	f.DurationVar(&wait, "wait", 10*time.Minute, "how long to wait until the inviter accepts; the same line goes on later")
 	return cmd
+}
+
+// joined joins, and waits until the inviter has accepted, at most for a time. The result has the state
+// "waiting" if the inviter has not.
+func joined(cmd *cobra.Command, c *admin.Client, j admin.Join, wait time.Duration) (*admin.Joining, error) {
+	end := time.Now().Add(wait)
+	for first := true; ; first = false {
+		out, err := c.Join(cmd.Context(), j)
+		if err != nil || out.State != "waiting" || time.Now().After(end) {
+			return out, err
+		}
+		if first {
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"Waiting for %s to accept, with \"bulkhead peer accept\" there; see \"bulkhead peer requests\".\n",
+				command.Dash(out.Name))
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil, cmd.Context().Err()
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // printPlan prints the consequences of joining.

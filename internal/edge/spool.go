@@ -45,28 +45,18 @@ type kept struct {
 }
 
 // OpenSpool opens the spool in a file, which it makes if necessary. The reports may take limit bytes. A damaged file is
-// renamed to path + ".damaged", and the reports that can still be read are in the new file.
+// renamed to path + ".damaged", and the reports that can still be read are in the new file. A crash at any moment loses
+// none of them.
 func OpenSpool(path string, limit int64, log *slog.Logger) (*Spool, error) {
 	s := &Spool{limit: limit, wake: make(chan struct{}, 1)}
-	var texts [][]byte
-	err := renew(path)
-	if errors.Is(err, boltfile.ErrDamaged) {
-		texts = salvage(path)
-		aside := path + ".damaged"
-		log.Error("the spool of reports was damaged", "path", path, "why", err, "moved_to", aside, "reports_kept", len(texts),
-			"consequence", "the other reports in it are lost")
-		err = os.Rename(path, aside)
-	}
-	if err == nil {
-		err = s.open(path)
-	}
-	if err == nil { // before a report is acknowledged: after a crash the former file would be there again
-		err = wholefile.SyncFolder(filepath.Dir(path))
-	}
-	for _, text := range texts {
-		if err == nil {
-			err = s.putText(text)
+	for _, step := range renewal(path, log) {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("edge: spool %s: %w", path, err)
 		}
+	}
+	err := s.open(path)
+	if err == nil { // before a report is acknowledged: after a crash the new file would be gone
+		err = wholefile.SyncFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("edge: spool %s: %w", path, err)
@@ -74,20 +64,53 @@ func OpenSpool(path string, limit int64, log *slog.Logger) (*Spool, error) {
 	return s, nil
 }
 
-// renew writes a file anew, if there is one. The library may read a damaged file to its end, and panic when the file is
-// changed.
-func renew(path string) error {
-	fresh := path + ".new"
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
+// renewal returns the steps that write a file anew, if there is one. The library may read a damaged file to its end,
+// and panic when the file is changed. The new file is complete and on disk under another name before the file is moved.
+// After a crash between two steps, the next renewal has all reports.
+func renewal(path string, log *slog.Logger) []func() error {
+	fresh, aside := path+".new", path+".damaged"
+	missing, damaged := false, false
+	return []func() error{
+		func() error { // a crash between the last two steps
+			_, err := os.Stat(path)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if err = os.Rename(fresh, path); errors.Is(err, fs.ErrNotExist) {
+				missing, err = true, nil
+			}
+			return err
+		},
+		func() error {
+			if missing {
+				return nil
+			}
+			if err := os.RemoveAll(fresh); err != nil {
+				return err
+			}
+			why := boltfile.Copy(path, fresh)
+			if damaged = errors.Is(why, boltfile.ErrDamaged); !damaged {
+				return why
+			}
+			kept, err := salvage(path, fresh)
+			log.Error("the spool of reports was damaged", "path", path, "why", why, "moved_to", aside, "reports_kept", kept,
+				"consequence", "the other reports in it are lost")
+			return err
+		},
+		func() error { return wholefile.SyncFolder(filepath.Dir(path)) },
+		func() error {
+			if !damaged {
+				return nil
+			}
+			return os.Rename(path, aside)
+		},
+		func() error {
+			if missing {
+				return nil
+			}
+			return os.Rename(fresh, path)
+		},
 	}
-	if err := os.RemoveAll(fresh); err != nil {
-		return err
-	}
-	if err := boltfile.Copy(path, fresh); err != nil {
-		return err
-	}
-	return os.Rename(fresh, path)
 }
 
 // open opens a file without damage, which it makes if necessary.
@@ -119,8 +142,39 @@ func (s *Spool) open(path string) error {
 	return nil
 }
 
-// salvage returns the reports that can be read of a damaged file.
-func salvage(path string) (texts [][]byte) {
+// salvage writes the reports that can be read of a damaged file to a new one, and returns their number.
+func salvage(path, fresh string) (kept int, err error) {
+	texts := readable(path)
+	if err := os.RemoveAll(fresh); err != nil { // what Copy has written
+		return 0, err
+	}
+	db, err := boltfile.Open(fresh, nil)
+	if err != nil {
+		return 0, err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket(spoolBucket)
+		for _, text := range texts {
+			if err == nil {
+				err = add(b, text)
+			}
+		}
+		return err
+	})
+	return len(texts), errors.Join(err, db.Close())
+}
+
+// add adds a report after all others.
+func add(b *bbolt.Bucket, text []byte) error {
+	n, err := b.NextSequence()
+	if err != nil {
+		return err
+	}
+	return b.Put(binary.BigEndian.AppendUint64(nil, n), text)
+}
+
+// readable returns the reports that can be read of a damaged file.
+func readable(path string) (texts [][]byte) {
 	// Its error is known.
 	_ = boltfile.Inspect(path, func(tx *bbolt.Tx) error {
 		b := tx.Bucket(spoolBucket)
@@ -186,14 +240,7 @@ func (s *Spool) putText(text []byte) error {
 	if full {
 		return fmt.Errorf("edge: %w: the spool has %d bytes of reports, limit %d", bulkhead.ErrReadOnly, have, s.limit)
 	}
-	err := s.db.Batch(func(tx *bbolt.Tx) error {
-		b := tx.Bucket(spoolBucket)
-		n, err := b.NextSequence()
-		if err != nil {
-			return err
-		}
-		return b.Put(binary.BigEndian.AppendUint64(nil, n), text)
-	})
+	err := s.db.Batch(func(tx *bbolt.Tx) error { return add(tx.Bucket(spoolBucket), text) })
 	if err != nil {
 		s.mu.Lock()
 		s.n, s.bytes = s.n-1, s.bytes-size

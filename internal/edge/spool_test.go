@@ -373,3 +373,104 @@ func TestSpoolDamaged(t *testing.T) {
 		t.Errorf("%d of 300 files were put aside, %d reports of them kept", aside, kept)
 	}
 }
+
+// reportsIn opens a spool and returns the reports in it.
+func reportsIn(t *testing.T, path string) (ids []string) {
+	t.Helper()
+	s, err := OpenSpool(path, 1<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.first(1000)
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range all {
+		ids = append(ids, x.Report.ID)
+	}
+	if n, _ := s.Len(); n != len(all) {
+		t.Errorf("%d reports are counted, and %d are in the spool", n, len(all))
+	}
+	return ids
+}
+
+// TestSpoolCrash crashes after each step of the renewal of whole and damaged spools, and in the middle of the new file.
+// The next start has each report that can be read, once and in order, and the damaged file is kept.
+func TestSpoolCrash(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "spool.db")
+	s, err := OpenSpool(whole, 1<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		r := bulkhead.Report{ID: fmt.Sprint(i), Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{sig(i)}}
+		if err := s.put(r, time.Unix(int64(i), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spool := func(b []byte) (path string) {
+		path = filepath.Join(t.TempDir(), "spool.db")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	log := slog.New(slog.DiscardHandler)
+	r := rand.New(rand.NewPCG(3, 4))
+	saved := 0
+	for round := range 30 {
+		b := slices.Clone(content)
+		if round > 0 {
+			at := r.IntN(len(b))
+			clear(b[at:min(len(b), at+4096)])
+		}
+		path := spool(b)
+		want := reportsIn(t, path)
+		_, err := os.Stat(path + ".damaged")
+		damaged := err == nil
+		if damaged && len(want) > 0 {
+			saved++
+		}
+		for steps := range len(renewal(path, log)) + 1 {
+			for _, torn := range []bool{false, true} {
+				path := spool(b)
+				for _, step := range renewal(path, log)[:steps] {
+					if err := step(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if torn { // the new file was not complete yet
+					if steps != 2 {
+						continue
+					}
+					info, err := os.Stat(path + ".new")
+					if err == nil {
+						err = os.Truncate(path+".new", r.Int64N(info.Size()))
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := reportsIn(t, path); !slices.Equal(got, want) {
+					t.Errorf("round %d, a crash after step %d, torn %v: %d reports, want %d", round, steps, torn, len(got), len(want))
+				}
+				if kept, err := os.ReadFile(path + ".damaged"); damaged != (err == nil) || damaged && !slices.Equal(kept, b) {
+					t.Errorf("round %d, a crash after step %d: the damaged file is kept: %v", round, steps, err)
+				}
+				if _, err := os.Stat(path + ".new"); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("round %d, a crash after step %d: the new file is left: %v", round, steps, err)
+				}
+			}
+		}
+	}
+	if saved < 5 {
+		t.Errorf("reports of %d damaged spools can be read", saved)
+	}
+}

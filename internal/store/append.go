@@ -90,14 +90,12 @@ func (s *Store) finishTail() error {
 	if err := s.syncTail(); err != nil {
 		return err
 	}
-	if err := s.tail.f.Close(); err != nil {
-		return err
-	}
+	err := s.tail.f.Close()
 	s.mu.Lock()
 	s.segs = append(s.segs, s.tail.segment)
 	s.tail = nil
 	s.mu.Unlock()
-	return nil
+	return err
 }
 
 // syncTail makes every entry durable. The caller holds appendMu.

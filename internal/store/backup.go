@@ -262,12 +262,7 @@ func frameSum(n uint64, kind byte, payload ...[]byte) uint32 {
 // contentWriter turns every write into a frame.
 type contentWriter struct{ f *frameWriter }
 
-func (c contentWriter) Write(p []byte) (int, error) {
-	if err := c.f.write(frameContent, p); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
+func (c contentWriter) Write(p []byte) (int, error) { return len(p), c.f.write(frameContent, p) }
 
 // A frameReader reads a backup. It never allocates more bytes than the stream has.
 type frameReader struct {

@@ -120,6 +120,11 @@ func TestRestoreRefuses(t *testing.T) {
 	for i := range 60 {
 		cut := len(backupMagic) + 2 + i*(len(b)-len(backupMagic)-2)/60
 		refuse("cut", b[:cut], nil)
+		_, err := Restore(t.Context(), bytes.NewReader(b[:cut]), dir, Options{})
+		var damage *DamageError
+		if !errors.As(err, &damage) || damage.What != errTruncated.Error() || damage.Offset > int64(cut) {
+			t.Errorf("cut to %d bytes: %v", cut, err)
+		}
 		flipped := bytes.Clone(b)
 		flipped[cut] ^= 1 << (i % 8)
 		refuse("flipped", flipped, nil)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -164,6 +165,51 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
+// TestDamageOffset flips bits of files and segments, and checks that the error has the offset of the block or the
+// record that has the bit.
+func TestDamageOffset(t *testing.T) {
+	dir, _, paths := victims(t)
+	rng := rand.New(rand.NewPCG(7, 8))
+	for _, path := range paths {
+		b, err := os.ReadFile(filepath.Join(dir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		starts := []int64{0} // of the parts that have a checksum each
+		switch filepath.Dir(path) {
+		case filesDir:
+			for at := int64(fileHead); at < int64(len(b)); at += blockBytes + 4 {
+				starts = append(starts, at)
+			}
+		case journalDir:
+			sc := scannerAt(bytes.NewReader(b), segmentHead, int64(len(b)))
+			for _, err := sc.next(); err == nil; _, err = sc.next() {
+				starts = append(starts, sc.start)
+			}
+		default:
+			continue
+		}
+		for range 30 {
+			at := rng.Int64N(int64(len(b)))
+			n, found := slices.BinarySearch(starts, at)
+			if !found {
+				n--
+			}
+			c := copyTree(t, dir)
+			bad := bytes.Clone(b)
+			bad[at] ^= 1 << rng.IntN(8)
+			if err := os.WriteFile(filepath.Join(c, path), bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := readAll(c, Options{FS: fastFS{}})
+			var damage *DamageError
+			if !errors.As(err, &damage) || damage.Offset != starts[n] {
+				t.Errorf("%s: byte %d was changed, in the part at offset %d: %v", path, at, starts[n], err)
+			}
+		}
+	}
+}
+
 func fileSize(t testing.TB, path string) int64 {
 	t.Helper()
 	st, err := os.Stat(path)
@@ -181,6 +227,10 @@ func TestMissingFilesAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := readAll(c, Options{FS: fastFS{}})
+		if damage := (*DamageError)(nil); errors.As(err, &damage) && damage.Offset != 0 &&
+			damage.Offset != fileSize(t, damage.File) { // where the segment before ends
+			t.Errorf("%s missing: noticed at offset %d of %s", path, damage.Offset, damage.File)
+		}
 		switch {
 		case path == watermarkFile: // what its advice says must work
 			if err != nil || got != want {
@@ -511,6 +561,14 @@ func TestLaterEpoch(t *testing.T) {
 		_, err := readAll(dir, Options{})
 		if named := err != nil && strings.Contains(err.Error(), "the manifest is out of date"); named != (entries > 0) {
 			t.Errorf("%d entries in a later epoch: %v", entries, err)
+		}
+		aside := filepath.Join(t.TempDir(), "aside")
+		if _, err := Open(dir, Options{Salvage: &Salvage{Aside: aside}}); entries > 0 &&
+			(err == nil || !strings.Contains(err.Error(), "out of date")) {
+			t.Errorf("a salvage by a manifest that is out of date: %v", err)
+		}
+		if _, err := os.Stat(aside); entries > 0 && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a refused salvage has set something aside: %v", err)
 		}
 	}
 }

@@ -2,9 +2,11 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -383,4 +385,83 @@ func TestPruneKeepsNewest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A lyingFS writes other bytes than it was given to files whose paths contain part.
+type lyingFS struct {
+	fastFS
+	part *string // "": to none
+}
+
+func (f lyingFS) OpenFile(name string, flag int, perm fs.FileMode) (Handle, error) {
+	h, err := f.fastFS.OpenFile(name, flag, perm)
+	if err != nil || *f.part == "" || !strings.Contains(name, *f.part) {
+		return h, err
+	}
+	return lyingFile{h}, nil
+}
+
+type lyingFile struct{ Handle }
+
+func lie(b []byte) []byte {
+	b = bytes.Clone(b)
+	if len(b) > 0 {
+		b[len(b)/2] ^= 8
+	}
+	return b
+}
+
+func (f lyingFile) Write(b []byte) (int, error)             { return f.Handle.Write(lie(b)) }
+func (f lyingFile) WriteAt(b []byte, at int64) (int, error) { return f.Handle.WriteAt(lie(b), at) }
+
+// TestReadBack checks that what a checkpoint and a recovery have written is read back. On a disk that keeps other
+// bytes, they fail with the name of the file, and the last checkpoint stays in force.
+func TestReadBack(t *testing.T) {
+	for _, part := range []string{filesDir, manifestFile, journalDir} {
+		lying := ""
+		o := Options{FS: lyingFS{part: &lying}}
+		s := open(t, newDir(t), o)
+		appendN(t, s, 3, 50)
+		if err := s.Checkpoint(t.Context(), 2, []byte("old"), []File{text("a", "old")}); err != nil {
+			t.Fatal(err)
+		}
+		lying = part
+		if part != journalDir { // a checkpoint writes nothing there
+			err := s.Checkpoint(t.Context(), 4, []byte("new"), []File{text("a", "new")})
+			if !named(err, "") || !strings.Contains(err.Error(), part) {
+				t.Errorf("a checkpoint, and a lying disk in %s: %v", part, err)
+			}
+		}
+		err := s.Recover(t.Context(), 4, []byte("new"), []File{text("a", "new")})
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("a recovery, and a lying disk in %s: %v", part, err)
+		}
+		lying = ""
+		s = reopen(t, s, o)
+		if m := s.Manifest(); string(m.Meta) != "old" || readFile(t, s, "a") != "old" {
+			t.Errorf("a lying disk in %s: checkpoint %q is in force", part, m.Meta)
+		}
+		checkReplay(t, s, 2, 3, 50)
+	}
+}
+
+// TestManifestTooLarge checks that a checkpoint and a recovery whose manifest could not be read again are refused, and
+// leave the store as it was.
+func TestManifestTooLarge(t *testing.T) {
+	s := open(t, newDir(t), Options{FS: fastFS{}})
+	appendN(t, s, 3, 50)
+	meta := make([]byte, maxManifestBytes/4*3) // longer in base64
+	for name, call := range map[string]func(context.Context, uint64, []byte, []File) error{
+		"checkpoint": s.Checkpoint, "recovery": s.Recover,
+	} {
+		err := call(t.Context(), 4, meta, []File{text("a", "new")})
+		if err == nil || !strings.Contains(err.Error(), "limit") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if left, err := os.ReadDir(s.path(filesDir)); err != nil || len(left) > 0 || s.Manifest().Checkpoint != 0 {
+			t.Errorf("%s: left %v, %v, checkpoint %d", name, left, err, s.Manifest().Checkpoint)
+		}
+	}
+	appendN(t, s, 1, 50)
+	checkReplay(t, reopen(t, s, Options{FS: fastFS{}}), 1, 4, 50)
 }

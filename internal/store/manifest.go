@@ -198,12 +198,24 @@ func replaceFile(fsys FS, dir, file string, content []byte) (committed bool, err
 		return false, errors.Join(err, removeIfThere(fsys, temp))
 	}
 	if err := fsys.Rename(temp, file); err != nil {
-		return false, errors.Join(fmt.Errorf("store: %w", err), removeIfThere(fsys, temp))
+		// On a network's file system, a rename that was made may fail, because it was repeated.
+		return holds(fsys, file, content), errors.Join(fmt.Errorf("store: %w", err), removeIfThere(fsys, temp))
 	}
 	if err := fsys.SyncDir(dir); err != nil {
 		return true, fmt.Errorf("store: %w", err)
 	}
 	return true, nil
+}
+
+// holds reports whether a file has exactly the content.
+func holds(fsys FS, file string, content []byte) bool {
+	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	back, err := io.ReadAll(io.LimitReader(f, int64(len(content))+1))
+	return err == nil && bytes.Equal(back, content)
 }
 
 func writeNew(fsys FS, file string, content []byte) (err error) {

@@ -2,10 +2,15 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -116,6 +121,86 @@ func FuzzOldSegment(f *testing.F) {
 			t.Errorf("with a byte behind it the last entry is %d, was %d", longer, last)
 		}
 	})
+}
+
+// A record of an old segment, with the chunks of the blocks that it lies in.
+func appendOld(b []byte, kind uint32, index uint64, data []byte) []byte {
+	rec := make([]byte, oldRecordHead, oldRecordHead+len(data))
+	binary.LittleEndian.PutUint32(rec[4:], kind)
+	binary.LittleEndian.PutUint64(rec[16:], index)
+	rec = append(rec, data...)
+	binary.LittleEndian.PutUint32(rec, crc32.Checksum(rec[4:], castagnoli))
+	for begins := true; begins || len(rec) > 0; begins = false {
+		left := oldBlock - len(b)%oldBlock
+		if left < oldChunkHead {
+			b = append(b, make([]byte, left)...)
+			left = oldBlock
+		}
+		n := min(len(rec), left-oldChunkHead)
+		ends := n == len(rec)
+		kind := byte(3) // a middle chunk
+		switch {
+		case begins && ends:
+			kind = oldChunkFull
+		case begins:
+			kind = oldChunkFirst
+		case ends:
+			kind = oldChunkLast
+		}
+		b = append(b, 0xcc, 0xcc, 0xcc, 0xcc, byte(n), byte(n>>8), kind)
+		b, rec = append(b, rec[:n]...), rec[n:]
+	}
+	return b
+}
+
+// TestOldLast writes old segments of random records, whose ends are often near the end of a block. The reader finds the
+// last one, and no more than what is complete when the segment is cut or changed.
+func TestOldLast(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	const overhead = oldChunkHead + oldRecordHead
+	for range 60 {
+		b := appendOld(nil, 0, 0, binary.LittleEndian.AppendUint16([]byte(segmentMagic), oldVersion))
+		if !isOld(b) || isOld(b[:len(b)-1]) {
+			t.Fatal("the header of an old segment is not recognised")
+		}
+		ends := []int{len(b)}
+		for n := range uint64(1 + rng.IntN(8)) {
+			size := rng.IntN(200)
+			if room := oldBlock - len(b)%oldBlock - overhead; rng.IntN(2) == 0 && room > 20 {
+				size = room + 8 - rng.IntN(17) // around the end of the block
+			} else if rng.IntN(4) == 0 {
+				size = rng.IntN(3 * oldBlock)
+			}
+			b = appendOld(b, oldEntry, n+1, make([]byte, size))
+			ends = append(ends, len(b))
+		}
+		check := func(what string, b []byte, last int, whole bool) {
+			t.Helper()
+			got, ok, err := oldLast(bytes.NewReader(b))
+			if err != nil || got != uint64(last) || ok != whole {
+				t.Fatalf("%s, %d bytes, records end at %v: entry %d, whole %v, %v; want %d, %v", what, len(b), ends, got, ok, err,
+					last, whole)
+			}
+		}
+		entries := len(ends) - 1
+		check("as it was written", b, entries, true)
+		for i := range 40 {
+			cut := rng.IntN(len(b))
+			if i < len(ends) {
+				cut = max(0, min(len(b), ends[i]+rng.IntN(9)-4))
+			}
+			n, exact := slices.BinarySearch(ends, cut)
+			if exact {
+				n++
+			}
+			padded := n > 0 && cut%oldBlock == 0 && cut-ends[n-1] < oldChunkHead
+			check(fmt.Sprint("cut to ", cut), b[:cut], max(0, n-1), exact || padded || cut == 0)
+		}
+		at := rng.IntN(entries + 1) // its last byte is changed
+		bad := bytes.Clone(b)
+		bad[ends[at]-1] ^= 1 << rng.IntN(8)
+		check("changed", bad, max(0, at-1), false)
+	}
 }
 
 // TestFormer copies a store before it is opened: the copy is a store of the same contents, whatever happens to

@@ -50,6 +50,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, o Options) (info Back
 	if err := o.FS.Rename(temp, dir); err != nil {
 		return BackupInfo{}, fmt.Errorf("store: restore: %w", err)
 	}
+	temp = dir // what the next error removes
 	if err := o.FS.SyncDir(filepath.Dir(dir)); err != nil {
 		return BackupInfo{}, fmt.Errorf("store: restore: %w", err)
 	}

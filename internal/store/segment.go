@@ -118,9 +118,6 @@ func (s *segmentWriter) write() (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if n != len(s.buf) {
-		return 0, fmt.Errorf("%s: %w after %d bytes", s.path, io.ErrShortWrite, n)
-	}
 	s.buf = s.buf[:0]
 	// A single large batch must not hold on to its memory.
 	if cap(s.buf) > 1<<20 {

@@ -60,7 +60,10 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 		if size <= segmentHead {
 			return faults, true, nil
 		}
-		s.salt, s.size = saltAt(f, size), segmentHead
+		if s.salt, err = saltAt(f, size); err != nil {
+			return faults, false, s.fault(err)
+		}
+		s.size = segmentHead
 		sc = scannerAt(f, segmentHead, size)
 	}
 	for {
@@ -79,7 +82,11 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 		var bad *badRecord
 		switch {
 		case errors.As(err, &bad):
-			if rec, end, ok := mendRecord(f, bad.offset, size, s.salt, s.last+1); ok {
+			rec, end, ok, err := mendRecord(f, bad.offset, size, s.salt, s.last+1)
+			if err != nil {
+				return faults, false, s.fault(err)
+			}
+			if ok {
 				faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what + ": one bit was flipped",
 					Mended: true})
 				s.last, s.size = rec.index, end
@@ -120,19 +127,19 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 
 // saltAt returns the salt of the first record after an unreadable header; 0 if that record is
 // unreadable as well.
-func saltAt(r io.ReaderAt, size int64) uint64 {
+func saltAt(r io.ReaderAt, size int64) (uint64, error) {
 	head := make([]byte, recordHead)
 	if size < segmentHead+recordHead {
-		return 0
+		return 0, nil
 	}
 	if _, err := r.ReadAt(head, segmentHead); err != nil {
-		return 0
+		return 0, err
 	}
 	rec, _, _, err := parseHead(head)
 	if err != nil {
-		return 0
+		return 0, nil
 	}
-	return rec.salt
+	return rec.salt, nil
 }
 
 // findRecord returns the start of the next intact record with the salt and an index above last.

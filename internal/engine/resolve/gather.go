@@ -109,31 +109,29 @@ func (r *Resolver) watch(m *Message, who *voter, i int, changed bool, turn int) 
 	e := &r.present.evidence[i]
 	g := Gathering{Signature: *s, Vote: m.Vote, Deliveries: e.Old + e.New, Reporter: who.name}
 	text := s.Scheme() == bulkhead.Exact || s.Scheme() == bulkhead.Near && i == r.present.band
-	spam, wanted := it.judged == bulkhead.JudgedSpam, m.Vote == bulkhead.Spam
+	spam, isSpam := it.judged == bulkhead.JudgedSpam, m.Vote == bulkhead.Spam
+	least := uint32(0) // number of voters from which it is noted
 	switch {
-	case text && changed && wanted && g.Deliveries >= leastReceived:
-		g.Lists, g.Voters = true, r.votersOf(it, m.Vote)
+	case text && changed && isSpam && g.Deliveries >= leastReceived:
+		g.Lists = true
 	case text && turn >= leastTurns && reaches(uint32(turn), leastTurns):
-		g.Turns, g.Voters = turn, r.votersOf(it, m.Vote)
-	case changed || !it.voter || spam && wanted:
+		g.Turns = turn
+	case changed || !it.voter || spam && isSpam:
 		return
-	case text && !spam && !wanted: // more voters than deliveries excuse a text that is not listed
-		if g.Voters = r.votersOf(it, m.Vote); g.Voters <= g.Deliveries || !reaches(g.Voters, leastGathering) {
-			return
-		}
 	case text:
-		if g.Voters = r.votersOf(it, m.Vote); !reaches(g.Voters, leastGathering) {
-			return
-		}
-	case wanted && it.facet == bulkhead.SenderFacet && kindOfSender(s.Sum()) == isAddress && r.policy.Good(it.facet, e):
-		if g.Voters = r.votersOf(it, m.Vote); !reaches(g.Voters, 1) {
-			return
-		}
-	case wanted && it.facet == bulkhead.NetworkFacet && e.Old >= leastKnown && e.Days > 1:
-		if g.Voters = r.votersOf(it, m.Vote); !reaches(g.Voters, 2) {
-			return
-		}
+		least = leastGathering
+	case isSpam && it.facet == bulkhead.SenderFacet && verdict.KindOf(s.Sum()) == verdict.Address &&
+		r.policy.Good(it.facet, e):
+		least = 1
+	case isSpam && it.facet == bulkhead.NetworkFacet && e.Old >= leastKnown && e.Days > 1:
+		least = 2
 	default:
+		return
+	}
+	g.Voters = r.votersOf(it, m.Vote)
+	// Only more voters than deliveries excuse a text that is not listed.
+	excuses := least == leastGathering && !spam && !isSpam
+	if least > 0 && !reaches(g.Voters, least) || excuses && g.Voters <= g.Deliveries {
 		return
 	}
 	r.noticed.gatherings = append(r.noticed.gatherings, g)

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // enoughSenders is the maximum number of senders of a link, claimed name or file that are counted a week.
@@ -24,7 +25,7 @@ func (r *Resolver) senders(m *Message, own []byte) {
 	for i, base := range m.Keys {
 		switch m.Signatures[i].Scheme() {
 		case bulkhead.Link:
-			if host, _, _ := bytes.Cut(m.Signatures[i].Sum(), []byte{'/'}); within(host, own) {
+			if host, _, _ := bytes.Cut(m.Signatures[i].Sum(), []byte{'/'}); verdict.Within(host, own) {
 				continue
 			}
 		case bulkhead.Claim, bulkhead.Attachment:

@@ -7,6 +7,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // sighting decides a sighting by a root. It counts once for each recipient who has not received the
@@ -82,11 +83,7 @@ func (r *Resolver) undelivered(m *Message, f bulkhead.Facet) bool {
 
 // named reports whether signatures of a facet are names.
 func named(f bulkhead.Facet) bool {
-	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.NetworkFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet:
-		return true
-	}
-	return false
+	return blamed(f) && f != bulkhead.AttachmentFacet && f != bulkhead.ImageFacet
 }
 
 // held counts a message for each part of a reported text that it contains. A part that occurs in
@@ -162,10 +159,10 @@ func (r *Resolver) names(m *Message) (fresh bool) {
 			continue
 		}
 		if f == bulkhead.SenderFacet {
-			switch kindOfSender(m.Signatures[i].Sum()) {
-			case isDomain:
+			switch verdict.KindOf(m.Signatures[i].Sum()) {
+			case verdict.Domain:
 				domain = len(r.buf.which)
-			case isAddress:
+			case verdict.Address:
 				address = len(r.buf.which)
 			}
 		}
@@ -200,28 +197,6 @@ func (r *Resolver) names(m *Message) (fresh bool) {
 		r.senders(m, m.Signatures[r.buf.which[domain]].Sum())
 	}
 	return fresh
-}
-
-// senderKind is the kind of a sender's name.
-type senderKind uint8
-
-const (
-	isOther senderKind = iota
-	isDomain
-	isAddress
-)
-
-func kindOfSender(name []byte) senderKind {
-	kind := isDomain
-	for _, c := range name {
-		switch c {
-		case '|':
-			return isOther
-		case '@':
-			kind = isAddress
-		}
-	}
-	return kind
 }
 
 // claims decides a sighting by a stranger. It counts once for a text, regardless of its number and

@@ -127,12 +127,7 @@ func (r *Resolver) listings(m *Message, i int) evidence.Wants {
 
 // blamed reports whether a signature of a facet takes only a share of a vote for spam.
 func blamed(f bulkhead.Facet) bool {
-	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet,
-		bulkhead.ImageFacet, bulkhead.NetworkFacet:
-		return true
-	}
-	return false
+	return f != bulkhead.NoFacet && f != bulkhead.TextFacet && f != bulkhead.MarkupFacet
 }
 
 // portion returns a share of a weight in hundredths.
@@ -172,17 +167,11 @@ func (r *Resolver) fault(m *Message, link int) float64 {
 	own, others := r.present.evidence[link].Novelty(), 0.0
 	host, _, _ := bytes.Cut(m.Signatures[link].Sum(), []byte{'/'})
 	for i := range r.present.domains {
-		if d := &r.present.domains[i]; !within(host, d.name) {
+		if d := &r.present.domains[i]; !verdict.Within(host, d.name) {
 			others += d.novelty
 		}
 	}
 	return own / (own + others)
-}
-
-// within reports whether host equals domain or is a subdomain of it.
-func within(host, domain []byte) bool {
-	sub, ok := bytes.CutSuffix(host, domain)
-	return ok && (len(sub) == 0 || sub[len(sub)-1] == '.')
 }
 
 // least returns how well established the newest part of the message is.

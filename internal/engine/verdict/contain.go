@@ -46,7 +46,7 @@ func (j *Decider) contained(t *text, matches []Match) {
 	t.judge(bulkhead.Part, bulkhead.JudgedSpam, best.Finding.Confidence, best.Samples, j.Policy.weight(&best.Evidence))
 	t.quoted, t.contested = best.Quoted, best.Finding.Contested
 	t.error = best.Finding.Error
-	t.first.see(best.Finding.First)
+	t.first = earliest(t.first, best.Finding.First)
 }
 
 func (m *Match) outweighs(o *Match, p Policy) bool {
@@ -60,5 +60,5 @@ func (m *Match) outweighs(o *Match, p Policy) bool {
 // because people quote, sign and append the same text in many other messages.
 func (p Policy) listsPart(e *Evidence) bool {
 	return p.judged(bulkhead.TextFacet, e) == bulkhead.JudgedSpam && !e.Guarded() &&
-		p.Strength(e, 1) >= suspicionBase+pairRate*e.history()-slack
+		p.Strength(e, 1) >= oneVote+reportRate*e.history()-slack
 }

@@ -40,34 +40,29 @@ func (d *decision) decide(isBulk bool) {
 	d.sender = d.parts.Sender(d.Evidence)
 	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress() && d.signersStand()
 	d.listed = d.text.judged == bulkhead.JudgedSpam
-	d.apply(firstRules)
-	switch {
-	case d.parts.Digests:
-	case d.listed:
+	if !d.parts.Digests && (d.listed || isBulk && d.senderGood) {
 		d.readPairs()
-	case isBulk && d.senderGood: // all that matters then is whether a root wants it
-		d.readPairs()
-		d.pair = pairing{wanted: d.pair.wanted}
 	}
+	d.apply(firstRules)
 	if d.standsFor() {
 		d.apply(senderRules)
 	} else {
 		d.apply(mailRules)
 	}
-	if d.class < bulkhead.ClassSuspected && d.spared != noRule {
+	if d.by == noRule && d.spared != noRule {
 		d.class, d.by, d.finding = bulkhead.ClassSuspected, d.spared, d.sparedFinding
 	}
-	if d.class == bulkhead.ClassUnknown {
-		d.apply(lastRules)
-	}
+	d.apply(lastRules)
 	d.weighLearned()
 }
 
-// apply tries rules in order until one decides.
+// apply tries rules in order until one decides. It does nothing if one has decided before.
 func (d *decision) apply(rules []rule) {
 	for i := range rules {
 		r := &rules[i]
 		switch {
+		case d.by != noRule:
+			return
 		case r.class == bulkhead.ClassUnknown:
 			if d.listed && r.when(d) {
 				d.listed, d.excuse = false, r.name
@@ -127,7 +122,7 @@ func (d *decision) abusedAddress() bool {
 // Recent copies count half, because more reports of them may follow.
 func (d *decision) seldom() bool {
 	t := &d.text
-	return d.sender >= 0 && t.strength < textBase+answeredRate*(t.old+0.5*t.new)-slack
+	return d.sender >= 0 && t.strength < oneVote+reportRate*(t.old+0.5*t.new)-slack
 }
 
 // lonely reports whether a single vote for spam stands against many deliveries of a text with a
@@ -156,22 +151,18 @@ func (d *decision) earned() bool {
 	return d.Evidence[known].Old >= earnedDeliveries
 }
 
-// standsFor reports whether the sender excuses the message. The sender must be of good standing,
-// and either have more deliveries than the text has reports, or a root must want the message. Exact
-// copies of the text do not count as deliveries: a campaign's own copies are no history of its
-// sender.
+// standsFor reports whether the sender excuses the message. The sender must be of good standing, and have
+// more deliveries than a listed text has reports. Exact copies of the text do not count as deliveries: a
+// campaign's own copies are no history of its sender.
 func (d *decision) standsFor() bool {
-	if !d.senderGood {
-		return false
+	if !d.senderGood || !d.listed {
+		return d.senderGood
 	}
 	history := float64(d.Evidence[d.sender].Old)
 	if d.text.exact {
 		history -= d.text.copies
-		if history < goodDeliveries && !d.pair.wanted {
-			return !d.listed
-		}
 	}
-	return !d.listed || d.pair.wanted || history >= d.text.reported
+	return history >= d.text.reported && (!d.text.exact || history >= goodDeliveries)
 }
 
 // condemning returns the parts that may make the message spam.
@@ -191,7 +182,7 @@ func (d *decision) worst(parts []int, is func(int) bool) int {
 		if !d.asked(i) || !is(i) {
 			continue
 		}
-		if s := d.Policy.Strength(&d.Evidence[i], namedBase); worst < 0 || s > most {
+		if s := d.Policy.Strength(&d.Evidence[i], twoVotes); worst < 0 || s > most {
 			worst, most = i, s
 		}
 	}
@@ -265,7 +256,7 @@ func (d *decision) condemns(i int) bool {
 		return true
 	}
 	e := &d.Evidence[i]
-	return d.Policy.Strength(e, namedBase) >= Need(bulkhead.LinkFacet, e)+answeredLink*max(1, float64(e.Addresses))-slack
+	return d.Policy.Strength(e, twoVotes) >= Need(bulkhead.LinkFacet, e)+twoVotes*max(1, float64(e.Addresses))-slack
 }
 
 // fresh reports whether a link that was never delivered to speak of was reported together with the
@@ -401,7 +392,7 @@ func (d *decision) pairWith(context int, texts []Evidence) {
 	if s >= max(need, twoVotes)-slack {
 		d.pair.any = true
 		d.pair.sender = d.pair.sender || context == d.sender
-	} else if slices.ContainsFunc(texts, d.Policy.revoked) {
+	} else if d.listed && slices.ContainsFunc(texts, d.Policy.revoked) {
 		d.pair.hidden += d.Revoked
 	}
 	if context == d.sender && s <= wantedBelow+slack {
@@ -419,7 +410,7 @@ func (p Policy) revoked(e Evidence) bool {
 func (p Policy) together(texts []Evidence) float64 {
 	var most, least float64
 	for i := range texts {
-		s := p.Strength(&texts[i], pairBase)
+		s := p.Strength(&texts[i], 1)
 		if p.revoked(texts[i]) {
 			s = min(s, 0) // the node's own decision is final
 		}

@@ -151,7 +151,7 @@ func (d *decision) reportsOfSamples() (reports []float64) {
 // times for each report.
 func (d *decision) reportsOf(e *Evidence) float64 {
 	n := e.reported()
-	if n < 1-slack || e.deliveries() > deliveriesOfReport*n || d.Policy.Strength(e, namedBase) <= 0 || e.Good > 0 {
+	if n < 1-slack || e.deliveries() > deliveriesOfReport*n || d.Policy.Strength(e, twoVotes) <= 0 || e.Good > 0 {
 		return 0
 	}
 	return n

@@ -75,7 +75,7 @@ func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 	}
 	v.Sightings, v.SpamVotes, v.HamVotes = d.text.sightings, d.text.spam, d.text.ham
 	v.Bulk = v.Sightings >= v.Threshold
-	v.First = d.text.first.time()
+	v.First = d.text.first
 	j.parts.Set(c.Signatures)
 	d.decide(v.Bulk)
 	v.Class = d.class

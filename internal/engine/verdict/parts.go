@@ -85,16 +85,37 @@ func (p *Parts) add(i int, sig *bulkhead.Signature) {
 }
 
 func (p *Parts) sender(i int, name []byte) {
-	which := &p.Domain
-	switch {
-	case bytes.IndexByte(name, '|') >= 0:
-		which = &p.Other
-	case bytes.IndexByte(name, '@') >= 0:
-		which = &p.Address
-	}
+	which := [...]*int{Domain: &p.Domain, Address: &p.Address, Other: &p.Other}[KindOf(name)]
 	if *which < 0 {
 		*which = i
 	}
+}
+
+// A SenderKind is the kind of a sender's name.
+type SenderKind uint8
+
+// The kinds. Other is a list, or a verified domain other than the sender's.
+const (
+	Domain SenderKind = iota
+	Address
+	Other
+)
+
+// KindOf returns the kind of a sender's name.
+func KindOf(name []byte) SenderKind {
+	switch {
+	case bytes.IndexByte(name, '|') >= 0:
+		return Other
+	case bytes.IndexByte(name, '@') >= 0:
+		return Address
+	}
+	return Domain
+}
+
+// Within reports whether host equals domain or is a subdomain of it.
+func Within(host, domain []byte) bool {
+	sub, ok := bytes.CutSuffix(host, domain)
+	return ok && (len(sub) == 0 || sub[len(sub)-1] == '.')
 }
 
 // Sender returns the index of the sender's signature, or -1 without one. It is the sender's domain,
@@ -117,15 +138,12 @@ func (p *Parts) Foreign(sigs []bulkhead.Signature, evidence []Evidence, i int) b
 	if p.Domain < 0 {
 		return true
 	}
-	own, host := sigs[p.Domain].Sum(), hostOf(sigs[i].Sum())
+	own := sigs[p.Domain].Sum()
 	if evidence[p.Domain].Shared() {
 		return !bytes.Equal(sigs[i].Sum(), own)
 	}
-	if !bytes.HasSuffix(host, own) {
-		return true
-	}
-	rest := host[:len(host)-len(own)]
-	return len(rest) > 0 && rest[len(rest)-1] != '.'
+	host, _, _ := bytes.Cut(sigs[i].Sum(), []byte{'/'})
+	return !Within(host, own)
 }
 
 // ownLetters is the number of letters of a domain that a claimed name must contain to belong to the
@@ -151,14 +169,6 @@ func (p *Parts) OwnName(sigs []bulkhead.Signature, evidence []Evidence, i int) b
 		}
 	}
 	return n >= ownLetters && bytes.Contains(sigs[i].Sum(), own[:n])
-}
-
-// hostOf returns the host of a link's name, which may have a path.
-func hostOf(link []byte) []byte {
-	if n := bytes.IndexByte(link, '/'); n >= 0 {
-		return link[:n]
-	}
-	return link
 }
 
 // Contexts appends the signatures that a text is paired with to out: the sender's, and

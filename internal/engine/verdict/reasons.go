@@ -54,7 +54,7 @@ func (d *decision) because(confidence int) string {
 		return d.partReason() + ", " + sure
 	}
 	switch d.rule() {
-	case byExactText, byDigest, byTextOfGood, byPairedText, byTwoVoices:
+	case byExactText, byTextOfGood, byPairedText, byTwoVoices:
 		return d.textReason() + d.aside() + d.few() + ", " + sure
 	case byQuoted, byHoldsPart:
 		return d.textReason() + "; suspected only, " + sure
@@ -69,8 +69,9 @@ func (d *decision) because(confidence int) string {
 	case byKnownSender:
 		return fmt.Sprintf("the text was reported %s from others; %s, and was not", times(votes(t)), d.since(d.sender))
 	case byWanted:
-		return fmt.Sprintf("the text was reported %s, but %s was said to be wanted", times(votes(t)), d.name(d.sender))
-	case byWantedBulk:
+		if d.excuse == byWanted {
+			return fmt.Sprintf("the text was reported %s, but %s was said to be wanted", times(votes(t)), d.name(d.sender))
+		}
 		return fmt.Sprintf("%s, and this text was said to be wanted", d.since(d.sender))
 	case byGoodLinks:
 		return fmt.Sprintf("the text was reported %s, but all its links are known for days and were not", times(votes(t)))
@@ -87,7 +88,7 @@ func (d *decision) because(confidence int) string {
 // unreported reports whether neither a report nor a vote that the message is wanted has led to the
 // verdict.
 func (d *decision) unreported() bool {
-	return d.class < bulkhead.ClassSuspected && d.excuse == noRule && d.by != byWantedBulk
+	return d.class < bulkhead.ClassSuspected && d.excuse == noRule && d.by != byWanted
 }
 
 // votes returns the number of voters who called the text spam, at least 1, because the voters of

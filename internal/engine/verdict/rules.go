@@ -15,24 +15,17 @@ type rule struct {
 	doc  string // the row of docs/judgement.md
 }
 
-// The rules, in the order in which they are documented.
+// The rules that other code names.
 const (
 	noRule        Rule = "none"
 	byWhitelist   Rule = "whitelist"
 	bySeldom      Rule = "seldom-reported"
 	byTextOfGood  Rule = "text-from-sender"
-	byFileOfGood  Rule = "file-from-sender"
 	byWanted      Rule = "wanted"
 	byKnownSender Rule = "known-sender"
 	byDelivered   Rule = "delivered-digest"
-	byDigest      Rule = "digest"
 	byExactText   Rule = "exact-text"
-	byLink        Rule = "link"
 	byFreshLink   Rule = "fresh-link"
-	bySender      Rule = "sender"
-	byAttachment  Rule = "attachment"
-	byPicture     Rule = "picture"
-	byContact     Rule = "contact"
 	byPairedText  Rule = "text-with-part"
 	byGoodLinks   Rule = "good-links"
 	byQuoted      Rule = "quoted"
@@ -42,16 +35,6 @@ const (
 	byUnseen      Rule = "unseen-sender"
 	byHoldsPart   Rule = "part-of-text"
 	byOneVoice    Rule = "one-vote"
-	byOddLink     Rule = "suspected-link"
-	byOddSender   Rule = "suspected-sender"
-	byOddFile     Rule = "suspected-attachment"
-	byOddPicture  Rule = "suspected-picture"
-	byOddContact  Rule = "suspected-contact"
-	byNetwork     Rule = "network"
-	byClaim       Rule = "claimed-name"
-	byWantedBulk  Rule = "wanted-bulk"
-	byBulk        Rule = "bulk"
-	byWantedText  Rule = "wanted-text"
 	byGoodSender  Rule = "good-sender"
 )
 
@@ -59,16 +42,17 @@ const (
 var firstRules = []rule{
 	{bySeldom, bulkhead.ClassUnknown, (*decision).seldom,
 		"The text was reported no more often than by mistake, for its deliveries, and its sender is verified."},
+	{byWanted, bulkhead.ClassUnknown, func(d *decision) bool { return d.pair.wanted && (d.senderGood || !d.pair.any) },
+		"A vote marked the text from this sender as wanted. The sender is of good standing, or no votes name the text with " +
+			"one of these links."},
+	{"attachment", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
+		"An attachment is listed, and is not common."},
 }
 
 // senderRules apply to mail that a sender of good standing answers for.
 var senderRules = []rule{
 	{byTextOfGood, bulkhead.ClassSpam, func(d *decision) bool { return d.listed && d.pair.sender },
 		"The text was reported from this very sender."},
-	{byFileOfGood, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
-		"An attachment is listed, and is not common."},
-	{byWanted, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed && d.pair.wanted },
-		"A vote marked the text from this sender as wanted."},
 	{byKnownSender, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed },
 		"The text was reported from other senders."},
 }
@@ -78,28 +62,23 @@ var mailRules = []rule{
 	{byDelivered, bulkhead.ClassUnknown, func(d *decision) bool {
 		return d.listed && d.parts.Digests && d.text.good >= goodDeliveries
 	}, "Senders of good standing delivered three copies of a text of which only digests are known."},
-	{byDigest, bulkhead.ClassSpam, func(d *decision) bool { return d.listed && d.parts.Digests },
-		"A digest of the text is listed, and nothing else of the message is known."},
 	{byExactText, bulkhead.ClassSpam, func(d *decision) bool {
-		return d.listed && d.text.exact && !d.pair.wanted && !d.lonely()
-	}, "It is a copy of a listed text. A single vote against many deliveries of a verified sender is not enough."},
-	{byLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.condemns) },
+		return d.listed && (d.text.exact || d.parts.Digests) && !d.lonely()
+	}, "It is a copy of a listed text, or has a listed digest and nothing else of it is known. A single vote against " +
+		"many deliveries of a verified sender is not enough."},
+	{"link", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.condemns) },
 		"A link outside the sender's own domain is listed, and is not common."},
 	{byFreshLink, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Links, d.fresh) },
 		"A link was reported once, was delivered 17 times at most, with two settled deliveries at most (2 in all with a " +
 			"verified sender), never by a known sender, the network is not known, and the node is mature."},
-	{bySender, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
+	{"sender", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
 		"The verified sender is listed."},
-	{byAttachment, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
-		"An attachment is listed, and is not common."},
-	{byPicture, bulkhead.ClassSpam, func(d *decision) bool { return !d.parts.Near && d.part(d.parts.Images, d.condemns) },
+	{"picture", bulkhead.ClassSpam, func(d *decision) bool { return !d.parts.Near && d.part(d.parts.Images, d.condemns) },
 		"A picture is listed, and there is no text. A picture beside a text is often borrowed, such as a logo."},
-	{byContact, bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Contacts, d.condemns) },
+	{"contact", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Contacts, d.condemns) },
 		"A contact is listed."},
 	{byPairedText, bulkhead.ClassSpam, func(d *decision) bool { return d.listed && d.pair.any },
 		"It is a changed copy of a text that was reported with this sender or one of these links."},
-	{byWanted, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed && d.pair.wanted },
-		"A vote marked the text from this sender as wanted."},
 	{byGoodLinks, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed && d.linksStand() },
 		"All links are of good standing, with more deliveries than the text has reports."},
 	{byQuoted, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.quoted },
@@ -120,31 +99,28 @@ var mailRules = []rule{
 		"It contains a part of a listed text."},
 	{byOneVoice, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed },
 		"It is a changed copy of a listed text."},
-	{byOddLink, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Links, d.suspected) },
+	{"suspected-link", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Links, d.suspected) },
 		"A link that is not common is under suspicion, or is listed and not enough for *spam*."},
-	{byOddSender, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Senders, d.suspected) },
+	{"suspected-sender", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Senders, d.suspected) },
 		"The verified sender is under suspicion."},
-	{byOddFile, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Attachments, d.suspected) },
-		"An attachment that is not common is under suspicion."},
-	{byOddPicture, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Images, d.suspected) },
-		"A picture is under suspicion, or is listed beside a text."},
-	{byOddContact, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Contacts, d.suspected) },
-		"A contact is under suspicion."},
-	{byNetwork, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Networks, d.isListed) },
+	{"suspected-part", bulkhead.ClassSuspected, func(d *decision) bool {
+		return d.part(d.parts.Attachments, d.suspected) || d.part(d.parts.Images, d.suspected) ||
+			d.part(d.parts.Contacts, d.suspected)
+	}, "An attachment that is not common, a picture or a contact is under suspicion, or a picture is listed beside " +
+		"a text."},
+	{"network", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Networks, d.isListed) },
 		"The network is listed, nearly all its mail of the last days was flagged or reported, and no sender was verified. " +
 			"Unrelated senders share a network, so it never condemns."},
-	{byClaim, bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Claims, d.suspected) },
+	{"claimed-name", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Claims, d.suspected) },
 		"The claimed name was reported, is not the verified sender's own, and the network is not known. Any sender can " +
 			"claim any name."},
 }
 
 // lastRules apply to mail that is neither spam nor suspected.
 var lastRules = []rule{
-	{byWantedBulk, bulkhead.ClassGood, func(d *decision) bool { return d.isBulk && d.pair.wanted && d.senderGood },
-		"It is bulk from a sender of good standing, and a vote marked the text from this sender as wanted."},
-	{byBulk, bulkhead.ClassBulk, func(d *decision) bool { return d.isBulk }, "It was seen `threshold` times."},
-	{byWantedText, bulkhead.ClassGood, func(d *decision) bool { return d.pair.wanted },
-		"A vote marked the text from this sender as wanted."},
+	{byWanted, bulkhead.ClassGood, func(d *decision) bool { return d.pair.wanted && (!d.isBulk || d.senderGood) },
+		"A vote marked the text from this sender as wanted. The sender of bulk is also of good standing."},
+	{"bulk", bulkhead.ClassBulk, func(d *decision) bool { return d.isBulk }, "It was seen `threshold` times."},
 	{byGoodSender, bulkhead.ClassGood, (*decision).earned, "The sender has earned it: see Good standing."},
 }
 

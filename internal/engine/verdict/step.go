@@ -28,9 +28,6 @@ var steps = [...]struct {
 	{5, 0, 0, true},
 }
 
-// threeVotes is more weight than two votes have.
-const threeVotes = 2.5
-
 // StepOf returns the step for a number of wanted mails lost per 100,000, 0 or more. A number between
 // two steps means the lower one.
 func StepOf(lost float64) Step {
@@ -47,7 +44,7 @@ func (s Step) Number() (n, of int) { return int(s-LeastStep) + 1, len(steps) }
 // Least returns the least weight of votes, in promotion weights, on which spam by the rule rests at
 // the step; 0: the rule's own.
 func (s Step) Least(r Rule) float64 {
-	if at := &steps[s-LeastStep]; r == byExactText || r == byDigest {
+	if at := &steps[s-LeastStep]; r == byExactText {
 		return at.exact
 	} else {
 		return at.other
@@ -63,7 +60,7 @@ func (d *decision) enough(r *rule) bool {
 	}
 	votes := d.text.strength
 	if d.finding >= 0 {
-		votes = d.Policy.Strength(&d.Evidence[d.finding], namedBase)
+		votes = d.Policy.Strength(&d.Evidence[d.finding], twoVotes)
 	}
 	return votes >= least-slack
 }

@@ -55,23 +55,17 @@ func (e *Evidence) history() float64 { return e.settled() + 0.25*e.recent() }
 // vote is 1. They were tuned on simulated streams of real mail; docs/judgement.md
 // describes their effects.
 const (
-	textBase  = 2.0 / 3 // and never less than the promotion weight
-	namedBase = 1.5     // of a link, sender, attachment, picture or contact: two roots, or one and a trap
-	// networkBase is the base of a network that mail without a verified sender comes from. It takes
-	// three roots, because a listing hits all such mail from the network.
-	networkBase  = 2.5
-	pairBase     = 1.0
-	goodPairBase = 2.5 // of a pair with a sender or link of good standing
+	// The strengths at which one vote, two and three are enough. A single vote falls in shares on parts that
+	// were delivered, two may be a root's and a trap's.
+	oneVote, twoVotes, threeVotes = 2.0 / 3, 1.5, 2.5
+	wantedBelow                   = -0.5 // strength of a pair that a root wants
 
-	// Additional votes for each delivery. The rates of texts with a verified sender and of pairs
-	// are above the rate of mistaken reports, at most 0.003, and not above the rate of correct
-	// reports, at least 0.02.
-	textRate     = 0.002
-	answeredRate = 0.02
-	namedRate    = 0.005
-	// mailingRate is the rate of senders and links. Today's deliveries count in full, because a
-	// newsletter or a list's post is delivered within minutes.
-	mailingRate = 0.02
+	// Additional votes for each delivery. reportRate is above the rate of mistaken reports, at most 0.003, and
+	// not above the rate of correct reports, at least 0.02. Texts without a sender, and files, have
+	// lower rates, because no sender answers for them.
+	reportRate = 0.02
+	textRate   = 0.002
+	namedRate  = 0.005
 	// networkRate is the rate of networks. If one recipient in ten reports, it lists a network with
 	// more than half of its unverified mail spam. A host that forwards other people's mail stays
 	// below it.
@@ -82,21 +76,12 @@ const (
 	// objection is the factor by which a vote against the listing of a network outweighs a vote for
 	// it: the objector has mail from there and is not to blame for other mail of the network.
 	objection = 2.0
-	pairRate  = 0.02
 	// goodRate is the rate of links for mail of senders of good standing. At this rate, if one
 	// recipient in ten reports, there is as much spam with the link as such mail.
 	goodRate = 0.1
 	// knownDeliveries is the number of settled deliveries from which a sender is known, and knownRate their rate. A
 	// sender of spam alone is listed before it has that many, if one recipient in ten reports.
 	knownDeliveries, knownRate = 30, 0.5
-
-	// answeredLink is the additional strength that a link needs in mail of a verified sender
-	// without reports.
-	answeredLink = 1.5
-
-	suspicionBase = 2.0 / 3
-	wantedBelow   = -0.5 // strength of a pair that a root wants
-	twoVotes      = 1.5  // more than one root's vote
 
 	// lonelyDeliveries is the number of deliveries of a text with a verified sender that a single
 	// vote does not outweigh; today's count half.
@@ -111,14 +96,12 @@ const (
 	sharedRate                       = 0.03 // and addresses for each delivery
 	commonSenders                    = 5    // that make a link common
 
-	// matureDeliveries and matureDays are the numbers of deliveries from verified senders, and of
-	// days with them, that make a node mature. They are enough to have also seen a kind of mail
-	// that is one percent of all.
-	matureDeliveries, matureDays = 200, 2
+	// matureDeliveries is the number of deliveries from verified senders, on goodDays, that makes a node mature. It
+	// is enough to have also seen a kind of mail that is one percent of all.
+	matureDeliveries = 200
 	// familiarDeliveries is enough for a node at which at most a share of newSenders of the deliveries
 	// were the first of a sender in a week.
-	familiarDeliveries = 20
-	newSenders         = 0.5
+	familiarDeliveries, newSenders = 20, 0.5
 
 	// votesWorth is the number of deliveries that one vote outweighs when a sender or a link is tested for
 	// being established.
@@ -148,41 +131,27 @@ func (p Policy) Strength(e *Evidence, base float64) float64 {
 	return votes + peers
 }
 
-// base returns the strength that lists a signature of a facet without deliveries.
-func base(f bulkhead.Facet) float64 {
-	switch f {
-	case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet,
-		bulkhead.ImageFacet:
-		return namedBase
-	case bulkhead.NetworkFacet:
-		return networkBase
-	}
-	return 1
-}
-
-// rate returns the additional strength that lists such a signature for each of its deliveries.
-func rate(f bulkhead.Facet) float64 {
-	if f == bulkhead.NetworkFacet {
-		return networkRate
-	}
-	return namedRate
-}
-
 // Need returns the strength from which a signature of a facet is listed, which grows
-// with its deliveries.
+// with its deliveries. A newsletter or a list's post is delivered within minutes, so all deliveries of links
+// and senders count in full.
 func Need(f bulkhead.Facet, e *Evidence) float64 {
-	switch b := base(f); {
-	case f == bulkhead.SenderFacet:
-		return b + mailingRate*e.deliveries() + knownMail(e)
-	case f == bulkhead.LinkFacet:
-		return b + mailingRate*e.deliveries() + goodMail(f, e)
-	case b > 1:
-		return b + rate(f)*e.history()
-	case f == bulkhead.TextFacet:
-		return max(b, textBase+textRate*e.history())
+	switch f {
+	case bulkhead.TextFacet:
+		return max(1, oneVote+textRate*e.history())
+	case bulkhead.LinkFacet:
+		return twoVotes + reportRate*e.deliveries() + goodMail(f, e)
+	case bulkhead.SenderFacet:
+		return twoVotes + reportRate*e.deliveries() + knownMail(e)
+	case bulkhead.AttachmentFacet, bulkhead.ContactFacet, bulkhead.ClaimFacet, bulkhead.ImageFacet:
+		return twoVotes + namedRate*e.history()
+	case bulkhead.NetworkFacet: // a listing hits all mail without a verified sender from there
+		return threeVotes + networkRate*e.history()
 	}
 	return 1
 }
+
+// base returns the strength that lists a signature of a facet without deliveries.
+func base(f bulkhead.Facet) float64 { return Need(f, &Evidence{}) }
 
 // goodMail returns the additional strength needed to list a link in mail of senders of
 // good standing, because listing it would hit their mail.
@@ -206,9 +175,9 @@ func knownMail(e *Evidence) float64 {
 // two, and good reports whether the sender or link is of good standing.
 func NeedOfPair(n float64, good bool) float64 {
 	if good {
-		return goodPairBase + pairRate*n
+		return threeVotes + reportRate*n
 	}
-	return pairBase + pairRate*n
+	return 1 + reportRate*n
 }
 
 // Lists reports whether the weight of a signature of a facet is enough to list it,
@@ -224,7 +193,7 @@ func (p Policy) Lists(f bulkhead.Facet, e *Evidence) bool {
 // ListsPair is [Policy.Lists] for a text together with a sender or link. e is the evidence of the
 // pair, and good reports whether the context is of good standing.
 func (p Policy) ListsPair(e, text, context *Evidence, good bool) bool {
-	return p.Strength(e, pairBase) >= NeedOfPair(min(text.history(), context.history()), good)-slack
+	return p.Strength(e, 1) >= NeedOfPair(min(text.history(), context.history()), good)-slack
 }
 
 // Share returns the share of a vote for spam that falls on a part of a message with est deliveries.
@@ -250,7 +219,7 @@ func (p Policy) suspected(f bulkhead.Facet, e *Evidence) bool {
 
 // doubts is [Policy.suspected] for a weighted number of deliveries.
 func (p Policy) doubts(f bulkhead.Facet, e *Evidence, history float64) bool {
-	return p.Strength(e, base(f)) >= suspicionBase+pairRate*history+goodMail(f, e)-slack
+	return p.Strength(e, base(f)) >= oneVote+reportRate*history+goodMail(f, e)-slack
 }
 
 // Good reports whether a sender or link is of good standing: known for days, and hardly disputed. A
@@ -269,7 +238,7 @@ func (p Policy) Good(f bulkhead.Facet, e *Evidence) bool {
 // at least half of its mail comes from senders that it knows. Its peers' deliveries count.
 func Mature(e *Evidence) bool {
 	familiar := e.Old >= familiarDeliveries && float64(e.Addresses) <= newSenders*e.deliveries()
-	return e.Days >= matureDays && (e.Old >= matureDeliveries || familiar)
+	return e.Days >= goodDays && (e.Old >= matureDeliveries || familiar)
 }
 
 // Shared reports whether many unrelated senders use a domain, so that none of them answers for the

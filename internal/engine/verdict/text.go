@@ -3,6 +3,7 @@ package verdict
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 )
@@ -52,7 +53,7 @@ type text struct {
 	judged               bulkhead.Judgement
 	exact                bool // judged spam by a sum of the whole text: no changed copy
 	confidence           int
-	first                firstSeen
+	first                time.Time
 	error                float64 // the probability that an unreported text looks like this
 
 	scheme    bulkhead.Scheme // scheme that gave the judgement
@@ -132,7 +133,7 @@ func countsAll(s bulkhead.Scheme) bool {
 func (t *text) whole(f *bulkhead.Finding, w weight) {
 	t.counts(f.Signature.Scheme(), f.Sightings, f.Spam, f.Ham)
 	if f.Known() {
-		t.first.see(f.First)
+		t.first = earliest(t.first, f.First)
 		t.error = min(t.error, f.Error)
 	}
 	t.judge(f.Signature.Scheme(), f.Judged, f.Confidence, 0, w)
@@ -194,7 +195,7 @@ func (j *Decider) banded(t *text, findings []bulkhead.Finding, evidence []Eviden
 	b := &j.tops
 	b.reset(match)
 	bands, listed, revoked := 0, 0, 0
-	var first firstSeen
+	var first time.Time
 	chance := 1.0
 	for i := range findings {
 		f := &findings[i]
@@ -213,7 +214,7 @@ func (j *Decider) banded(t *text, findings []bulkhead.Finding, evidence []Eviden
 		case bulkhead.Revoked:
 			revoked++
 		}
-		first.see(f.First)
+		first = earliest(first, f.First)
 		chance = min(chance, unreported(f, &evidence[i]))
 	}
 	s, v, h := uint32(b.sightings.nth()), uint32(b.spam.nth()), uint32(b.ham.nth())
@@ -221,7 +222,7 @@ func (j *Decider) banded(t *text, findings []bulkhead.Finding, evidence []Eviden
 		return
 	}
 	t.counts(scheme, s, v, h)
-	t.first.see(first.time())
+	t.first = earliest(t.first, first)
 	t.error = min(t.error, coincidence(bands, match, chance))
 	switch {
 	case listed >= match:

@@ -199,7 +199,7 @@ func plainText(p Policy, findings []bulkhead.Finding, evidence []Evidence) text 
 		want.sightings, want.spam, want.ham = max(want.sightings, v.Sightings), max(want.spam, v.Spam), max(want.ham, v.Ham)
 		if v.Known() {
 			want.error = min(want.error, v.Error)
-			want.first.see(v.First)
+			want.first = earliest(want.first, v.First)
 		}
 	}
 	is := func(j bulkhead.Judgement) func(voice) bool { return func(v voice) bool { return v.Judged == j } }

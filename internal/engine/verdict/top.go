@@ -64,13 +64,10 @@ func (b *tops) weight() weight {
 	return weight{b.strength.nth(), b.reported.nth(), b.contexts.nth(), b.older.nth(), b.newer.nth()}
 }
 
-// firstSeen is the earliest of the times added.
-type firstSeen struct{ t time.Time }
-
-func (f *firstSeen) see(t time.Time) {
-	if !t.IsZero() && (f.t.IsZero() || t.Before(f.t)) {
-		f.t = t
+// earliest returns the earlier of two times, of which each may be unknown.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
+	return a
 }
-
-func (f *firstSeen) time() time.Time { return f.t }

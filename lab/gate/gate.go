@@ -67,7 +67,7 @@ func Compare(ctx context.Context, o Options, out io.Writer) ([]Row, error) {
 	defer os.RemoveAll(dir)
 	var nodes [2]*node
 	for i, program := range []string{o.Old, o.New} {
-		n, err := start(ctx, program, filepath.Join(dir, fmt.Sprint(i)))
+		n, err := start(ctx, program, filepath.Join(dir, fmt.Sprint(i)), "", "")
 		if err != nil {
 			return nil, err
 		}

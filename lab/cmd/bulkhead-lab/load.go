@@ -90,8 +90,8 @@ const mostMail = 500
 
 // mailFlag adds the flag for readMail's folders.
 func mailFlag(f *pflag.FlagSet, folders *[]string) {
-	f.StringSliceVar(folders, "mail", nil, fmt.Sprintf("folders of mail to send, the first %d messages of each, in place of "+
-		"made ones", mostMail))
+	f.StringSliceVar(folders, "mail", nil,
+		fmt.Sprintf("folders of mail to send, the first %d messages of each, in place of made ones", mostMail))
 }
 
 // readMail returns the first messages of each folder.

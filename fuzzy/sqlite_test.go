@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// BenchmarkSQLite is what SQLite takes to store digests, and texts with 32 shingles each, in the tables and indexes of
-// rspamd's storage, on disk before the transaction ends: alone, and several in a transaction. rspamd itself acknowledges
-// a write first, and stores it up to a minute later. "bulkhead-lab load fuzzy --op write --messages 0 --sockets 1 --window
-// 64 --pid PID" is this server's counterpart, network included; --shingles makes it send texts. The benchmark needs the
-// program sqlite3, and writes to TMPDIR.
+// BenchmarkSQLite is what SQLite takes to store digests, and texts with 32 shingles each, in the tables and
+// indexes of rspamd's storage, on disk before the transaction ends: alone, and several in a transaction. rspamd
+// itself acknowledges a write first, and stores it up to a minute later. The benchmark needs the program sqlite3,
+// and writes to TMPDIR. This server's counterpart, network included, for digests and with --shingles for texts:
+//
+//	bulkhead-lab load fuzzy --op write --messages 0 --sockets 1 --window 64 --pid PID
 func BenchmarkSQLite(b *testing.B) {
 	program, err := exec.LookPath("sqlite3")
 	if err != nil {

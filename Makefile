@@ -18,7 +18,7 @@
 # make mutate  change MUTANTS small things in each package of PKG, and list those that no test notices; fails below 90 %
 # make wellknown  the list of widely used domains anew, from Debian packages
 # make bench   the benchmarks
-# make bench-gate   the speed of each door beside the last release, or the commit RELEASE; fails where it is 10 % slower
+# make bench-gate   the speed of each door beside the last release, or the commit RELEASE; fails where it is 10 % slower; MAIL="FOLDER..."
 # make bench-stat   benchmarks of a message's signatures, a check and a vote beside the last release, or RELEASE
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
 # make stream  what the rules catch and hit in a month of mail: MAIL="FOLDER..." TEMPLATES=FOLDER
@@ -143,7 +143,7 @@ bench:
 
 bench-gate: build
 	test/released bin/released $(RELEASE)
-	bin/bulkhead-lab gate --old bin/released --new bin/bulkhead
+	bin/bulkhead-lab gate --old bin/released --new bin/bulkhead $(addprefix --mail ,$(MAIL))
 
 bench-stat:
 	test/benchstat $(RELEASE)

@@ -176,7 +176,7 @@ var mayImport = map[string][]string{
 	"lab/learning":         {"filter", "internal/learn", "internal/lesson", "internal/mail", "lab/letters"},
 	"lab/load":             {"digest/razor", "fuzzy", "internal/mmsg", "policy"},
 	"lab/bench":            {"filter", "internal/arrays"},
-	"lab/gate":             {"lab/load"},
+	"lab/gate":             {"client", "lab/load"},
 	"lab/cmd/bulkhead-lab": {"*", "*/*", "lab/study/*"},
 
 	// A command knows the node, and the packages of commands that need no node.

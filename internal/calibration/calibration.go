@@ -4,6 +4,7 @@ package calibration
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -46,10 +47,46 @@ type Key struct {
 	Class bulkhead.Class
 }
 
+// A table numbers keys, from 1. Rules are few, so a number takes the place of a key wherever there are many.
+type table struct {
+	keys    []Key
+	numbers map[Key]uint16
+}
+
+// number returns the number of a key.
+func (t *table) number(k Key) uint16 {
+	n, ok := t.numbers[k]
+	if !ok && len(t.keys) < math.MaxUint16 {
+		t.keys = append(t.keys, k)
+		n = uint16(len(t.keys))
+		t.numbers[k] = n
+	}
+	return n
+}
+
+// key returns the key with a number, or the zero Key for 0.
+func (t *table) key(n uint16) Key {
+	if n == 0 {
+		return Key{}
+	}
+	return t.keys[n-1]
+}
+
+// records are indexed by the number of their key.
+type records []Record
+
+// at returns the record of a key with a number above 0.
+func (r *records) at(n uint16) *Record {
+	for len(*r) < int(n) {
+		*r = append(*r, Record{})
+	}
+	return &(*r)[n-1]
+}
+
 // day is the records of one day.
 type day struct {
 	number  int64 // since 1970
-	records map[Key]Record
+	records records
 }
 
 // A House is a Counter that records decisions in front of another Counter. A vote counts for the rule
@@ -61,22 +98,25 @@ type House struct {
 	now     func() time.Time
 
 	mu     sync.Mutex
-	days   [Days]day      // guarded by mu; by number modulo Days
-	total  map[Key]Record // guarded by mu; since the start
-	memory memory         // guarded by mu
+	table  table     // guarded by mu
+	days   [Days]day // guarded by mu; by number modulo Days
+	total  records   // guarded by mu; since the start
+	memory memory    // guarded by mu
 }
 
 // New returns a House. Only checks and votes of reporters for whom trusted returns true are
 // remembered: strangers could otherwise discredit a rule. now is the clock of the node.
 func New(house bulkhead.Counter, trusted func(bulkhead.Reporter) bool, now func() time.Time) *House {
-	return &House{Counter: house, trusted: trusted, now: now, total: make(map[Key]Record)}
+	return &House{Counter: house, trusted: trusted, now: now, table: table{numbers: make(map[Key]uint16)}}
 }
 
 // Total returns the records since the start.
 func (h *House) Total() map[Key]Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return sum(nil, h.total)
+	all := make(map[Key]Record)
+	h.add(all, h.total)
+	return all
 }
 
 // Records returns the records of the last days, today included. n is 1 to [Days].
@@ -87,42 +127,46 @@ func (h *House) Records(n int) map[Key]Record {
 	all := make(map[Key]Record)
 	for _, d := range h.days {
 		if d.number <= today && d.number > today-int64(n) {
-			sum(all, d.records)
+			h.add(all, d.records)
 		}
 	}
 	return all
 }
 
-// sum adds the records of one map to another, or to a new one, and returns it.
-func sum(to, from map[Key]Record) map[Key]Record {
-	if to == nil {
-		to = make(map[Key]Record, len(from))
+// add adds records to those in a map. The caller holds mu.
+func (h *House) add(to map[Key]Record, from records) {
+	for i, r := range from {
+		if r != (Record{}) {
+			k := h.table.keys[i]
+			t := to[k]
+			t.Add(r)
+			to[k] = t
+		}
 	}
-	for k, r := range from {
-		t := to[k]
-		t.Add(r)
-		to[k] = t
-	}
-	return to
 }
 
 func (h *House) today() int64 { return h.now().Unix() / int64(24*time.Hour/time.Second) }
 
-// count changes today's record of a decision. The caller holds mu.
-func (h *House) count(k Key, what func(*Record)) {
-	if k.Rule == "" { // of a node that has none
+// count changes today's record of the decision with a number. The caller holds mu.
+func (h *House) count(n uint16, what func(*Record)) {
+	if n == 0 {
 		return
 	}
-	n := h.today()
-	d := &h.days[((n%Days)+Days)%Days]
-	if d.number != n || d.records == nil {
-		*d = day{n, make(map[Key]Record)}
+	today := h.today()
+	d := &h.days[((today%Days)+Days)%Days]
+	if d.number != today {
+		*d = day{number: today}
 	}
-	for _, records := range []map[Key]Record{d.records, h.total} {
-		r := records[k]
-		what(&r)
-		records[k] = r
+	what(d.records.at(n))
+	what(h.total.at(n))
+}
+
+// number returns the number of the rule and class of a verdict, or 0 if it names no rule. The caller holds mu.
+func (h *House) number(v *bulkhead.Verdict) uint16 {
+	if v.Rule == "" { // of a node that has none
+		return 0
 	}
+	return h.table.number(Key{v.Rule, v.Class})
 }
 
 // decided records a check.
@@ -130,10 +174,10 @@ func (h *House) decided(q *bulkhead.Query, v *bulkhead.Verdict) {
 	trusted := h.trusted(q.Reporter)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k := Key{v.Rule, v.Class}
-	h.count(k, func(r *Record) { r.Decided++ })
-	if trusted && v.Rule != "" {
-		h.memory.note(q.Signatures, q.Source.MessageID, k)
+	n := h.number(v)
+	h.count(n, func(r *Record) { r.Decided++ })
+	if trusted && n > 0 {
+		h.memory.note(q.Signatures, q.Source.MessageID, n)
 	}
 }
 
@@ -165,44 +209,46 @@ func (h *House) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt
 // CountAndReport implements [bulkhead.CountReporter].
 func (h *House) CountAndReport(ctx context.Context, sigs []bulkhead.Signature, n []uint32,
 	r bulkhead.Report) (bulkhead.Receipt, error) {
-	var k Key
+	var decided uint16
 	if r.Vote != bulkhead.Sighting && !r.Trap && h.trusted(r.Reporter) {
-		k = h.decision(ctx, &r)
+		decided = h.decision(ctx, &r)
 	}
 	receipt, err := bulkhead.CountAndReport(ctx, h.Counter, sigs, n, r)
 	if err == nil && receipt.Counted > 0 {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.voted(r.Vote, k)
+		h.voted(r.Vote, decided)
 	}
 	return receipt, err
 }
 
-// decision returns the decision that a vote is about.
-func (h *House) decision(ctx context.Context, r *bulkhead.Report) Key {
+// decision returns the number of the decision that a vote is about, or 0 if there is none.
+func (h *House) decision(ctx context.Context, r *bulkhead.Report) uint16 {
 	h.mu.Lock()
-	k, ok := h.memory.find(r.Signatures, r.Source.MessageID, r.Vote)
+	n := h.memory.find(r.Signatures, r.Source.MessageID, r.Vote)
 	h.mu.Unlock()
-	if ok {
-		return k
+	if n > 0 {
+		return n
 	}
 	v, err := h.Counter.Check(ctx, bulkhead.Query{Signatures: r.Signatures, Source: r.Source, Reporter: r.Reporter,
 		Terse: true})
 	if err != nil {
-		return Key{}
+		return 0
 	}
-	return Key{v.Rule, v.Class}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.number(&v)
 }
 
 // voted records a vote on a message with a decision. The caller holds mu.
-func (h *House) voted(vote bulkhead.Vote, k Key) {
-	flagged := k.Class >= bulkhead.ClassSuspected
+func (h *House) voted(vote bulkhead.Vote, decided uint16) {
+	flagged := h.table.key(decided).Class >= bulkhead.ClassSuspected
 	switch {
 	case vote == bulkhead.Spam && flagged:
-		h.count(k, func(r *Record) { r.Confirmed++ })
+		h.count(decided, func(r *Record) { r.Confirmed++ })
 	case vote == bulkhead.Spam:
-		h.count(k, func(r *Record) { r.Missed++ })
+		h.count(decided, func(r *Record) { r.Missed++ })
 	case flagged:
-		h.count(k, func(r *Record) { r.Objected++ })
+		h.count(decided, func(r *Record) { r.Objected++ })
 	}
 }

@@ -7,11 +7,11 @@ import (
 )
 
 // maxRemembered is the number of decisions after which the older half is forgotten. A decision takes
-// some 100 bytes.
+// some 20 bytes.
 const maxRemembered = 1 << 17
 
-// decisions are the first and the last decision on a text, or on one message with the text.
-type decisions struct{ first, last Key }
+// decisions are the numbers of the first and the last decision on a text, or on one message with the text.
+type decisions struct{ first, last uint16 }
 
 // A memory remembers decisions by text, and by text with Message-ID.
 type memory struct {
@@ -41,14 +41,14 @@ func hash(sigs []bulkhead.Signature, id string) (sum uint64, ok bool) {
 }
 
 // note remembers the decision on a message.
-func (m *memory) note(sigs []bulkhead.Signature, id string, k Key) {
-	m.add(sigs, "", k)
+func (m *memory) note(sigs []bulkhead.Signature, id string, decided uint16) {
+	m.add(sigs, "", decided)
 	if id != "" {
-		m.add(sigs, id, k)
+		m.add(sigs, id, decided)
 	}
 }
 
-func (m *memory) add(sigs []bulkhead.Signature, id string, k Key) {
+func (m *memory) add(sigs []bulkhead.Signature, id string, decided uint16) {
 	sum, ok := hash(sigs, id)
 	if !ok {
 		return
@@ -59,17 +59,17 @@ func (m *memory) add(sigs []bulkhead.Signature, id string, k Key) {
 	d, known := m.young[sum]
 	if !known {
 		if d, known = m.old[sum]; !known {
-			d.first = k
+			d.first = decided
 		}
 	}
-	d.last = k
+	d.last = decided
 	m.young[sum] = d
 }
 
-// find returns the decision that a vote is about. Of several copies without a Message-ID, a report of
-// spam is most likely about the first, which was let through if any was, and an objection about the
-// last.
-func (m *memory) find(sigs []bulkhead.Signature, id string, vote bulkhead.Vote) (Key, bool) {
+// find returns the number of the decision that a vote is about, or 0 if none is remembered. Of several
+// copies without a Message-ID, a report of spam is most likely about the first, which was let through if
+// any was, and an objection about the last.
+func (m *memory) find(sigs []bulkhead.Signature, id string, vote bulkhead.Vote) uint16 {
 	ids := []string{id, ""}
 	if id == "" {
 		ids = ids[1:]
@@ -82,11 +82,11 @@ func (m *memory) find(sigs []bulkhead.Signature, id string, vote bulkhead.Vote) 
 		for _, all := range []map[uint64]decisions{m.young, m.old} {
 			if d, known := all[sum]; known {
 				if vote == bulkhead.Spam {
-					return d.first, true
+					return d.first
 				}
-				return d.last, true
+				return d.last
 			}
 		}
 	}
-	return Key{}, false
+	return 0
 }

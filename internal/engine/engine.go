@@ -74,7 +74,13 @@ type Engine struct {
 
 	close   sync.Once
 	closed  error
-	keepers sync.WaitGroup
+	keepers keepers
+}
+
+// keepers are goroutines that Close waits for.
+type keepers struct {
+	sync.WaitGroup
+	making sync.Mutex // held while a generation is made ahead of time
 }
 
 // A writerState is what only the writer uses once it runs.

@@ -156,7 +156,13 @@ func (e *Engine) ahead() {
 	books, now := e.current.Books(), e.clock.now()
 	for _, work := range []func(){e.writer.tally.Ahead(books.Tally, now), e.writer.block.Ahead(books.Block, now)} {
 		if work != nil {
-			e.keepers.Go(work)
+			e.keepers.Go(func() {
+				// One at a time. The system may take milliseconds to find memory, in a call for which the scheduler
+				// gives the processor to others late.
+				e.keepers.making.Lock()
+				defer e.keepers.making.Unlock()
+				work()
+			})
 		}
 	}
 }

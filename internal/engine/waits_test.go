@@ -3,14 +3,18 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,7 +30,8 @@ import (
 // TestWaits measures how long reports wait, from the moment at which each is due, while ten checkpoints are
 // written and two generations open. The reports come by the clock, however long the ones before them take. It
 // runs with BULKHEAD_MEASURE set, in TMPDIR. There, as many files are synced beside as reports are made: what the disk
-// alone takes. The longest waits while nothing else happens are what the machine alone takes.
+// alone takes. A process of its own does nothing but wake up by the clock: times at which it slept too long are the
+// machine's, and the longest waits outside them are the node's.
 //
 //	BULKHEAD_MEASURE=1 TMPDIR=/dev/shm go test ./internal/engine -run 'TestWaits/1e[+]06' -v -timeout 20m
 func TestWaits(t *testing.T) {
@@ -63,6 +68,7 @@ func measureWaits(t *testing.T, known int) {
 	defer e.Close(context.Background())
 	fillForWaits(t, e, known*9/10)
 
+	stalls := startStalls(t)
 	g := &reporter{e: e, stop: make(chan struct{})}
 	g.phase.Store(new(waitsQuiet))
 	var running sync.WaitGroup
@@ -112,7 +118,7 @@ func measureWaits(t *testing.T, known int) {
 	}
 	close(g.stop)
 	running.Wait()
-	g.print(t)
+	g.print(t, stalls())
 	t.Logf("a checkpoint held the writer for %v of its processor at most", held)
 	disk := <-synced
 	slices.Sort(disk)
@@ -120,16 +126,20 @@ func measureWaits(t *testing.T, known int) {
 		disk[len(disk)*99/100], disk[len(disk)-1])
 }
 
+// touchAll makes the system allocate the memory of all arrays.
+func touchAll(e *Engine) {
+	e.current.Books().Each(func(array any) {
+		if a, ok := array.(interface{ Touch() }); ok {
+			a.Touch()
+		}
+	})
+}
+
 // fillForWaits counts keys in the open generation, and fills what a checkpoint writes besides arrays: accounts
 // that registered themselves, and the record of votes.
 func fillForWaits(t *testing.T, e *Engine, keys int) {
 	err := e.queue.inTurn(t.Context(), func() {
-		// As the arrays of a generation that was made ahead of time.
-		e.current.Books().Each(func(array any) {
-			if a, ok := array.(interface{ Touch() }); ok {
-				a.Touch()
-			}
-		})
+		touchAll(e) // as the arrays of a generation that was made ahead of time
 		countKeys(e.current.Books().Tally.Live[0], 0, keys)
 		for i := range waitsAccounts {
 			err := e.accounts.Put(trust.Account{Name: fmt.Sprint("x", i), Role: trust.Member, Weight: 0.05,
@@ -162,12 +172,12 @@ type reporter struct {
 	phase atomic.Pointer[string]
 
 	mu    sync.Mutex
-	waits map[string][]time.Duration // by phase
-	late  time.Duration              // the longest time by which a report was made too late
+	waits map[string][]wait // by phase
+	late  time.Duration     // the longest time by which a report was made too late
 }
 
 func (g *reporter) run(t *testing.T) {
-	g.waits = make(map[string][]time.Duration)
+	g.waits = make(map[string][]wait)
 	var answered sync.WaitGroup
 	defer answered.Wait()
 	began := time.Now()
@@ -192,24 +202,101 @@ func (g *reporter) run(t *testing.T) {
 			phase := *g.phase.Load()
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.waits[phase] = append(g.waits[phase], waited)
+			g.waits[phase] = append(g.waits[phase], wait{due, waited})
 		})
 	}
 }
 
-// print logs the waits of each phase.
-func (g *reporter) print(t *testing.T) {
+// A wait is a time from due on.
+type wait struct {
+	due  time.Time
+	took time.Duration
+}
+
+// meets reports whether some of w is within a stall, or shortly after it, while what had to wait is done.
+func (w wait) meets(stalls []wait) bool {
+	return slices.ContainsFunc(stalls, func(s wait) bool {
+		return w.due.Before(s.due.Add(3*s.took/2)) && s.due.Before(w.due.Add(w.took))
+	})
+}
+
+// print logs the waits of each phase, and the longest ones apart from stalls of the machine.
+func (g *reporter) print(t *testing.T, stalls []wait) {
 	for _, phase := range []string{waitsQuiet, "checkpoint", "making a generation", "opening a generation"} {
 		w := g.waits[phase]
 		if len(w) == 0 {
 			t.Errorf("no report during %s", phase)
 			continue
 		}
-		slices.SortFunc(w, func(x, y time.Duration) int { return cmp.Compare(y, x) })
-		t.Logf("%s: %d reports, p50 %v, p99 %v, p99.9 %v, longest %v", phase, len(w), w[len(w)/2], w[len(w)/100],
-			w[len(w)/1000], w[:min(len(w), 5)])
+		slices.SortFunc(w, func(x, y wait) int { return cmp.Compare(y.took, x.took) })
+		all := w[:min(len(w), 5)]
+		alone := slices.DeleteFunc(slices.Clone(w), func(x wait) bool { return x.meets(stalls) })
+		t.Logf("%s: %d reports, p50 %v, p99 %v, p99.9 %v, longest %v; of %d outside stalls of the machine, longest %v",
+			phase, len(w), w[len(w)/2].took, w[len(w)/100].took, w[len(w)/1000].took, times(all), len(alone),
+			times(alone[:min(len(alone), 5)]))
 	}
-	t.Logf("the generator itself was late by %v at most", g.late)
+	t.Logf("the generator itself was late by %v at most; the machine stalled %d times", g.late, len(stalls))
+}
+
+func times(waits []wait) (took []time.Duration) {
+	for _, w := range waits {
+		took = append(took, w.took)
+	}
+	return took
+}
+
+const (
+	stallsEnv = "BULKHEAD_ENGINE_STALLS_CHILD"
+	stalled   = 3 * time.Millisecond
+)
+
+// startStalls starts a process that notes stalls of the machine. The result ends it, and returns them.
+func startStalls(t *testing.T) func() []wait {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), stallsEnv+"=1")
+	end, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() (all []wait) {
+		end.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			var due, took int64
+			if _, err := fmt.Sscan(line, &due, &took); err != nil {
+				t.Error(err)
+			}
+			all = append(all, wait{time.Unix(0, due), time.Duration(took)})
+		}
+		return all
+	}
+}
+
+// printStalls wakes up every millisecond until in ends, and prints when it slept too long, and how much.
+func printStalls(in io.Reader, out io.Writer) {
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		close(ended)
+	}()
+	for {
+		due := time.Now().Add(time.Millisecond)
+		select {
+		case <-ended:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		if late := time.Since(due); late > stalled {
+			fmt.Fprintln(out, due.UnixNano(), late.Nanoseconds())
+		}
+	}
 }
 
 // syncs writes and syncs a file by the clock, and returns how long each took from the moment at which it was due.

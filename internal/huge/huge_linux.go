@@ -39,6 +39,7 @@ func Populate(memory []uint64) {
 		switch _, _, err := syscall.Syscall(syscall.SYS_MADVISE, start, n, populateWrite); err {
 		case 0:
 			start += n
+			runtime.Gosched() // else goroutines that became ready during the call wait for the next one as well
 		case syscall.EINTR:
 		default:
 			store(memory)

@@ -107,7 +107,7 @@ func LimitMemory() int64 {
 
 const (
 	// leastGarbage is how much memory without use may wait for the garbage collector in any case, in bytes.
-	leastGarbage = 32 << 20
+	leastGarbage = 8 << 20
 	collectEvery = 10 * time.Second
 )
 

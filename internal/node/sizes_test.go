@@ -67,8 +67,8 @@ func TestGarbagePercent(t *testing.T) {
 		live, scanned uint64
 		want          int
 	}{
-		{0, 0, 100}, {20 * mb, 15 * mb, 100}, {32 * mb, 1, 100}, {64 * mb, 20 * mb, 50}, {800 * mb, 30 * mb, 4},
-		{800 * mb, 400 * mb, 50}, {800 * mb, 800 * mb, 100}, {64 << 30, 0, 1},
+		{0, 0, 100}, {6 * mb, 5 * mb, 100}, {20 * mb, 15 * mb, 75}, {32 * mb, 1, 25}, {64 * mb, 20 * mb, 31},
+		{800 * mb, 30 * mb, 3}, {800 * mb, 400 * mb, 50}, {800 * mb, 800 * mb, 100}, {64 << 30, 0, 1},
 	} {
 		if got := garbagePercent(tt.live, tt.scanned); got != tt.want {
 			t.Errorf("%d bytes live, of which %d are read: %d %%, want %d", tt.live, tt.scanned, got, tt.want)

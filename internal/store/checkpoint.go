@@ -408,7 +408,7 @@ type gather struct {
 	buf []byte
 }
 
-const gatherBytes = 1 << 20
+const gatherBytes = 128 << 10
 
 func (g *gather) Write(p []byte) (int, error) {
 	g.buf = append(g.buf, p...)

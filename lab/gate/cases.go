@@ -23,8 +23,8 @@ const (
 	known   = 20_000
 )
 
-func cases() []benchmark {
-	return []benchmark{
+func cases(mail [][]byte) []benchmark {
+	all := []benchmark{
 		overHTTP("check"),
 		overHTTP("report"),
 		pyzor("check"),
@@ -42,9 +42,13 @@ func cases() []benchmark {
 			o := load.Policy{Options: options(slice), Address: n.at(policyPort), Accounts: 1000}
 			return perRequest(ctx, n, o.Options, o.Connect)
 		}},
-		milter(2_000),
-		milter(20_000),
+		milter("2 kB", load.Milter{Size: 2_000}),
+		milter("20 kB", load.Milter{Size: 20_000}),
 	}
+	if len(mail) > 0 {
+		all = append(all, milter("whole mail", load.Milter{Mail: mail}))
+	}
+	return all
 }
 
 func options(slice time.Duration) load.Options {
@@ -95,13 +99,9 @@ func fuzzy(op string) benchmark {
 	}}
 }
 
-func milter(size int) benchmark {
-	name := "milter 2 kB"
-	if size > 2_000 {
-		name = "milter 20 kB"
-	}
-	return benchmark{name, func(ctx context.Context, n *node, slice time.Duration) (time.Duration, error) {
-		o := load.Milter{Options: load.Options{Clients: 1, Duration: slice}, Address: n.at(milterPort), Size: size}
+func milter(what string, o load.Milter) benchmark {
+	return benchmark{"milter " + what, func(ctx context.Context, n *node, slice time.Duration) (time.Duration, error) {
+		o.Options, o.Address = load.Options{Clients: 1, Duration: slice}, n.at(milterPort)
 		return perRequest(ctx, n, o.Options, o.Connect)
 	}}
 }

@@ -25,6 +25,7 @@ type Options struct {
 	Rounds   int           // pairs of measurements of each case, MinRounds to 100
 	Slice    time.Duration // length of one measurement, 50 ms to 10 s
 	Limit    float64       // ratio new/old above which a case is slower, for example 1.1
+	Mail     [][]byte      // whole messages for a further case; nil: there is none
 }
 
 // MinRounds is the least number of pairs from which a median has a 95 % confidence interval.
@@ -67,7 +68,7 @@ func Compare(ctx context.Context, o Options, out io.Writer) ([]Row, error) {
 	defer os.RemoveAll(dir)
 	var nodes [2]*node
 	for i, program := range []string{o.Old, o.New} {
-		n, err := start(ctx, program, filepath.Join(dir, fmt.Sprint(i)))
+		n, err := start(ctx, program, filepath.Join(dir, fmt.Sprint(i)), "", "")
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +77,7 @@ func Compare(ctx context.Context, o Options, out io.Writer) ([]Row, error) {
 	}
 	fmt.Fprintf(out, "%-22s %10s %10s  %s\n", "request", "old", "new", "new/old, 95 % confidence")
 	var rows []Row
-	for _, c := range cases() {
+	for _, c := range cases(o.Mail) {
 		if only := os.Getenv("ONLY"); only != "" && c.name != only {
 			continue
 		}

@@ -1,7 +1,9 @@
 package gate_test
 
 import (
+	"context"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +12,38 @@ import (
 	"github.com/bulkhead-mail/bulkhead/lab/gate"
 )
 
-func TestMain(m *testing.M) { nodetest.Main(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 5 && os.Args[1] == "stub" { // TestBeside runs it
+		if err := gate.ServeStub(context.Background(), os.Args[2], os.Args[3], os.Args[4]); err != nil {
+			panic(err)
+		}
+		return
+	}
+	nodetest.Main(m)
+}
+
+// TestBeside checks no times, only that node and stub answer both protocols and are measured.
+func TestBeside(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some seconds")
+	}
+	o := gate.Options{New: nodetest.Binary(t), Rounds: gate.MinRounds, Slice: 50 * time.Millisecond, Limit: 1.25}
+	rows, err := gate.Beside(t.Context(), o, []string{os.Args[0], "stub"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 4 {
+		t.Fatalf("%d rows, want 4", len(rows))
+	}
+	for _, r := range rows {
+		if r.Missing != nil || r.Old <= 0 || r.New <= 0 {
+			t.Errorf("%s is no comparison: %+v", r.Case, r)
+		}
+	}
+	if _, err := gate.Beside(t.Context(), o, []string{"/nonexistent"}, io.Discard); err == nil {
+		t.Error("a stub that does not start: no error")
+	}
+}
 
 // TestCompare compares a build with itself. It checks no times, only that each door answers and is measured.
 func TestCompare(t *testing.T) {

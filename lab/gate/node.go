@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"os"
@@ -35,51 +36,36 @@ const (
 // addresses numbers the loopback addresses of this process.
 var addresses atomic.Uint32
 
-// start runs a program in a folder of its own and waits until it answers. The configuration has keys
-// of version 0.1.0 and, where the program has it, the key that keeps the milter from asking resolvers.
-func start(ctx context.Context, program, dir string) (*node, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	pid := os.Getpid()
-	n := &node{
-		ip:     fmt.Sprintf("127.%d.%d.%d", 128+pid>>8&63, pid&255, 1+addresses.Add(1)%250),
-		exited: make(chan error, 1),
-	}
-	var config strings.Builder
-	config.WriteString("[node]\nname = \"gate\"\nlog_level = \"warn\"\n[listen]\n")
-	for name, port := range map[string]int{
-		"http": httpPort, "razor2": razorPort, "pyzor": pyzorPort, "dcc": dccPort, "fuzzy": fuzzyPort, "milter": milterPort,
-		"policy": policyPort,
-	} {
-		fmt.Fprintf(&config, "%s = %q\n", name, n.at(port))
-	}
-	keys, err := exec.CommandContext(ctx, program, "config", "reference").Output()
-	if err != nil {
-		return nil, fmt.Errorf("gate: %s config reference: %w", program, err)
-	}
-	if strings.Contains(string(keys), "\nverify = true\n") {
-		config.WriteString("[milter]\nverify = false\n")
-	}
-	file, data := filepath.Join(dir, "bulkhead.toml"), filepath.Join(dir, "data")
-	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
-		return nil, err
-	}
-	log, err := os.Create(filepath.Join(dir, "log"))
+// start runs a program in a folder of its own and waits until it answers, over TLS if there is a certificate.
+// The configuration has keys of version 0.1.0 and, where the program has it, the key that keeps the milter from
+// asking resolvers.
+func start(ctx context.Context, program, dir, cert, key string) (*node, error) {
+	data := filepath.Join(dir, "data")
+	n, err := launch(ctx, dir, cert != "", func(n *node) (*exec.Cmd, error) {
+		var config strings.Builder
+		config.WriteString("[node]\nname = \"gate\"\nlog_level = \"warn\"\n[listen]\n")
+		for name, port := range map[string]int{
+			"http": httpPort, "razor2": razorPort, "pyzor": pyzorPort, "dcc": dccPort, "fuzzy": fuzzyPort, "milter": milterPort,
+			"policy": policyPort,
+		} {
+			fmt.Fprintf(&config, "%s = %q\n", name, n.at(port))
+		}
+		fmt.Fprintf(&config, "[http]\ntls_cert = %q\ntls_key = %q\n", cert, key)
+		keys, err := exec.CommandContext(ctx, program, "config", "reference").Output()
+		if err != nil {
+			return nil, fmt.Errorf("gate: %s config reference: %w", program, err)
+		}
+		if strings.Contains(string(keys), "\nverify = true\n") {
+			config.WriteString("[milter]\nverify = false\n")
+		}
+		file := filepath.Join(dir, "bulkhead.toml")
+		if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
+			return nil, err
+		}
+		return exec.Command(program, "serve", "--config", file, "--data", data), nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	defer log.Close()
-	n.cmd = exec.Command(program, "serve", "--config", file, "--data", data)
-	n.cmd.Stdout, n.cmd.Stderr, n.cmd.Dir = log, log, dir
-	if err := n.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("gate: %w", err)
-	}
-	go func() { n.exited <- n.cmd.Wait() }()
-	if err := n.ready(ctx); err != nil {
-		n.stop()
-		text, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("gate: %s: %w\n%s", program, err, text)
 	}
 	token, err := os.ReadFile(filepath.Join(data, "admin.token"))
 	if err != nil {
@@ -90,16 +76,55 @@ func start(ctx context.Context, program, dir string) (*node, error) {
 	return n, nil
 }
 
-// ready waits until the node answers.
-func (n *node) ready(ctx context.Context) error {
+// launch runs a server at an address of its own in a new folder, and waits until it answers.
+func launch(ctx context.Context, dir string, tls bool, command func(*node) (*exec.Cmd, error)) (*node, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	pid := os.Getpid()
+	n := &node{
+		ip:     fmt.Sprintf("127.%d.%d.%d", 128+pid>>8&63, pid&255, 1+addresses.Add(1)%250),
+		exited: make(chan error, 1),
+	}
+	cmd, err := command(n)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	n.cmd = cmd
+	n.cmd.Stdout, n.cmd.Stderr, n.cmd.Dir = log, log, dir
+	if err := n.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("gate: %w", err)
+	}
+	go func() { n.exited <- n.cmd.Wait() }()
+	if err := n.ready(ctx, tls); err != nil {
+		n.stop()
+		text, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("gate: %s: %w\n%s", cmd.Path, err, text)
+	}
+	return n, nil
+}
+
+// ready waits until the server answers.
+func (n *node) ready(ctx context.Context, encrypted bool) error {
+	scheme := "http://"
+	if encrypted {
+		scheme = "https://"
+	}
+	asker := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer asker.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.at(httpPort)+"/readyz", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+n.at(httpPort)+"/readyz", nil)
 		if err != nil {
 			return err
 		}
-		if res, err := http.DefaultClient.Do(req); err == nil {
+		if res, err := asker.Do(req); err == nil {
 			res.Body.Close()
 			if res.StatusCode == http.StatusOK {
 				return nil

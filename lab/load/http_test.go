@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -44,6 +45,58 @@ func TestHTTPClient(t *testing.T) {
 	}
 	if len(bodies) != 20 || bodies[19] != "20" || len(conns) != 1 {
 		t.Errorf("server saw %q over %d connections, want 20 requests over one", bodies, len(conns))
+	}
+}
+
+// TestHTTPConnect sends requests of several signatures over both protocols, and checks what arrives.
+func TestHTTPConnect(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		for _, n := range []int{1, 21} {
+			var asked [][]string
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var body struct{ Signatures []string }
+				if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+					t.Error(err)
+				}
+				if r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/v1/check" || (r.ProtoMajor == 2) != http2 {
+					t.Errorf("%s %s with %v", r.Proto, r.URL, r.Header)
+				}
+				asked = append(asked, body.Signatures)
+			}))
+			srv.EnableHTTP2 = true
+			if http2 {
+				srv.StartTLS()
+			} else {
+				srv.Start()
+			}
+			o := HTTP{Address: srv.Listener.Addr().String(), Op: "check", Token: "secret", Signatures: n, HTTP2: http2}
+			c, err := o.Connect(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if err := c.Do(); err != nil {
+					t.Error(err)
+				}
+			}
+			c.Close()
+			srv.Close()
+			known := make(map[string]bool)
+			for _, signatures := range asked {
+				if len(signatures) != n {
+					t.Errorf("%d signatures, want %d", len(signatures), n)
+				}
+				for _, s := range signatures {
+					if known[s] || len(s) != len("pyzor/digest:")+len(place) {
+						t.Errorf("signature %q, want new ones", s)
+					}
+					known[s] = true
+				}
+			}
+			if len(asked) != 3 {
+				t.Errorf("%d requests, want 3", len(asked))
+			}
+		}
 	}
 }
 

@@ -1,10 +1,14 @@
 package load
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,7 +17,8 @@ import (
 type Milter struct {
 	Options
 	Address string
-	Size    int
+	Size    int      // bytes of a body that is made
+	Mail    [][]byte // whole messages, sent again and again; empty: they are made
 }
 
 // A milterClient speaks version 6 of the milter protocol as a mail server that needs no
@@ -24,6 +29,9 @@ type milterClient struct {
 	head  []byte // packets up to the body
 	body  []byte
 	next  uint64
+	mail  [][]byte
+	words [][]byte // of the vocabulary
+	rng   *rand.Rand
 
 	packets []byte // from the recipient to the end of the message
 }
@@ -42,7 +50,7 @@ func (o *Milter) Connect(i int) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &milterClient{conn: conn, next: uint64(i) << 32, body: make([]byte, o.Size)}
+	c := &milterClient{conn: conn, next: uint64(i) << 32, body: make([]byte, o.Size), mail: o.Mail}
 	if _, err := conn.Write(frame(nil, 'O', "\x00\x00\x00\x06\x00\x00\x01\xff\x00\x1f\xff\xff")); err != nil {
 		return nil, err
 	}
@@ -71,9 +79,45 @@ func (c *milterClient) Close() error { return c.conn.Close() }
 
 // Prepare implements [Preparer]: the text of the next message.
 func (c *milterClient) Prepare() {
+	if len(c.mail) > 0 {
+		c.packets = packetsOf(c.packets[:0], c.mail[c.next%uint64(len(c.mail))])
+		c.next++
+		return
+	}
 	c.prose()
 	c.packets = frame(append(c.packets[:0], c.head...), 'B', string(c.body))
 	c.packets = frame(c.packets, 'E', "")
+}
+
+// packetsOf appends the packets of a message from the recipient to the end.
+func packetsOf(dst, raw []byte) []byte {
+	dst = frame(dst, 'R', "<bob@example.com>\x00")
+	raw = bytes.ReplaceAll(bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
+	header, body, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
+	for len(header) > 0 {
+		end := 0
+		for { // a line that begins with a blank belongs to the field before it
+			n := bytes.Index(header[end:], []byte("\r\n"))
+			if n < 0 {
+				end = len(header)
+				break
+			}
+			if end += n + 2; end < len(header) && header[end] != ' ' && header[end] != '\t' {
+				break
+			}
+		}
+		if name, value, ok := bytes.Cut(header[:end], []byte(":")); ok {
+			value = bytes.ReplaceAll(bytes.TrimSpace(value), []byte("\r\n"), []byte("\n"))
+			dst = frame(dst, 'L', string(name)+"\x00"+string(value)+"\x00")
+		}
+		header = header[end:]
+	}
+	dst = frame(dst, 'N', "")
+	const chunk = 65_535 // of the milter protocol
+	for part := range slices.Chunk(body, chunk) {
+		dst = frame(dst, 'B', string(part))
+	}
+	return frame(dst, 'E', "")
 }
 
 // Do implements [Client]: one message.
@@ -104,25 +148,41 @@ func (c *milterClient) Do() error {
 	}
 }
 
-// prose fills the body with words that no other message has.
+// vocabulary is the number of words that texts have in common.
+const vocabulary = 4096
+
+// prose fills the body with a new text. As in mail, few words are most of it, and every twentieth is in no other text.
 func (c *milterClient) prose() {
-	c.next++
-	x := c.next*0x9e3779b97f4a7c15 | 1
-	for i := range c.body {
-		x ^= x << 13
-		x ^= x >> 7
-		x ^= x << 17
-		switch {
-		case i%70 == 69:
-			c.body[i] = '\n'
-		case i%70 == 68:
-			c.body[i] = '\r'
-		case x%6 == 0:
-			c.body[i] = ' '
-		default:
-			c.body[i] = 'a' + byte(x>>32)%26
+	if c.words == nil {
+		c.rng = rand.New(rand.NewPCG(1, c.next))
+		common := rand.New(rand.NewPCG(1, 1))
+		for range vocabulary {
+			c.words = append(c.words, word(common))
 		}
 	}
+	text, column := c.body[:0], 0
+	for len(text) < cap(c.body)-32 {
+		w := c.words[int(math.Pow(vocabulary, c.rng.Float64()))-1] // the n'th with a frequency of 1/n
+		if c.rng.IntN(20) == 0 {
+			w = word(c.rng)
+		}
+		text = append(text, w...)
+		if column += len(w) + 1; column < 65 {
+			text = append(text, ' ')
+		} else {
+			text, column = append(text, "\r\n"...), 0
+		}
+	}
+	c.body = text
+}
+
+// word returns a word of 2 to 11 letters.
+func word(r *rand.Rand) []byte {
+	w := make([]byte, 2+r.IntN(5)+r.IntN(6))
+	for i := range w {
+		w[i] = "etaoinshrdlucmfwypvbgkjqxz"[min(r.IntN(26), r.IntN(26))]
+	}
+	return w
 }
 
 func (c *milterClient) read() (code byte, data string, err error) {

@@ -13,6 +13,7 @@ import (
 
 func newGateCommand() *cobra.Command {
 	var o gate.Options
+	var folders []string
 	cmd := &cobra.Command{
 		Use:   "gate --old PROGRAM --new PROGRAM",
 		Short: "Compare the speed of two builds of the server, door by door",
@@ -22,6 +23,10 @@ func newGateCommand() *cobra.Command {
 		Example: "  bulkhead-lab gate --old old/bulkhead --new bin/bulkhead",
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if o.Mail, err = readMail(cmd.Context(), folders); err != nil {
+				return err
+			}
 			rows, err := gate.Compare(cmd.Context(), o, cmd.OutOrStdout())
 			if err != nil {
 				return err
@@ -44,6 +49,7 @@ func newGateCommand() *cobra.Command {
 	f.IntVar(&o.Rounds, "rounds", 15, "pairs of measurements of each kind of request")
 	f.DurationVar(&o.Slice, "slice", 500*time.Millisecond, "length of one measurement")
 	f.Float64Var(&o.Limit, "limit", 1.1, "ratio of processor times above which a request counts as slower")
+	mailFlag(f, &folders)
 	_ = cmd.MarkFlagRequired("old") // the flags exist
 	_ = cmd.MarkFlagRequired("new")
 	return cmd

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/mailbox"
 	"github.com/bulkhead-mail/bulkhead/lab/load"
 )
 
@@ -82,8 +85,35 @@ func newDNSBLCommand() *cobra.Command {
 	return cmd
 }
 
+// mostMail is the number of messages that are read for a measurement, from each folder.
+const mostMail = 500
+
+// mailFlag adds the flag for readMail's folders.
+func mailFlag(f *pflag.FlagSet, folders *[]string) {
+	f.StringSliceVar(folders, "mail", nil,
+		fmt.Sprintf("folders of mail to send, the first %d messages of each, in place of made ones", mostMail))
+}
+
+// readMail returns the first messages of each folder.
+func readMail(ctx context.Context, folders []string) (all [][]byte, err error) {
+	for _, folder := range folders {
+		n := 0
+		for m, err := range mailbox.Read(ctx, folder, mailbox.Options{}) {
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, m.Raw)
+			if n++; n == mostMail {
+				break
+			}
+		}
+	}
+	return all, nil
+}
+
 func newMilterCommand() *cobra.Command {
 	var o load.Milter
+	var folders []string
 	cmd := &cobra.Command{
 		Use:   "milter",
 		Short: "Messages through the milter, each with a new text",
@@ -92,12 +122,21 @@ func newMilterCommand() *cobra.Command {
 			if o.Size < 100 || o.Size > 10<<20 {
 				return cli.Usagef("--size %d, want 100 to %d", o.Size, 10<<20)
 			}
-			return measure(cmd, fmt.Sprintf("milter, messages of %d bytes", o.Size), o.Options, o.Connect)
+			var err error
+			if o.Mail, err = readMail(cmd.Context(), folders); err != nil {
+				return err
+			}
+			what := fmt.Sprintf("milter, messages of %d bytes", o.Size)
+			if len(o.Mail) > 0 {
+				what = fmt.Sprintf("milter, %d messages in turn", len(o.Mail))
+			}
+			return measure(cmd, what, o.Options, o.Connect)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Address, "address", "127.0.0.1:8891", "loopback host:port of the milter, or unix:/path")
 	f.IntVar(&o.Size, "size", 20_000, "bytes of a message's body")
+	mailFlag(f, &folders)
 	loadFlags(cmd, &o.Options, 1)
 	return cmd
 }

@@ -10,6 +10,7 @@
 //	bulkhead-lab learn COLLECTION...   words and style, from reports against deliveries
 //	bulkhead-lab load DOOR             requests that a node on this machine answers
 //	bulkhead-lab gate                  two builds of the server, compared in speed
+//	bulkhead-lab stub                  a check over HTTP beside the least server of the same library
 //
 // It exits with 0, or with a code of sysexits.h, 64 and up, for an error.
 //
@@ -67,6 +68,6 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: err} })
 	root.AddCommand(newStudyCommand(), newReplayCommand(), newStreamCommand(), newRealCommand(),
-		newAttackCommand(), newLearnCommand(), newLoadCommand(), newGateCommand())
+		newAttackCommand(), newLearnCommand(), newLoadCommand(), newGateCommand(), newStubCommand())
 	return root
 }

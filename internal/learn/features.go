@@ -56,7 +56,7 @@ func Counting(ctx context.Context, m *mail.Message, secret filter.Secret) ([]str
 
 func gather(ctx context.Context, m *mail.Message, to *chooser) ([]string, error) {
 	defer choosers.Put(to)
-	c := collector{to: to}
+	c := newCollector(to)
 	c.words(m.Subject)
 	for i := range m.Parts[:min(len(m.Parts), maxParts)] {
 		p := &m.Parts[i]
@@ -89,12 +89,19 @@ func ofType(name, prefix string) int {
 
 // A collector gathers the features of one message.
 type collector struct {
-	to  *chooser
-	buf []byte
+	to   *chooser
+	buf  []byte
+	word word
 
 	seen, idioms           int // words and idioms so far, repeated ones included
 	links, pictures, tags  int
 	anchors, otherwiseLead int // anchors that show a host, and those that lead to another domain
+}
+
+func newCollector(to *chooser) *collector {
+	c := &collector{to: to}
+	c.word.n = copy(c.word.text[:], wordKind)
+	return c
 }
 
 // add adds a feature of a kind. name may share memory that changes later.
@@ -106,14 +113,21 @@ func (c *collector) add(kind string, name []byte) {
 // words adds the words of a text. Links and addresses are not words.
 func (c *collector) words(text string) {
 	for text != "" && c.seen < maxWords {
-		n, ascii, address := 0, true, false
+		if kindOf[text[0]] == blank {
+			text = text[1:]
+			continue
+		}
+		if n := c.single(text); n > 0 {
+			text = text[n:]
+			continue
+		}
+		n, ascii := 0, true
 		for n < len(text) {
 			b := text[n]
 			if b < utf8.RuneSelf {
 				if kindOf[b] == blank {
 					break
 				}
-				address = address || b == '@' || b == ':' && strings.HasPrefix(text[n:], "://")
 				n++
 				continue
 			}
@@ -128,7 +142,7 @@ func (c *collector) words(text string) {
 		switch {
 		case n == 0:
 			_, n = utf8.DecodeRuneInString(text)
-		case address || n > 4 && strings.EqualFold(piece[:4], "www."):
+		case address(piece):
 		case ascii:
 			c.plain(piece)
 		default:
@@ -136,6 +150,29 @@ func (c *collector) words(text string) {
 		}
 		text = text[n:]
 	}
+}
+
+// address reports whether a text without blanks is a link or an address.
+func address(piece string) bool {
+	return strings.IndexByte(piece, '@') >= 0 || strings.Contains(piece, "://") ||
+		len(piece) > 4 && strings.EqualFold(piece[:4], "www.")
+}
+
+// single adds the ASCII word at the start of a text, if no more than one other character stands between the word and
+// the next blank, as after most words. It returns the number of bytes up to the blank, or 0 if it adds nothing.
+func (c *collector) single(text string) int {
+	n := c.word.ascii(text)
+	rest := text[n:]
+	switch {
+	case rest == "" || kindOf[rest[0]] == blank:
+	case len(rest) > 1 && rest[0] < utf8.RuneSelf && rest[0] != '@' && kindOf[rest[1]] == blank:
+		n++
+	default:
+		c.word.none()
+		return 0
+	}
+	c.end()
+	return n
 }
 
 // The kinds of ASCII characters.
@@ -168,24 +205,23 @@ var kindOf, lower = func() (kinds, lower [256]byte) {
 	return kinds, lower
 }()
 
-// A word is gathered letter by letter.
+// A word is gathered letter by letter, behind its kind.
 type word struct {
-	text      [maxWord + utf8.UTFMax]byte
+	text      [firstByte + maxWord + utf8.UTFMax]byte
 	n, digits int
 }
 
-// end adds a word that has ended, if it counts.
-func (c *collector) end(w *word) {
-	if w.n >= minWord && w.digits <= maxDigits && w.digits < w.n && c.seen < maxWords {
-		c.seen++
-		c.add(wordKind, w.text[:w.n])
-	}
-	w.n, w.digits = 0, 0
-}
+const (
+	firstByte = len(wordKind)
+	fullWord  = firstByte + maxWord
+)
 
-// plain adds the words of ASCII text without blanks. It is piece, faster.
-func (c *collector) plain(text string) {
-	var w word
+// none begins another word.
+func (w *word) none() { w.n, w.digits = firstByte, 0 }
+
+// ascii adds the ASCII letters and digits at the start of a text. It returns the number of bytes before another
+// character.
+func (w *word) ascii(text string) int {
 	for i := range len(text) {
 		b := text[i]
 		switch kindOf[b] {
@@ -193,30 +229,52 @@ func (c *collector) plain(text string) {
 			w.digits++
 			fallthrough
 		case letter:
-			if w.n < maxWord {
+			if w.n < fullWord {
 				w.text[w.n] = lower[b]
 				w.n++
 			}
 		case inside:
 		default:
-			c.end(&w)
+			return i
 		}
 	}
-	c.end(&w)
+	return len(text)
+}
+
+// rune adds a letter.
+func (w *word) rune(r rune) { w.n += utf8.EncodeRune(w.text[w.n:], r) }
+
+// end adds a word that has ended, if it counts.
+func (c *collector) end() {
+	w := &c.word
+	if n := w.n - firstByte; n >= minWord && w.digits <= maxDigits && w.digits < n && c.seen < maxWords {
+		c.seen++
+		c.to.add(w.text[:w.n])
+	}
+	w.none()
+}
+
+// plain adds the words of ASCII text without blanks. It is piece, faster.
+func (c *collector) plain(text string) {
+	for text != "" {
+		n := c.word.ascii(text)
+		c.end()
+		text = text[min(n+1, len(text)):]
+	}
 }
 
 // piece adds the words of a text without blanks.
 func (c *collector) piece(text string) {
-	var w word
+	w := &c.word
 	var before rune // of a script that is written without blanks
 	for _, r := range text {
 		switch {
 		case unblanked(r):
-			c.end(&w)
+			c.end()
 			if before != 0 {
-				w.n = utf8.EncodeRune(w.text[:], before)
-				w.n += utf8.EncodeRune(w.text[w.n:], r)
-				c.end(&w)
+				w.rune(before)
+				w.rune(r)
+				c.end()
 			}
 			before = r
 			continue
@@ -224,16 +282,16 @@ func (c *collector) piece(text string) {
 			w.digits++
 			fallthrough
 		case unicode.IsLetter(r), unicode.IsMark(r):
-			if w.n < maxWord {
-				w.n += utf8.EncodeRune(w.text[w.n:], unicode.ToLower(r))
+			if w.n < fullWord {
+				w.rune(unicode.ToLower(r))
 			}
 		case r == '\'' || r == '’' || r == '\u00ad': // inside of a word
 		default:
-			c.end(&w)
+			c.end()
 		}
 		before = 0
 	}
-	c.end(&w)
+	c.end()
 }
 
 // unblanked reports whether words of the letter's script are written without blanks. Two letters

@@ -173,12 +173,12 @@ func FuzzWords(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		c := collector{to: newChooser(filter.Secret{}, 1<<20)}
+		c := newCollector(newChooser(filter.Secret{}, 1<<20))
 		c.words(text)
 		if got, want := sorted(c.to.features()), sorted(plainWords(text)); !slices.Equal(got, want) {
 			t.Errorf("%q has %q, want %q", text, got, want)
 		}
-		c = collector{to: newChooser(filter.Secret{}, 1<<20)}
+		c = newCollector(newChooser(filter.Secret{}, 1<<20))
 		for _, part := range strings.SplitAfter(text, " ") {
 			c.idiom(cssKind, "a", ":", part)
 			if got, want := singleBlanks(part), strings.Join(strings.Fields(part), " "); got != want {

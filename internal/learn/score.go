@@ -41,27 +41,44 @@ type Result struct {
 	Used  int // features that the score rests on
 }
 
-// ham returns the estimated number of wanted messages among those with a feature: the delivered ones,
-// less the spam that the reports stand for. Reports come by chance, so they stand for one standard
-// deviation less than their number. Otherwise a rare kind of wanted mail would be lost in the spam
-// that looks like it.
-func (t *Totals) ham(c Counts) float64 {
-	return max(0, c.Delivered-(c.Reported-math.Sqrt(c.Reported))/t.share())
-}
-
 func (t *Totals) share() float64 { return min(1, max(LeastShare, t.Share)) }
 
 // Probability returns the probability that a message with a feature is spam, from 0 to 1, and 1/2 for
 // an unknown feature.
 func (t *Totals) Probability(c Counts) float64 {
-	nS := t.Reported
-	nH := max(t.Delivered-t.Reported/t.share(), leastHam*t.Delivered)
-	s, h := c.Reported, t.ham(c)
-	if nS <= 0 || nH <= 0 || s+h <= 0 {
+	j := t.judge()
+	return j.probability(c)
+}
+
+// A judge is what the probabilities of all features have in common.
+type judge struct {
+	reported, wanted float64 // messages
+	share            float64 // of the spam
+	weight           float64 // of a wanted message
+}
+
+func (t *Totals) judge() judge {
+	j := judge{reported: t.Reported, share: t.share()}
+	j.wanted = max(t.Delivered-t.Reported/j.share, leastHam*t.Delivered)
+	j.weight = min(1, j.reported/j.wanted)
+	return j
+}
+
+// ham returns the estimated number of wanted messages among those with a feature: the delivered ones,
+// less the spam that the reports stand for. Reports come by chance, so they stand for one standard
+// deviation less than their number. Otherwise a rare kind of wanted mail would be lost in the spam
+// that looks like it.
+func (j *judge) ham(c Counts) float64 {
+	return max(0, c.Delivered-(c.Reported-math.Sqrt(c.Reported))/j.share)
+}
+
+func (j *judge) probability(c Counts) float64 {
+	s, h := c.Reported, j.ham(c)
+	if j.reported <= 0 || j.wanted <= 0 || s+h <= 0 {
 		return 0.5
 	}
-	p := s / nS / (s/nS + h/nH)
-	n := s + h*min(1, nS/nH)
+	p := s * j.wanted / (s*j.wanted + h*j.reported)
+	n := s + h*j.weight
 	return (0.5*prior + n*p) / (prior + n)
 }
 
@@ -71,26 +88,38 @@ func Score(t *Totals, counts []Counts) Result {
 	if t.Reported < LeastReports || t.Delivered <= 0 {
 		return Result{}
 	}
-	var spam, ham float64
+	j := t.judge()
+	spam, ham := product{rest: 1}, product{rest: 1}
 	n := 0
 	for _, c := range counts {
-		f := t.Probability(c)
+		f := j.probability(c)
 		if math.Abs(f-0.5) < certain {
 			continue
 		}
 		n++
-		spam += math.Log(1 - f)
-		ham += math.Log(f)
+		spam.times(1 - f)
+		ham.times(f)
 	}
 	if n == 0 {
 		return Result{}
 	}
-	out := Result{Score: tail(-ham, n) - tail(-spam, n), Used: n}
+	out := Result{Score: tail(-ham.logarithm(), n) - tail(-spam.logarithm(), n), Used: n}
 	if out.Score > 0 && float64(n) < familiar*float64(len(counts)) {
 		return Result{}
 	}
 	return out
 }
+
+// A product is of many numbers from 0 to 1. It takes a logarithm only when it comes near the smallest number.
+type product struct{ log, rest float64 }
+
+func (p *product) times(x float64) {
+	if p.rest *= x; p.rest < 1e-200 {
+		p.log, p.rest = p.logarithm(), 1
+	}
+}
+
+func (p *product) logarithm() float64 { return p.log + math.Log(p.rest) }
 
 // tail returns the probability that a chi-square value of 2k degrees of freedom is 2m or more.
 func tail(m float64, k int) float64 {

@@ -71,6 +71,54 @@ func TestProbability(t *testing.T) {
 	})
 }
 
+// TestScore compares the score with the formula of docs/learning.md, feature by feature.
+func TestScore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		totals := drawTotals(t)
+		totals.Reported += LeastReports
+		counts := make([]Counts, rapid.IntRange(1, MaxTokens).Draw(t, "features"))
+		alike := drawCounts(t, "all", 2000)
+		for i := range counts {
+			if counts[i] = alike; i%3 > 0 {
+				counts[i] = drawCounts(t, "feature", 60)
+			}
+		}
+		var spam, ham float64
+		used := 0
+		for _, c := range counts {
+			share := max(totals.Share, 0.02)
+			wanted := max(totals.Delivered-totals.Reported/share, 0.1*totals.Delivered)
+			h := max(0, c.Delivered-(c.Reported-math.Sqrt(c.Reported))/share)
+			f := 0.5
+			if c.Reported+h > 0 {
+				p := c.Reported / totals.Reported / (c.Reported/totals.Reported + h/wanted)
+				n := c.Reported + h*min(1, totals.Reported/wanted)
+				f = (0.5 + n*p) / (1 + n)
+			}
+			if got := totals.Probability(c); math.Abs(got-f) > 1e-12 {
+				t.Fatalf("%v has probability %v, want %v", c, got, f)
+			}
+			if math.Abs(math.Abs(f-0.5)-0.1) < 1e-12 {
+				t.Skip("rounding decides")
+			}
+			if math.Abs(f-0.5) >= 0.1 {
+				used++
+				spam, ham = spam+math.Log(1-f), ham+math.Log(f)
+			}
+		}
+		want := Result{}
+		if used > 0 {
+			want = Result{tail(-ham, used) - tail(-spam, used), used}
+		}
+		if want.Score > 0 && 2*used < len(counts) {
+			want = Result{}
+		}
+		if got := Score(&totals, counts); got.Used != want.Used || math.Abs(got.Score-want.Score) > 1e-9 {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+	})
+}
+
 // TestUnknown checks that a message without known features, and a network without enough reports,
 // have no score.
 func TestUnknown(t *testing.T) {

@@ -3,6 +3,7 @@ package learn
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -66,6 +67,7 @@ type chooser struct {
 	known  scan.Words // tokens under that secret
 	most   int        // features that are kept
 	chosen []place
+	room   []place // to sort them
 	text   []byte
 	seen   [1 << 10]Token // the latest, by their last bits
 	last   Token          // no greater token can be among the smallest
@@ -114,11 +116,41 @@ func (c *chooser) add(feature []byte) {
 
 // drop drops all but the smallest, and those that came twice.
 func (c *chooser) drop() {
-	slices.SortFunc(c.chosen, func(a, b place) int { return cmp.Compare(a.Token, b.Token) })
+	c.sort()
 	c.chosen = slices.CompactFunc(c.chosen, func(a, b place) bool { return a.Token == b.Token })
 	if len(c.chosen) >= c.most {
 		c.chosen = c.chosen[:c.most]
 		c.last = c.chosen[c.most-1].Token
+	}
+}
+
+// sort sorts the features by their tokens. Tokens are hashes: by the first bits that differ, there are one or two in
+// each of 256 ranges. To compare all with each other took a fifth of the time of a message.
+func (c *chooser) sort() {
+	const ranges = 1 << 8
+	shift := max(0, bits.Len64(uint64(c.last))-8)
+	var ends [ranges]int
+	for _, p := range c.chosen {
+		ends[p.Token>>shift]++
+	}
+	at := 0
+	for i, n := range ends {
+		ends[i] = at
+		at += n
+	}
+	c.room = slices.Grow(c.room[:0], len(c.chosen))[:len(c.chosen)]
+	for _, p := range c.chosen {
+		i := p.Token >> shift
+		c.room[ends[i]] = p
+		ends[i]++
+	}
+	c.chosen, c.room = c.room, c.chosen
+	at = 0
+	for _, end := range ends {
+		if end-at > 1 {
+			slices.SortFunc(c.chosen[at:end], func(a, b place) int { return cmp.Compare(a.Token, b.Token) })
+		}
+		at = end
 	}
 }
 

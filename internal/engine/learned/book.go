@@ -233,21 +233,35 @@ func (b *Book) Entries(start uint64, tokens []learn.Token) (all lesson.Entry, en
 	for from := 0; from < len(tokens); from += learn.MaxTokens {
 		part := tokens[from:min(len(tokens), from+learn.MaxTokens)]
 		keys = keysOf(keys[:0], part)
-		g.Counts.CountBatch(keys, n[:len(keys)])
+		withdrawn := g.ask(keys, n[:len(keys)])
 		for i, t := range part {
-			entries[from+i] = lesson.Entry{Token: t, Reported: n[3*i], Withdrawn: n[3*i+1], Delivered: n[3*i+2]}
+			entries[from+i] = lesson.Entry{Token: t, Reported: n[2*i], Withdrawn: withdrawn[i], Delivered: n[2*i+1]}
 		}
 	}
 	return all, entries, true
 }
 
-// keysOf returns the three keys of each token.
+// keysOf returns the keys of the reports and the deliveries of each token, and then the keys of all withdrawals.
 func keysOf(dst []filter.Key, tokens []learn.Token) []filter.Key {
 	for _, t := range tokens {
 		k := t.Key()
-		dst = append(dst, k.With(reportedKind), k.With(withdrawnKind), k.With(deliveredKind))
+		dst = append(dst, k.With(reportedKind), k.With(deliveredKind))
+	}
+	for _, t := range tokens {
+		dst = append(dst, t.Key().With(withdrawnKind))
 	}
 	return dst
+}
+
+// ask sets n to the counts of keys of keysOf, and returns its last third, the withdrawals. Most generations have none.
+func (g *Generation) ask(keys []filter.Key, n []uint32) (withdrawn []uint32) {
+	withdrawn = n[len(n)/3*2:]
+	if g.withdrawn.Load() == 0 {
+		clear(withdrawn)
+		keys, n = keys[:len(n)/3*2], n[:len(n)/3*2]
+	}
+	g.Counts.CountBatch(keys, n)
+	return withdrawn
 }
 
 // add adds to counts what a generation knows of each token. keys are of keysOf.
@@ -256,9 +270,9 @@ func (g *Generation) add(counts []learn.Counts, keys []filter.Key, n []uint32) {
 		return
 	}
 	n = n[:len(keys)]
-	g.Counts.CountBatch(keys, n)
+	withdrawn := g.ask(keys, n)
 	for i := range counts {
-		counts[i].Reported += max(0, float64(n[3*i])-float64(n[3*i+1]))
-		counts[i].Delivered += float64(n[3*i+2])
+		counts[i].Reported += max(0, float64(n[2*i])-float64(withdrawn[i]))
+		counts[i].Delivered += float64(n[2*i+1])
 	}
 }

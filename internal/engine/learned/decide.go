@@ -122,11 +122,10 @@ func (b *Book) status(text learn.Token) (s status) {
 		if g.Geometry.KeyID != b.batch.keyID {
 			continue
 		}
-		g.Counts.CountBatch(keys, n[:])
-		if n[0] > n[1] && s.reportedIn == 0 {
+		if withdrawn := g.ask(keys, n[:])[0]; n[0] > withdrawn && s.reportedIn == 0 {
 			s.reportedIn = g.Start
 		}
-		s.delivered = s.delivered || n[2] > 0
+		s.delivered = s.delivered || n[1] > 0
 	}
 	return s
 }

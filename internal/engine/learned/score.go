@@ -1,7 +1,7 @@
 package learned
 
 import (
-	"math"
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -96,25 +96,28 @@ func (s *Score) Words(n int) []string {
 		feature string
 		weight  float64
 	}
-	var all []weighed
+	all := make([]weighed, 0, n+1)
 	for i := range s.counts {
 		w := s.totals.Probability(s.counts[i]) - 0.5
 		if s.Result.Score < 0 {
 			w = -w
 		}
-		if w > 0 {
-			all = append(all, weighed{s.chosen[i].Feature, w})
+		if w <= 0 || len(all) == n && w < all[n-1].weight {
+			continue // most of them
 		}
+		one := weighed{s.chosen[i].Feature, w}
+		at, _ := slices.BinarySearchFunc(all, one, func(a, b weighed) int {
+			if a.weight != b.weight {
+				return cmp.Compare(b.weight, a.weight)
+			}
+			return strings.Compare(a.feature, b.feature)
+		})
+		all = slices.Insert(all, at, one)
+		all = all[:min(len(all), n)]
 	}
-	slices.SortStableFunc(all, func(a, b weighed) int {
-		if a.weight != b.weight {
-			return int(math.Copysign(1, b.weight-a.weight))
-		}
-		return strings.Compare(a.feature, b.feature)
-	})
-	out := make([]string, 0, min(n, len(all)))
-	for _, w := range all[:min(n, len(all))] {
-		out = append(out, w.feature)
+	out := make([]string, len(all))
+	for i, w := range all {
+		out[i] = w.feature
 	}
 	return out
 }

@@ -105,7 +105,11 @@ type Query struct {
 	Signatures []Signature // of the message; their order is kept in the verdict
 	Source     Source
 	Reporter   Reporter
-	Threshold  uint32 // count at which the message is bulk; 0 means the node's own
+	// Mailbox is the first mailbox that the message is for, in the form of [Mailbox]; "" if the door
+	// does not know it. It does not affect the verdict: at an edge of a site with several nodes, it
+	// decides which node is asked.
+	Mailbox   string
+	Threshold uint32 // count at which the message is bulk; 0 means the node's own
 	// Terse leaves the Reasons of the verdict empty, for front doors whose protocol
 	// has no room for words.
 	Terse bool

@@ -31,7 +31,7 @@ type MessageOptions struct {
 	Threshold  uint32          // of a check; 0: the node's own
 	Vote       bulkhead.Vote   // of a report
 	Count      uint32          // of a report: recipients; 0 means 1
-	Recipients []string        // of a sighting: mailboxes that it was delivered to, see bulkhead.Report
+	Recipients []string        // of a check, whose first counts, or a sighting: mailboxes that it is for
 	User       string          // of a report: the user on whose behalf it is made; see [bulkhead.Reporter]
 	ID         string          // of a report: idempotency key; "" for none
 }
@@ -39,6 +39,9 @@ type MessageOptions struct {
 // CheckMessage asks about a whole message.
 func (c *Client) CheckMessage(ctx context.Context, raw []byte, o MessageOptions) (*Verdict, error) {
 	q := sourceQuery(o.Source)
+	if len(o.Recipients) > 0 {
+		q.Set("mailbox", o.Recipients[0])
+	}
 	if o.Threshold != 0 {
 		q.Set("threshold", strconv.FormatUint(uint64(o.Threshold), 10))
 	}

@@ -169,7 +169,8 @@ func (c *Client) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint3
 }
 
 func checkOf(q *bulkhead.Query) Check {
-	return Check{Signatures: q.Signatures, Source: sourceOf(&q.Source), Threshold: q.Threshold, Terse: q.Terse}
+	return Check{Signatures: q.Signatures, Source: sourceOf(&q.Source), Threshold: q.Threshold, Terse: q.Terse,
+		Mailbox: q.Mailbox}
 }
 
 func reportOf(r *bulkhead.Report) (Report, error) {

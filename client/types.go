@@ -72,6 +72,7 @@ type Lesson struct {
 type Check struct {
 	Signatures []bulkhead.Signature `json:"signatures" doc:"Signatures of the message, each as SCHEME:HEX."`
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
+	Mailbox    string               `json:"mailbox,omitempty" maxLength:"998" doc:"First mailbox that the message is for. It does not affect the verdict: at an edge of a site with several nodes, it decides which node is asked."`
 	Threshold  uint32               `json:"threshold,omitempty" doc:"Count at which the message is bulk; 0 or absent: the node's own."`
 	Terse      bool                 `json:"terse,omitempty" doc:"Leave the reasons empty."`
 	Brief      bool                 `json:"brief,omitempty" doc:"Leave the reasons and the findings empty."`

@@ -43,7 +43,7 @@ func (s *Ifd) judge(ctx context.Context, m *mailing) {
 		return // the caller, or one of its lists, has judged the message
 	}
 	v, err := s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: m.allSignatures(s.kept(m)),
-		Source: w.source, Reporter: m.who})
+		Source: w.source, Reporter: m.who, Mailbox: m.mailbox()})
 	if err != nil {
 		s.Log.Error("message not judged", "err", err)
 		m.failed = true
@@ -115,6 +115,14 @@ func (m *mailing) mailboxes() []string {
 		}
 	}
 	return all
+}
+
+// mailbox returns the first mailbox that the message is counted for, "" if that is not known.
+func (m *mailing) mailbox() string {
+	if all := m.mailboxes(); len(all) > 0 {
+		return all[0]
+	}
+	return ""
 }
 
 // deliveryID returns the same ID for a message that is sent again after a delay, so that its

@@ -94,7 +94,8 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		Signatures: sigs, Vote: bulkhead.Sighting, Count: uint32(max(len(people), 1)),
 		Recipients: mailboxes(people), Source: source, Reporter: s.Reporter, ID: deliveryID(e, m),
 	}
-	f.verdict, err = s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Source: source, Reporter: s.Reporter})
+	f.verdict, err = s.Clearinghouse.Check(ctx, bulkhead.Query{Signatures: sigs, Source: source, Reporter: s.Reporter,
+		Mailbox: first(report.Recipients)})
 	if err != nil {
 		return nil, fmt.Errorf("milter: check: %w", err)
 	}
@@ -394,3 +395,11 @@ func mailboxes(recipients []string) []string {
 
 // errPanic replaces a panic while a message was judged.
 var errPanic = errors.New("milter: panic while judging a message")
+
+// first returns the first mailbox of a message, "" if there is none.
+func first(mailboxes []string) string {
+	if len(mailboxes) == 0 {
+		return ""
+	}
+	return mailboxes[0]
+}

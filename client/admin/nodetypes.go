@@ -28,6 +28,7 @@ type NodeState struct {
 	Books      []Book     `json:"books"`
 	Standby    *Standby   `json:"standby,omitempty" doc:"The node's part in a pair of which one follows the other. Absent if it is alone."`
 	Journal    *Journal   `json:"journal,omitempty" doc:"The stream of the node's journal. Absent if the journal is on the node's disk only."`
+	Shards     *Shards    `json:"shards,omitempty" doc:"The map of the site's shards that this edge uses. Absent on other nodes."`
 	Disk       *Disk      `json:"disk,omitempty" doc:"The file system of the data folder; absent if it cannot be asked."`
 	Memory     *Memory    `json:"memory,omitempty" doc:"The memory of the process; absent if the system cannot be asked."`
 }
@@ -41,6 +42,28 @@ type Journal struct {
 	Bytes    uint64 `json:"bytes" doc:"Size of the stream, bytes, as far as the node knows."`
 	MaxBytes uint64 `json:"max_bytes" doc:"Size at which it takes no more entries, bytes."`
 	Problem  string `json:"problem,omitempty" doc:"Why it takes no entries; absent if it does."`
+}
+
+// Shards describes the map of a site's shards, as an edge uses it.
+type Shards struct {
+	Site    string    `json:"site" doc:"Name of the site."`
+	Version uint64    `json:"version" doc:"Number of changes of the map; 0: the edge has no map yet, answers unknown, and keeps reports."`
+	Changed time.Time `json:"changed,omitzero" doc:"When the map was last changed."`
+	By      string    `json:"by,omitempty" doc:"Who changed it."`
+	Change  string    `json:"change,omitempty" doc:"What was changed."`
+	Read    time.Time `json:"read,omitzero" doc:"When the servers last had a valid map; absent if they had none since the start."`
+	Problem string    `json:"problem,omitempty" doc:"Why the map could not be read; absent if it could. The edge goes on with the map that it has."`
+	Shards  []Shard   `json:"shards"`
+}
+
+// Shard describes one shard of a site.
+type Shard struct {
+	Name    string   `json:"name"`
+	URLs    []string `json:"urls" doc:"Addresses of its first node and of its standbys."`
+	Slots   int      `json:"slots" doc:"Slots of the 1,024 that it has."`
+	Default bool     `json:"default,omitempty" doc:"It has the requests of this edge that name no mailbox."`
+	Up      bool     `json:"up" doc:"It answered the edge's last request."`
+	Waiting int      `json:"waiting" doc:"Reports that wait on the edge's disk for it."`
 }
 
 // Standby describes one of two nodes of which the second follows the first.

@@ -27,6 +27,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/command/list"
 	"github.com/bulkhead-mail/bulkhead/internal/command/mail"
 	"github.com/bulkhead-mail/bulkhead/internal/command/network"
+	"github.com/bulkhead-mail/bulkhead/internal/command/shard"
 )
 
 func main() {
@@ -78,7 +79,8 @@ func newRootCommand() *cobra.Command {
 		newLabCommand("replay"),
 		newLabCommand("study"),
 	)
-	for _, area := range [][]*cobra.Command{mail.Commands(), network.Commands(), account.Commands(), list.Commands()} {
+	for _, area := range [][]*cobra.Command{mail.Commands(), network.Commands(), account.Commands(), list.Commands(),
+		shard.Commands()} {
 		root.AddCommand(area...)
 	}
 	root.AddCommand(manCommands()...)

@@ -21,11 +21,15 @@ func (s *Server) check(r *request) (any, error) {
 }
 
 func (s *Server) checkMail(r *request) (any, error) {
-	q, err := r.query("sender", "client", "list_id", "dkim", "threshold")
+	q, err := r.query("sender", "client", "list_id", "dkim", "threshold", "mailbox")
 	if err != nil {
 		return nil, err
 	}
 	threshold, err := number(q, "threshold")
+	if err != nil {
+		return nil, err
+	}
+	box, err := mailbox(q.Get("mailbox"))
 	if err != nil {
 		return nil, err
 	}
@@ -36,11 +40,20 @@ func (s *Server) checkMail(r *request) (any, error) {
 	if len(sigs) == 0 {
 		return client.NewVerdict(&bulkhead.Verdict{Threshold: threshold, Reasons: []string{noSignature}}), nil
 	}
-	v, err := s.ask(r, bulkhead.Query{Signatures: sigs, Source: source, Reporter: r.who, Threshold: threshold}, len(sigs))
+	v, err := s.ask(r, bulkhead.Query{Signatures: sigs, Source: source, Reporter: r.who, Mailbox: box,
+		Threshold: threshold}, len(sigs))
 	if err == nil && v.Class == bulkhead.ClassUnknown.String() && !bulkhead.Identifies(sigs) {
 		v.Reasons = append(v.Reasons, noSignature)
 	}
 	return v, err
+}
+
+// mailbox returns the mailbox of a check in the form of [bulkhead.Mailbox]; "" if there is none.
+func mailbox(address string) (string, error) {
+	if len(address) > maxName {
+		return "", fmt.Errorf("%w: a mailbox of %d bytes, limit %d", bulkhead.ErrMalformed, len(address), maxName)
+	}
+	return bulkhead.Mailbox(address), nil
 }
 
 // ask asks the house, and returns the verdict with at most the given number of findings.
@@ -60,6 +73,7 @@ func (s *Server) ask(r *request, q bulkhead.Query, findings int) (*client.Verdic
 type checkBody struct {
 	Signatures []bulkhead.Signature `json:"signatures"`
 	Source     json.RawMessage      `json:"source"`
+	Mailbox    string               `json:"mailbox"`
 	Threshold  uint32               `json:"threshold"`
 	Terse      bool                 `json:"terse"`
 	Brief      bool                 `json:"brief"`
@@ -107,8 +121,12 @@ func (s *Server) checkReady(r *request) (any, error) {
 			return nil, at(fmt.Errorf("%w: more than %d signatures up to here", bulkhead.ErrMalformed,
 				client.MaxBatchSignatures), i, batch)
 		}
+		box, err := mailbox(c.Mailbox)
+		if err != nil {
+			return nil, at(err, i, batch)
+		}
 		queries[i] = bulkhead.Query{Signatures: s.withSenders(r, c.Signatures, source), Source: source, Reporter: r.who,
-			Threshold: c.Threshold, Terse: c.Terse || c.Brief}
+			Mailbox: box, Threshold: c.Threshold, Terse: c.Terse || c.Brief}
 	}
 	answers := make([]client.BatchVerdict, len(queries))
 	for i := range queries {

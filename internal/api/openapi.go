@@ -106,7 +106,9 @@ func (s *Server) document(mediaType string, render func() ([]byte, error)) http.
 func (s *Server) routes() []route {
 	mail := mailBody()
 	checkParams := append(sourceParams(), queryParam("threshold", "integer",
-		"Count at which the message is bulk; absent: the node's own."))
+		"Count at which the message is bulk; absent: the node's own."), bounded(queryParam("mailbox", "string",
+		"First mailbox that the message is for. It does not affect the verdict: at an edge of a site with several "+
+			"nodes, it decides which node is asked."+mailOnly), maxName))
 	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."),
 		bounded(queryParam("user", "string", userDoc+mailOnly), maxUser), rcptParam(), idempotencyKey())
 	reportParams := append(slices.Clone(voteParams),

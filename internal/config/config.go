@@ -73,6 +73,7 @@ type Config struct {
 	Mesh      Mesh        `toml:"mesh" doc:"Sharing with other nodes; see \"bulkhead network\" and \"bulkhead peer\"."`
 	Aggregate Aggregate   `toml:"aggregate" doc:"The sum of this node and peers, for those who shall count many organisations as one\npeer; see docs/mesh.md."`
 	Upstream  Upstream    `toml:"upstream" doc:"The node that this one asks, as an edge that has only doors of its own. Not together\nwith [tally], [blocklist], [judgement], [trust] and [mesh]."`
+	Shards    Shards      `toml:"shards" doc:"The map of a site whose mailboxes are divided among several nodes, for its edges; see\ndocs/large-sites.md. As [upstream], not together with [tally] and the others."`
 	Journal   Journal     `toml:"journal" doc:"Where acknowledged reports are kept until a snapshot covers them."`
 	Standby   Standby     `toml:"standby" doc:"A second node that follows this one and takes over when it dies; see docs/standby.md."`
 	Whitelist Whitelist   `toml:"whitelist" doc:"Mail that is never called spam or bulk, and whose reports are not counted."`

@@ -77,6 +77,7 @@ func Default() *Config {
 		Mesh:      defaultMesh(),
 		Aggregate: Aggregate{Members: []string{}, Servers: []string{}},
 		Upstream:  defaultUpstream(),
+		Shards:    defaultShards(),
 		Journal:   defaultJournal(),
 		Standby:   defaultStandby(),
 		Whitelist: Whitelist{

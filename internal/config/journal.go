@@ -30,7 +30,7 @@ func (j Journal) Complete(s *Standby) Journal {
 
 var streamName = regexp.MustCompile("^[A-Za-z0-9_-]{1,64}$")
 
-func (c *checker) journal(j *Journal, s *Standby, n *Node, u *Upstream) {
+func (c *checker) journal(j *Journal, s *Standby, n *Node, edge bool) {
 	c.oneOf("journal.kind", j.Kind, "file", "jetstream")
 	c.servers("journal.servers", "external", j.Servers)
 	c.between("journal.replicas", float64(j.Replicas), 0, 5)
@@ -45,7 +45,7 @@ func (c *checker) journal(j *Journal, s *Standby, n *Node, u *Upstream) {
 		c.fail("journal.servers", "servers, and journal.kind is \"file\"")
 	case j.InStream() && len(j.Servers) == 0 && len(s.Witness) == 0:
 		c.fail("journal.servers", "\"jetstream\" needs servers here, or in standby.witness")
-	case j.InStream() && u.URL != "":
+	case j.InStream() && edge:
 		c.fail("journal.kind", "an edge keeps no counts: set this on its upstream")
 	case j.InStream() && n.Durability == "standby":
 		c.fail("node.durability", "\"standby\" with journal.kind \"jetstream\": the stream has every report already")

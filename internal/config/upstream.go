@@ -34,7 +34,7 @@ func defaultStandby() Standby {
 	return Standby{Wait: Duration(2 * time.Second), Away: "alone", Witness: []string{}, Lease: Duration(3 * time.Second)}
 }
 
-func (c *checker) standby(s *Standby, n *Node, u *Upstream) {
+func (c *checker) standby(s *Standby, n *Node, edge bool) {
 	c.address("standby.listen", s.Listen, false)
 	c.duration("standby.wait", s.Wait, 100*time.Millisecond, time.Minute)
 	c.oneOf("standby.away", s.Away, "alone", "refuse")
@@ -47,7 +47,7 @@ func (c *checker) standby(s *Standby, n *Node, u *Upstream) {
 		c.fail("standby.witness_credentials", "credentials and ca without a standby.witness")
 	case s.Listen == "" && n.Durability == "standby":
 		c.fail("node.durability", "\"standby\" needs standby.listen")
-	case s.Listen != "" && u.URL != "":
+	case s.Listen != "" && edge:
 		c.fail("standby.listen", "an edge keeps no counts: set this on its upstream")
 	}
 }
@@ -71,7 +71,7 @@ func (c *checker) nodeURL(key, value string) {
 	}
 }
 
-func (c *checker) upstream(u *Upstream, m *Mesh) {
+func (c *checker) upstream(u *Upstream, shards bool) {
 	c.duration("upstream.timeout", u.Timeout, 10*time.Millisecond, time.Minute)
 	c.duration("upstream.cache", u.Cache, 0, time.Minute)
 	c.between("upstream.spool_bytes", float64(u.Spool), 0, 1<<40)
@@ -79,7 +79,7 @@ func (c *checker) upstream(u *Upstream, m *Mesh) {
 		c.fail("upstream.urls", "%d addresses, limit %d", len(u.URLs), maxStandbys)
 	}
 	if u.URL == "" {
-		if u.TokenFile != "" {
+		if u.TokenFile != "" && !shards {
 			c.fail("upstream.token_file", "a token without an upstream.url")
 		}
 		if len(u.URLs) > 0 {
@@ -91,6 +91,10 @@ func (c *checker) upstream(u *Upstream, m *Mesh) {
 	for _, standby := range u.URLs {
 		c.nodeURL("upstream.urls", standby)
 	}
+}
+
+// edge checks what an edge may not have.
+func (c *checker) edge(m *Mesh) {
 	if m.Mode != "off" {
 		c.fail("mesh.mode", "an edge shares nothing: set this on its upstream")
 	}

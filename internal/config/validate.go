@@ -189,9 +189,13 @@ func (cfg *Config) validate(lines map[string]int) []*Error {
 	c.aggregate(&cfg.Aggregate, &cfg.Mesh)
 	c.dnsbl(&cfg.DNSBL, &cfg.Lists)
 	c.whitelist(&cfg.Whitelist)
-	c.upstream(&cfg.Upstream, &cfg.Mesh)
-	c.journal(&cfg.Journal, &cfg.Standby, &cfg.Node, &cfg.Upstream)
-	c.standby(&cfg.Standby, &cfg.Node, &cfg.Upstream)
+	c.upstream(&cfg.Upstream, len(cfg.Shards.Servers) > 0)
+	c.shards(&cfg.Shards, &cfg.Upstream)
+	if cfg.IsEdge() {
+		c.edge(&cfg.Mesh)
+	}
+	c.journal(&cfg.Journal, &cfg.Standby, &cfg.Node, cfg.IsEdge())
+	c.standby(&cfg.Standby, &cfg.Node, cfg.IsEdge())
 	return c.errs
 }
 

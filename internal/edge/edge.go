@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/shard"
 )
 
 // An Upstream is a remote node; [admin.Client] implements it.
@@ -25,6 +28,12 @@ type Upstream interface {
 // Options are the settings of an edge.
 type Options struct {
 	Upstream Upstream
+	// Open returns the Upstream of a shard. It is called by [Edge.Use] instead of Upstream, which is nil then.
+	Open func(shard.Shard) Upstream
+	// Default is the shard of requests that name no mailbox; "", or a shard that the map does not have: the map's.
+	Default string
+	// Domain completes the names of users without one, so that they go where their deliveries go.
+	Domain string
 	// Timeout limits the time that a check waits.
 	Timeout time.Duration
 	// Cache is the time for which an "unknown" answer is reused; 0: never.
@@ -48,20 +57,18 @@ const (
 	probeEvery    = time.Second      // interval of attempts at an unreachable upstream
 )
 
-// An Edge is a Counter in front of a remote node. Its methods may be called
-// concurrently.
+// An Edge is a Counter in front of a remote node, or of the shards of a site. Its methods may be called concurrently.
 type Edge struct {
-	up       Upstream
-	timeout  time.Duration
-	network  network
-	checks   batcher[bulkhead.Query, bulkhead.Verdict]
-	reports  batcher[bulkhead.Report, bulkhead.Receipt]
-	cache    *cache
-	spool    *Spool // nil for none
-	health   health
-	ready    readiness
-	delivery delivery
-	Stats    Stats
+	o     Options
+	spool *Spool // nil for none
+	every time.Duration
+	retry time.Duration // of [Edge.Watch], after no answer
+	sent  sent
+	ready readiness
+	Stats Stats
+
+	mu     sync.RWMutex
+	routes *routes
 }
 
 // Stats are the counters of an edge.
@@ -83,42 +90,19 @@ func New(o Options) *Edge {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	e := &Edge{up: o.Upstream, timeout: o.Timeout, cache: newCache(o.Cache, o.Now),
-		spool: o.Spool, delivery: delivery{every: deliverEvery}}
-	e.health = health{log: o.Log, now: o.Now, back: make(chan struct{}, 1)}
-	e.network.own, e.network.retry = o.Network, time.Minute
-	e.checks = batcher[bulkhead.Query, bulkhead.Verdict]{send: e.sendChecks, timeout: o.Timeout, size: batchSize,
-		limit: maxWaiting}
-	e.reports = batcher[bulkhead.Report, bulkhead.Receipt]{send: e.sendReports, timeout: reportTimeout, size: batchSize,
-		limit: maxWaiting}
+	e := &Edge{o: o, spool: o.Spool, every: deliverEvery, retry: time.Minute, sent: sent{now: o.Now}}
+	e.routes = &routes{next: make(chan struct{})}
+	if o.Upstream != nil {
+		t := e.target("", o.Upstream)
+		e.routes.all, e.routes.rest = []*target{t}, t
+	}
 	return e
 }
 
-// Up reports whether the upstream answered the last request.
-func (e *Edge) Up() bool { return !e.health.away() }
-
-func (e *Edge) sendChecks(ctx context.Context, queries []bulkhead.Query) ([]result[bulkhead.Verdict], error) {
-	e.Stats.Requests.Add(1)
-	at := e.health.sent()
-	got, err := e.up.CheckBatch(ctx, queries)
-	e.health.note(at, err)
-	out := make([]result[bulkhead.Verdict], len(got))
-	for i := range got {
-		out[i] = result[bulkhead.Verdict]{got[i].Verdict, got[i].Err}
-	}
-	return out, err
-}
-
-func (e *Edge) sendReports(ctx context.Context, reports []bulkhead.Report) ([]result[bulkhead.Receipt], error) {
-	e.Stats.Requests.Add(1)
-	at := e.health.sent()
-	got, err := e.up.ReportBatch(ctx, reports)
-	e.health.note(at, err)
-	out := make([]result[bulkhead.Receipt], len(got))
-	for i := range got {
-		out[i] = result[bulkhead.Receipt]{got[i].Receipt, got[i].Err}
-	}
-	return out, err
+// Up reports whether each upstream answered the last request.
+func (e *Edge) Up() bool {
+	all := e.current().all
+	return len(all) > 0 && !slices.ContainsFunc(all, func(t *target) bool { return t.health.away() })
 }
 
 // Check implements [bulkhead.Clearinghouse]. If the upstream does not answer in time, the verdict
@@ -127,21 +111,26 @@ func (e *Edge) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, e
 	if err := valid(q.Signatures); err != nil {
 		return bulkhead.Verdict{}, err
 	}
+	t := e.current().of(askedFor(&q))
+	if t == nil {
+		return e.unknown(&q), nil
+	}
+	q.Mailbox = "" // the upstream does not need it, and the answer does not depend on it
 	key, keyed := keyOf(q)
-	if v, ok := e.cache.get(key, q.Signatures); keyed && ok {
+	if v, ok := t.cache.get(key, q.Signatures); keyed && ok {
 		e.Stats.Cached.Add(1)
 		return v, nil
 	}
-	if !e.health.mayAsk() {
+	if !t.health.mayAsk() {
 		return e.unknown(&q), nil
 	}
-	asked := e.cache.now()
-	short, cancel := context.WithTimeout(ctx, e.timeout)
+	asked := e.o.Now()
+	short, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
-	v, err := e.checks.do(short, q)
+	v, err := t.checks.do(short, q)
 	switch {
 	case err == nil:
-		e.cache.put(key, &v, asked)
+		t.cache.put(key, &v, asked)
 		return v, nil
 	case ctx.Err() != nil:
 		return bulkhead.Verdict{}, ctx.Err()
@@ -174,44 +163,66 @@ func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt,
 	if r.Vote >= bulkhead.NumVotes {
 		return bulkhead.Receipt{}, fmt.Errorf("edge: %w: vote %d", bulkhead.ErrMalformed, r.Vote)
 	}
-	if e.spool != nil {
-		if r.ID == "" {
-			r.ID = "edge-" + rand.Text() // it may be sent twice
-		}
-		if n, _ := e.spool.Len(); n > 0 { // reports that came before are still there
-			return e.keep(r, errAway)
-		}
+	repeated := uint64(0)
+	if e.o.Open != nil {
+		repeated = repeatKey(&r)
 	}
-	if !e.health.mayAsk() {
-		return e.keep(r, errAway)
+	if e.spool != nil && r.ID == "" {
+		r.ID = "edge-" + rand.Text() // it may be sent twice
 	}
-	defer e.cache.forget(r.Signatures)
-	receipt, err := e.reports.do(ctx, r)
+	t, may, now := e.towards(&r, repeated)
+	if !now {
+		return e.keep(r, may, errAway)
+	}
+	defer t.cache.forget(r.Signatures)
+	receipt, err := t.reports.do(ctx, r)
 	switch {
 	case err == nil:
 		return receipt, nil
 	case ctx.Err() != nil:
 		return bulkhead.Receipt{}, ctx.Err()
 	case down(err), errors.Is(err, bulkhead.ErrReadOnly):
-		return e.keep(r, err)
+		return e.keep(r, t.name, err)
 	case refusesEdge(err):
 		return bulkhead.Receipt{}, e.temporary(err)
 	}
 	return bulkhead.Receipt{}, err
 }
 
-// keep puts a report that the upstream did not take into the spool. Its signatures are then pending. Without a
-// spool it refuses the report because of err.
-func (e *Edge) keep(r bulkhead.Report, err error) (bulkhead.Receipt, error) {
+// towards returns the target of a report, and whether to send the report now. If not, may is the name of the shard that
+// may have it already, "" for none.
+func (e *Edge) towards(r *bulkhead.Report, repeated uint64) (t *target, may string, now bool) {
+	e.mu.RLock() // so that no report overtakes one that a new map gives to the same shard
+	defer e.mu.RUnlock()
+	t = e.routes.of(mailboxOf(r))
+	had := e.sent.get(repeated)
+	if had == "" && e.spool != nil {
+		had = e.spool.marked(repeated)
+	}
+	if other := e.routes.named(had); had != "" && other != nil {
+		t, may = other, had
+	}
+	if t == nil || e.spool != nil && e.spool.waits(t.name) || !t.health.mayAsk() {
+		return t, may, false
+	}
+	e.sent.put(repeated, t.name)
+	return t, "", true
+}
+
+// keep puts a report that the upstream did not take into the spool. may is the name of the shard that may have it, ""
+// for none. Its signatures are then pending. Without a spool, keep refuses the report because of err.
+func (e *Edge) keep(r bulkhead.Report, may string, err error) (bulkhead.Receipt, error) {
 	if e.spool == nil {
 		return bulkhead.Receipt{}, e.temporary(err)
 	}
-	if err := e.spool.put(r, e.cache.now()); err != nil {
+	if err := e.spool.put(r, may, e.o.Now()); err != nil {
 		e.Stats.Temporary.Add(1)
 		return bulkhead.Receipt{}, err
 	}
 	e.Stats.Spooled.Add(1)
-	e.cache.forget(r.Signatures)
+	if t := e.current().of(mailboxOf(&r)); t != nil {
+		t.cache.forget(r.Signatures)
+	}
 	return bulkhead.Receipt{Pending: len(r.Signatures)}, nil
 }
 
@@ -232,16 +243,16 @@ func (e *Edge) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhe
 	if err := valid(sigs); err != nil {
 		return err
 	}
-	if e.health.mayAsk() {
+	if t := e.current().rest; t != nil && t.health.mayAsk() {
 		e.Stats.Requests.Add(1)
-		short, cancel := context.WithTimeout(ctx, e.timeout)
-		at := e.health.sent()
-		err := e.up.Look(short, sigs, out, what)
+		short, cancel := context.WithTimeout(ctx, e.o.Timeout)
+		at := t.health.sent()
+		err := t.up.Look(short, sigs, out, what)
 		cancel()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		e.health.note(at, err)
+		t.health.note(at, err)
 		if err == nil || errors.Is(err, bulkhead.ErrMalformed) {
 			return err
 		}
@@ -256,19 +267,20 @@ func (e *Edge) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32)
 	if err := bulkhead.ValidCounts(sigs, n); err != nil || len(sigs) == 0 {
 		return err
 	}
-	if !e.health.mayAsk() {
+	t := e.current().rest
+	if t == nil || !t.health.mayAsk() {
 		return e.temporary(errAway)
 	}
-	defer e.cache.forget(sigs)
+	defer t.cache.forget(sigs)
 	e.Stats.Requests.Add(1)
 	long, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	at := e.health.sent()
-	err := e.up.Count(long, sigs, n)
+	at := t.health.sent()
+	err := t.up.Count(long, sigs, n)
 	if ctx.Err() != nil && err != nil {
 		return ctx.Err()
 	}
-	e.health.note(at, err)
+	t.health.note(at, err)
 	if down(err) || refusesEdge(err) {
 		return e.temporary(err)
 	}

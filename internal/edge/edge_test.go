@@ -74,6 +74,9 @@ func (c *clock) advance(d time.Duration) {
 
 func newClock() *clock { return &clock{now: time.Unix(1e9, 0)} }
 
+// only returns the only target of an edge.
+func only(e *Edge) *target { return e.current().rest }
+
 func sig(n int) bulkhead.Signature {
 	return bulkhead.MustSignature(bulkhead.DCCBody, fmt.Appendf(nil, "%08d", n))
 }
@@ -355,7 +358,7 @@ func TestOtherNetwork(t *testing.T) {
 
 	asked := u.becomes("b", errors.New("no route"))
 	e = New(Options{Upstream: u, Timeout: 10 * time.Second, Network: "a", Now: now.Now})
-	e.network.retry = time.Millisecond
+	only(e).network.retry = time.Millisecond
 	ctx, cancel = context.WithCancel(t.Context())
 	defer watch.Wait()
 	defer cancel()
@@ -439,9 +442,9 @@ func TestBatches(t *testing.T) {
 		ask(i)
 	}
 	for gathered := 0; gathered < 20; { // they wait behind the first request
-		e.checks.mu.Lock()
-		gathered = len(e.checks.waiting)
-		e.checks.mu.Unlock()
+		only(e).checks.mu.Lock()
+		gathered = len(only(e).checks.waiting)
+		only(e).checks.mu.Unlock()
 	}
 	close(s.end)
 	wg.Wait()
@@ -489,10 +492,10 @@ func TestCache(t *testing.T) {
 	}
 	check(0, query(1, 2)) // known, hence asked each time
 	for i := range 3 * cacheSize {
-		e.cache.put(cacheKey{byte(i), byte(i >> 8)}, &bulkhead.Verdict{}, now.Now())
-		e.cache.forget(query(i, i+1, i+2).Signatures)
+		only(e).cache.put(cacheKey{byte(i), byte(i >> 8)}, &bulkhead.Verdict{}, now.Now())
+		only(e).cache.forget(query(i, i+1, i+2).Signatures)
 	}
-	if a, r := len(e.cache.answers), len(e.cache.reported); a > cacheSize || r > 4*cacheSize {
+	if a, r := len(only(e).cache.answers), len(only(e).cache.reported); a > cacheSize || r > 4*cacheSize {
 		t.Errorf("the cache holds %d answers and %d reports", a, r)
 	}
 }

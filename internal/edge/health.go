@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +14,10 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 )
 
-var errAway = errors.New("the upstream is unreachable")
+var (
+	errAway  = errors.New("the upstream is unreachable")
+	errNoMap = errors.New("the map of the shards is not known yet")
+)
 
 // down reports whether an error means that the upstream is currently unusable, rather than that it
 // refused a request.
@@ -77,24 +81,61 @@ type readiness struct {
 	err error
 }
 
-// Ready returns nil if the upstream answers, and else an error with the reason. It asks the upstream at most once
-// in a second.
+// Ready returns nil if an upstream answers, and else an error with the reason. It asks at most once in a second.
 func (e *Edge) Ready(ctx context.Context) error {
 	r := &e.ready
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := e.health.now(); r.at.IsZero() || now.Sub(r.at).Abs() >= readyFor {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.timeout)
+	if now := e.o.Now(); r.at.IsZero() || now.Sub(r.at).Abs() >= readyFor {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.o.Timeout)
 		defer cancel()
-		at := e.health.sent()
-		_, err := e.up.Node(ctx)
-		e.health.note(at, err)
-		if r.err = nil; down(err) {
-			r.err = fmt.Errorf("the upstream does not answer: %w", err)
-		}
-		r.at = e.health.now()
+		r.err = e.anyAnswers(ctx)
+		r.at = e.o.Now()
 	}
 	return r.err
+}
+
+// anyAnswers returns nil if an upstream answers. It asks one that is not known to be away, and then all others at once.
+func (e *Edge) anyAnswers(ctx context.Context) error {
+	all := slices.Clone(e.current().all)
+	slices.SortStableFunc(all, func(a, b *target) int {
+		switch away := a.health.away(); {
+		case away == b.health.away():
+			return 0
+		case away:
+			return 1
+		}
+		return -1
+	})
+	err := errNoMap
+	for len(all) > 0 {
+		n := 1
+		if err != errNoMap {
+			n = len(all) // the first one did not answer
+		}
+		outcome := make(chan error, n)
+		for _, t := range all[:n] {
+			go func() { outcome <- t.answers(ctx) }()
+		}
+		for range n {
+			if err = <-outcome; err == nil {
+				return nil
+			}
+		}
+		all = all[n:]
+	}
+	return err
+}
+
+// answers asks for the state of the node.
+func (t *target) answers(ctx context.Context) error {
+	at := t.health.sent()
+	_, err := t.up.Node(ctx)
+	t.health.note(at, err)
+	if down(err) {
+		return fmt.Errorf("the upstream does not answer: %w", err)
+	}
+	return nil
 }
 
 // sent returns the present turn, which [health.note] needs when a request that is sent now has

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,10 +29,30 @@ type Spool struct {
 	db    *bbolt.DB
 	limit int64
 
-	mu    sync.Mutex
-	n     int
-	bytes int64
-	wake  chan struct{} // signalled when a report was added
+	mu     sync.Mutex
+	bytes  int64
+	to     func(mailbox, may string) string // the queue of a report
+	queues map[string]*queue                // by the name of the shard; "" is the only upstream, or no shard yet
+	marks  map[uint64]string                // by repeatKey: the shards that may have a report
+}
+
+// A queue has the reports in a spool for one shard, the oldest first.
+type queue struct {
+	all  []*entry
+	wake chan struct{} // signalled when a report was added
+}
+
+// An entry is a report in a spool.
+type entry struct {
+	key     uint64
+	mailbox string // by which it is routed
+	may     string // shard that may have it already; "" for none
+	repeat  uint64 // its repeatKey
+}
+
+func newEntry(key uint64, text []byte) *entry {
+	x := read(text)
+	return &entry{key, mailboxOf(&x.Report), x.May, repeatKey(&x.Report)}
 }
 
 // spoolBucket holds the reports: a number, 8 bytes big-endian, and a kept report in JSON.
@@ -39,16 +61,26 @@ var spoolBucket = []byte("reports of version 1")
 // A kept is a report in a spool.
 type kept struct {
 	At     time.Time // when it came
+	May    string    `json:",omitempty"` // shard that may have it already; "" for none
 	Report bulkhead.Report
 
-	key []byte
+	key uint64
+}
+
+// read reads a report in JSON. One that cannot be read is empty, so that the upstream refuses it.
+func read(text []byte) (x kept) {
+	if json.Unmarshal(text, &x) != nil {
+		return kept{}
+	}
+	return x
 }
 
 // OpenSpool opens the spool in a file, which it makes if necessary. The reports may take limit bytes. A damaged file is
 // renamed to path + ".damaged", and the reports that can still be read are in the new file. A crash at any moment loses
 // none of them.
 func OpenSpool(path string, limit int64, log *slog.Logger) (*Spool, error) {
-	s := &Spool{limit: limit, wake: make(chan struct{}, 1)}
+	s := &Spool{limit: limit, queues: make(map[string]*queue), marks: make(map[uint64]string),
+		to: func(string, string) string { return "" }}
 	for _, step := range renewal(path, log) {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("edge: spool %s: %w", path, err)
@@ -131,8 +163,9 @@ func (s *Spool) open(path string) error {
 				return err
 			}
 		}
-		return b.ForEach(func(_, v []byte) error {
-			s.n, s.bytes = s.n+1, s.bytes+int64(len(v))
+		return b.ForEach(func(k, v []byte) error {
+			s.bytes += int64(len(v))
+			s.insert(newEntry(binary.BigEndian.Uint64(k), v))
 			return nil
 		})
 	}); err != nil {
@@ -156,7 +189,7 @@ func salvage(path, fresh string) (kept int, err error) {
 		b, err := tx.CreateBucket(spoolBucket)
 		for _, text := range texts {
 			if err == nil {
-				err = add(b, text)
+				_, err = add(b, text)
 			}
 		}
 		return err
@@ -164,13 +197,13 @@ func salvage(path, fresh string) (kept int, err error) {
 	return len(texts), errors.Join(err, db.Close())
 }
 
-// add adds a report after all others.
-func add(b *bbolt.Bucket, text []byte) error {
-	n, err := b.NextSequence()
+// add adds a report after all others, and returns its key.
+func add(b *bbolt.Bucket, text []byte) (uint64, error) {
+	key, err := b.NextSequence()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return b.Put(binary.BigEndian.AppendUint64(nil, n), text)
+	return key, b.Put(keyBytes(key), text)
 }
 
 // readable returns the reports that can be read of a damaged file.
@@ -215,13 +248,94 @@ func (s *Spool) Close() error { return s.db.Close() }
 func (s *Spool) Len() (n int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.n, s.bytes
+	for _, q := range s.queues {
+		n += len(q.all)
+	}
+	return n, s.bytes
 }
 
-// put adds a report, and returns once it is on disk. It returns an error that wraps [bulkhead.ErrReadOnly] if
-// the spool is full or the disk fails.
-func (s *Spool) put(r bulkhead.Report, at time.Time) error {
-	text, err := json.Marshal(kept{At: at.UTC(), Report: r})
+// waiting returns the number of reports in the queue of a shard.
+func (s *Spool) waiting(shard string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.queues[shard]; q != nil {
+		return len(q.all)
+	}
+	return 0
+}
+
+// waits reports whether reports wait in the queue of a shard.
+func (s *Spool) waits(shard string) bool { return s.waiting(shard) > 0 }
+
+// queue returns the queue of a shard. The caller holds mu.
+func (s *Spool) queue(shard string) *queue {
+	q := s.queues[shard]
+	if q == nil {
+		q = &queue{wake: make(chan struct{}, 1)}
+		s.queues[shard] = q
+	}
+	return q
+}
+
+// insert puts an entry into its queue, by its key. The caller holds mu.
+func (s *Spool) insert(x *entry) {
+	q := s.queue(s.to(x.mailbox, x.may))
+	at := len(q.all)
+	for at > 0 && q.all[at-1].key > x.key { // two reports may be on disk in either order
+		at--
+	}
+	q.all = slices.Insert(q.all, at, x)
+	s.mark(x)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// mark notes that a shard may have a report. The caller holds mu.
+func (s *Spool) mark(x *entry) {
+	if x.may != "" && x.repeat != 0 {
+		s.marks[x.repeat] = x.may
+	}
+}
+
+// marked returns the shard that may have a report in the spool, by its repeatKey; "" for none.
+func (s *Spool) marked(repeat uint64) string {
+	if repeat == 0 {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.marks[repeat]
+}
+
+// route changes which queue a report belongs to.
+func (s *Spool) route(to func(mailbox, may string) string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*entry
+	for _, q := range s.queues {
+		all = append(all, q.all...)
+		q.all = nil // the queue stays: its delivery waits for wake
+	}
+	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.key, b.key) })
+	s.to = to
+	for _, x := range all {
+		s.insert(x)
+	}
+}
+
+// woken returns a channel that is signalled when a report was added to the queue of a shard.
+func (s *Spool) woken(shard string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue(shard).wake
+}
+
+// put adds a report that a shard may have already, "" for none, and returns once it is on disk. It returns an error
+// that wraps [bulkhead.ErrReadOnly] if the spool is full or the disk fails.
+func (s *Spool) put(r bulkhead.Report, may string, at time.Time) error {
+	text, err := json.Marshal(kept{At: at.UTC(), May: may, Report: r})
 	if err != nil {
 		return fmt.Errorf("edge: %w: %v", bulkhead.ErrMalformed, err)
 	}
@@ -234,42 +348,85 @@ func (s *Spool) putText(text []byte) error {
 	have := s.bytes
 	full := have+size > s.limit
 	if !full {
-		s.n, s.bytes = s.n+1, have+size
+		s.bytes += size
 	}
 	s.mu.Unlock()
 	if full {
 		return fmt.Errorf("edge: %w: the spool has %d bytes of reports, limit %d", bulkhead.ErrReadOnly, have, s.limit)
 	}
-	err := s.db.Batch(func(tx *bbolt.Tx) error { return add(tx.Bucket(spoolBucket), text) })
+	var key uint64
+	err := s.db.Batch(func(tx *bbolt.Tx) (err error) {
+		key, err = add(tx.Bucket(spoolBucket), text)
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil {
-		s.mu.Lock()
-		s.n, s.bytes = s.n-1, s.bytes-size
-		s.mu.Unlock()
+		s.bytes -= size
 		return fmt.Errorf("edge: %w: spool: %v", bulkhead.ErrReadOnly, err)
 	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.insert(newEntry(key, text))
 	return nil
 }
 
-// first returns up to most of the oldest reports. A report that cannot be read ends them; alone it is returned
-// with an empty report, so that the caller drops it.
-func (s *Spool) first(most int) (out []kept, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		c := tx.Bucket(spoolBucket).Cursor()
-		for k, v := c.First(); k != nil && len(out) < most; k, v = c.Next() {
-			var x kept
-			if json.Unmarshal(v, &x) != nil {
-				x = kept{}
-			}
-			x.key = append([]byte(nil), k...)
+func keyBytes(key uint64) []byte { return binary.BigEndian.AppendUint64(nil, key) }
+
+// claim returns up to most of the oldest reports of the queue of a shard. From then on that shard may have them, which
+// is on disk when claim returns: a later map gives them to no other one. A report that cannot be read is empty.
+func (s *Spool) claim(shard string, most int) (out []kept, err error) {
+	s.mu.Lock()
+	q := s.queue(shard)
+	batch := slices.Clone(q.all[:min(len(q.all), most)])
+	former := make(map[*entry]string) // what may was
+	for _, x := range batch {
+		if x.may != shard {
+			former[x], x.may = x.may, shard
+			s.mark(x)
+		}
+	}
+	s.mu.Unlock()
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	grown := int64(0)
+	look := func(tx *bbolt.Tx) error {
+		out, grown = nil, 0
+		b := tx.Bucket(spoolBucket)
+		for _, e := range batch {
+			text := b.Get(keyBytes(e.key))
+			x := read(text)
+			x.key = e.key
 			out = append(out, x)
+			if _, marks := former[e]; !marks || len(x.Report.Signatures) == 0 {
+				continue
+			}
+			x.May = shard
+			marked, err := json.Marshal(x)
+			if err != nil {
+				return err
+			}
+			grown += int64(len(marked) - len(text))
+			if err := b.Put(keyBytes(e.key), marked); err != nil {
+				return err
+			}
 		}
 		return nil
-	})
-	return out, err
+	}
+	if len(former) == 0 {
+		err = s.db.View(look)
+	} else {
+		err = s.db.Update(look)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		for x, may := range former {
+			x.may = may
+		}
+		return nil, err
+	}
+	s.bytes += grown
+	return out, nil
 }
 
 // remove removes reports that the upstream has taken.
@@ -277,23 +434,34 @@ func (s *Spool) remove(all []kept) error {
 	if len(all) == 0 {
 		return nil
 	}
-	n, bytes := 0, int64(0)
+	bytes, keys := int64(0), make(map[uint64]bool)
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(spoolBucket)
+		bytes = 0
 		for _, x := range all {
-			n, bytes = n+1, bytes+int64(len(b.Get(x.key)))
-			if err := b.Delete(x.key); err != nil {
+			keys[x.key] = true
+			bytes += int64(len(b.Get(keyBytes(x.key))))
+			if err := b.Delete(keyBytes(x.key)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err == nil {
-		s.mu.Lock()
-		s.n, s.bytes = s.n-n, s.bytes-bytes
-		s.mu.Unlock()
+	if err != nil {
+		return err
 	}
-	return err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes -= bytes
+	for _, q := range s.queues {
+		q.all = slices.DeleteFunc(q.all, func(x *entry) bool {
+			if keys[x.key] {
+				delete(s.marks, x.repeat) // the edge remembers that it was sent
+			}
+			return keys[x.key]
+		})
+	}
+	return nil
 }
 
 const (
@@ -304,36 +472,39 @@ const (
 	maxWaits = 60
 )
 
-// A delivery is the state of the delivery of a spool. Only its goroutine uses it.
+// A delivery is the state of the delivery of a queue. Only its goroutine uses it.
 type delivery struct {
-	every time.Duration
-	key   string // of the report that was over a limit
+	key   uint64 // of the report that was over a limit
 	waits int    // how often
 }
 
-// waits reports whether a report that is over a limit of the upstream is tried again.
-func (e *Edge) waits(x *kept) bool {
-	d := &e.delivery
-	if d.key != string(x.key) {
-		d.key, d.waits = string(x.key), 0
+// again reports whether a report that is over a limit of the upstream is tried again.
+func (d *delivery) again(x *kept) bool {
+	if d.key != x.key {
+		d.key, d.waits = x.key, 0
 	}
 	d.waits++
 	return d.waits < maxWaits
 }
 
-// Deliver passes the reports of the spool to the upstream, oldest first, until ctx ends.
+// Deliver passes the reports of the spool to the upstreams, oldest first, until ctx ends.
 func (e *Edge) Deliver(ctx context.Context) error {
 	if e.spool == nil {
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(e.delivery.every)
+	e.each(ctx, e.deliverTo)
+	return nil
+}
+
+func (e *Edge) deliverTo(ctx context.Context, t *target) {
+	tick, wake := time.NewTicker(e.every), e.spool.woken(t.name)
 	defer tick.Stop()
 	for {
 		for {
-			whole, err := e.deliver(ctx)
+			whole, err := e.deliver(ctx, t)
 			if err != nil && ctx.Err() == nil {
-				e.health.log.Error("reports of the spool cannot be delivered", "err", err, "next_try", e.delivery.every)
+				t.health.log.Error("reports of the spool cannot be delivered", "err", err, "next_try", e.every)
 			}
 			if !whole || err != nil {
 				break
@@ -341,13 +512,13 @@ func (e *Edge) Deliver(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
-		case <-e.spool.wake:
-			if e.health.away() { // the tick tries it
+		case <-wake:
+			if t.health.away() { // the tick tries it
 				select {
 				case <-ctx.Done():
-					return nil
+					return
 				case <-tick.C:
 				}
 			}
@@ -355,13 +526,13 @@ func (e *Edge) Deliver(ctx context.Context) error {
 	}
 }
 
-// deliver passes the oldest reports to the upstream. whole reports whether all of them were taken, so that
+// deliver passes the oldest reports to an upstream. whole reports whether all of them were taken, so that
 // others may follow.
-func (e *Edge) deliver(ctx context.Context) (whole bool, err error) {
-	if n, _ := e.spool.Len(); n == 0 {
-		return false, nil
+func (e *Edge) deliver(ctx context.Context, t *target) (whole bool, err error) {
+	if t.name != "" && e.spool.waits(t.name) && t.health.away() && t.answers(ctx) != nil {
+		return false, nil // no report is claimed: a new map may give it to a shard that answers
 	}
-	all, err := e.spool.first(batchSize)
+	all, err := e.spool.claim(t.name, batchSize)
 	if err != nil || len(all) == 0 {
 		return false, err
 	}
@@ -369,13 +540,14 @@ func (e *Edge) deliver(ctx context.Context) (whole bool, err error) {
 	reports := make([]bulkhead.Report, len(all))
 	for i := range all {
 		reports[i] = all[i].Report
+		e.sent.put(repeatKey(&reports[i]), t.name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	results, err := e.sendReports(ctx, reports)
+	results, err := t.sendReports(ctx, reports)
 	if errors.Is(err, bulkhead.ErrMalformed) && len(all) > 1 {
 		all = all[:1]
-		results, err = e.sendReports(ctx, reports[:1])
+		results, err = t.sendReports(ctx, reports[:1])
 	}
 	if err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
 		return false, nil // it is away, which the log has
@@ -387,12 +559,12 @@ func (e *Edge) deliver(ctx context.Context) (whole bool, err error) {
 			one = results[taken].err
 		}
 		over := errors.Is(one, bulkhead.ErrOverLimit)
-		if down(one) || errors.Is(one, bulkhead.ErrReadOnly) || over && e.waits(&all[taken]) {
+		if down(one) || errors.Is(one, bulkhead.ErrReadOnly) || over && t.delivery.again(&all[taken]) {
 			break // it keeps its place
 		}
 		if one != nil {
 			e.Stats.Dropped.Add(1)
-			e.health.log.Error("the upstream refused a report of the spool, which was dropped", "err", one,
+			t.health.log.Error("the upstream refused a report of the spool, which was dropped", "err", one,
 				"id", all[taken].Report.ID, "from", all[taken].At)
 		} else {
 			e.Stats.Delivered.Add(1)

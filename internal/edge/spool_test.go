@@ -135,7 +135,7 @@ func spool(t *testing.T, rng *rand.Rand) {
 			t.Fatal(err)
 		}
 		e = New(Options{Upstream: Several(locked{nodes[0], &lock}, locked{nodes[1], &lock}), Timeout: time.Second, Spool: s})
-		e.delivery.every = 5 * time.Millisecond
+		e.every = 5 * time.Millisecond
 		ctx, cancel := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -169,7 +169,7 @@ func spool(t *testing.T, rng *rand.Rand) {
 		}
 		acked[r.ID] = true
 		if rng.IntN(40) == 0 { // a report that is always refused keeps no other back
-			if _, err := e.keep(bulkhead.Report{ID: "bad", Signatures: []bulkhead.Signature{sig(13)}}, errAway); err != nil {
+			if _, err := e.keep(bulkhead.Report{ID: "bad", Signatures: []bulkhead.Signature{sig(13)}}, "", errAway); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -232,7 +232,7 @@ func TestSpoolIsBounded(t *testing.T) {
 		taken++
 	}
 	n, bytes := s.Len()
-	all, err := s.first(100)
+	all, err := s.claim("", 100)
 	if err != nil || n != taken || len(all) != taken || bytes > 2000 || taken < 3 {
 		t.Errorf("%d reports taken, %d of %d bytes kept, %d read: %v", taken, n, bytes, len(all), err)
 	}
@@ -300,7 +300,7 @@ func FuzzSpool(f *testing.F) {
 		if err := s.putText(b); err != nil {
 			t.Fatal(err)
 		}
-		all, err := s.first(10)
+		all, err := s.claim("", 10)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%d reports, %v", len(all), err)
 		}
@@ -324,7 +324,7 @@ func TestSpoolDamaged(t *testing.T) {
 	}
 	for i := range reports {
 		r := bulkhead.Report{ID: fmt.Sprint(i), Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{sig(i)}}
-		if err := s.put(r, time.Unix(int64(i), 0)); err != nil {
+		if err := s.put(r, "", time.Unix(int64(i), 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -361,11 +361,11 @@ func TestSpoolDamaged(t *testing.T) {
 			aside++
 			kept += n
 		}
-		if _, err := s.first(reports); err != nil {
+		if _, err := s.claim("", reports); err != nil {
 			t.Error(err)
 		}
-		if err := errors.Join(s.put(bulkhead.Report{ID: "new", Signatures: []bulkhead.Signature{sig(1)}}, time.Unix(0, 0)),
-			s.Close()); err != nil {
+		r := bulkhead.Report{ID: "new", Signatures: []bulkhead.Signature{sig(1)}}
+		if err := errors.Join(s.put(r, "", time.Unix(0, 0)), s.Close()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -381,7 +381,7 @@ func reportsIn(t *testing.T, path string) (ids []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := s.first(1000)
+	all, err := s.claim("", 1000)
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +404,7 @@ func TestSpoolCrash(t *testing.T) {
 	}
 	for i := range 200 {
 		r := bulkhead.Report{ID: fmt.Sprint(i), Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{sig(i)}}
-		if err := s.put(r, time.Unix(int64(i), 0)); err != nil {
+		if err := s.put(r, "", time.Unix(int64(i), 0)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -105,7 +105,8 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 		Missing: n.missing, Config: n.cfg.Load, Network: func() string { return fingerprint(n.secret()) },
 		Doors: n.doors.Addresses, Joined: n.front.joins,
 		Calibration: n.front.calibration, Standby: n.pair.State, Promote: n.pair.Promote,
-		Journal: func() *admin.Journal { return pair.JournalState(n.journal) }})
+		Journal: func() *admin.Journal { return pair.JournalState(n.journal) },
+		Shards:  func() *admin.Shards { return n.upstream.State() }})
 	n.registry.MustRegister(pair.JournalCollector(n.journal))
 	st.tasks = append(st.tasks, task{name: "weights", run: n.accounts.WatchWeights},
 		task{name: "inventory", run: n.keepInventory})
@@ -339,7 +340,7 @@ func (m messages) Features(ctx context.Context, raw []byte) ([]string, error) {
 
 // learns reports whether the node learns words and style. An edge learns nothing: its node would have
 // to be sent the words.
-func learns(cfg *config.Config) bool { return cfg.Learn.Enabled && cfg.Upstream.URL == "" }
+func learns(cfg *config.Config) bool { return cfg.Learn.Enabled && !cfg.IsEdge() }
 
 // learnBytes returns the memory for what a node learns, 0 if it does not learn.
 func learnBytes(cfg *config.Config) uint64 {

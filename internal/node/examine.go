@@ -26,7 +26,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/node/pair"
+	"github.com/bulkhead-mail/bulkhead/internal/node/upstream"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
+	"github.com/bulkhead-mail/bulkhead/internal/shard/bucket"
 	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -135,7 +137,7 @@ func (x *examination) store(ctx context.Context) error {
 	found, err := store.Inspect(ctx, filepath.Join(x.dir, StoreFolder))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if x.cfg.Upstream.URL == "" {
+		if !x.cfg.IsEdge() {
 			x.fault("store", filepath.Join(x.dir, StoreFolder), 0, "the store is missing",
 				"restore a backup; a node started without it has no counts")
 		}
@@ -275,14 +277,21 @@ func (x *examination) history() {
 	}
 }
 
-// spool reads the reports that an edge keeps for its upstream.
+// spool reads the reports that an edge keeps for its upstream, and its map of the shards.
 func (x *examination) spool() {
-	path := filepath.Join(x.dir, spoolFile)
+	path := filepath.Join(x.dir, upstream.SpoolFile)
 	switch err := edge.InspectSpool(path); {
 	case err == nil:
 		x.out.Files++
 	case !errors.Is(err, fs.ErrNotExist):
 		x.fault("spool", path, 0, err.Error(), "on start the node sets it aside, and keeps the reports that it can read")
+	}
+	path = filepath.Join(x.dir, upstream.MapFile)
+	switch _, err := bucket.ReadFile(path); {
+	case err == nil:
+		x.out.Files++
+	case !errors.Is(err, fs.ErrNotExist):
+		x.fault("shards", path, 0, err.Error(), "remove it: the edge reads the map from the servers of [shards]")
 	}
 }
 
@@ -367,8 +376,8 @@ func unsafePlaces(dir string) (out []place) {
 	names := []string{
 		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, doors.GreylistFile, meshFolder,
 		historyFile,
-		standby.Folder, spoolFile, manage.SumsFile, manage.WhitelistFile, manage.WeightsFile, inventoryFile, audit.File,
-		audit.OlderFile,
+		standby.Folder, upstream.SpoolFile, upstream.MapFile, manage.SumsFile, manage.WhitelistFile, manage.WeightsFile,
+		inventoryFile, audit.File, audit.OlderFile,
 		filepath.Join(StoreFolder, "files"), filepath.Join(StoreFolder, "journal"), filepath.Join(StoreFolder, "MANIFEST"),
 	}
 	for _, name := range names {

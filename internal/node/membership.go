@@ -86,7 +86,7 @@ func (n *Node) mayJoin(v *mesh.Invitation, rekey bool) error {
 	switch {
 	case n.sharing.over:
 		return errStopping
-	case cfg.Upstream.URL != "":
+	case cfg.IsEdge():
 		return fmt.Errorf("%w: this node has its knowledge from an upstream: have that join", bulkhead.ErrForbidden)
 	case cfg.Mesh.Mode == string(mesh.External):
 		return fmt.Errorf("%w: mesh.mode is \"external\": invitations are to the hubs of a network", bulkhead.ErrForbidden)

@@ -53,8 +53,8 @@ func (e exposed) add(t *testing.T, n *Node) {
 	}
 }
 
-// everyMetric returns the metrics of three nodes, which together have all: a hub with every door, a
-// list and a rate limit, its peer, and an edge.
+// everyMetric returns the metrics of four nodes, which together have all: a hub with every door, a
+// list and a rate limit, its peer, its edge, and an edge of a site whose only shard it is.
 func everyMetric(t *testing.T) exposed {
 	t.Helper()
 	all := make(exposed)
@@ -78,7 +78,8 @@ func everyMetric(t *testing.T) exposed {
 	}
 	upstream := fmt.Sprintf("[upstream]\nurl = %q\ntoken_file = %q\n", address(t, hub, "http"), hub.AdminTokenFile())
 	edge, _ := start(t, Options{Config: everyDoor(t, upstream), Dir: t.TempDir()})
-	for _, n := range []*Node{hub, peer, edge} {
+	sharded, _ := shardedEdge(t, address(t, hub, "http"), hub.AdminTokenFile(), t.TempDir())
+	for _, n := range []*Node{hub, peer, edge, sharded} {
 		all.add(t, n)
 	}
 	descs := make(chan *prometheus.Desc)

@@ -31,6 +31,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
+	"github.com/bulkhead-mail/bulkhead/internal/node/upstream"
 )
 
 // Options are the settings of a node.
@@ -73,7 +74,7 @@ type Node struct {
 	state    *manage.State
 	peers    *manage.Peers
 	records  records
-	upstream upstream
+	upstream *upstream.Upstream // nil: the node has its own counts
 	mta      *mta
 	sharing  sharing // the node's meshes
 	doors    *doors.Set
@@ -209,8 +210,8 @@ func (n *Node) ready() error {
 	if n.life.draining.Load() {
 		return errors.New("the node is stopping")
 	}
-	if n.upstream.edge != nil {
-		return n.upstream.edge.Ready(context.Background())
+	if e := n.upstream.Edge(); e != nil {
+		return e.Ready(context.Background())
 	}
 	return nil
 }

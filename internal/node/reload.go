@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
+	"github.com/bulkhead-mail/bulkhead/internal/node/upstream"
 )
 
 // ErrInPart means that a new configuration is valid, and that a part of it could not be applied.
@@ -43,8 +44,8 @@ func (n *Node) prepare(cfg *config.Config) (takeOver func() error, err error) {
 		return nil, err
 	}
 	all := []func() error{mail, front}
-	if n.upstream.token != nil {
-		token, err := n.upstream.token.prepare(cfg)
+	if n.upstream != nil {
+		token, err := n.upstream.Prepare(cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -73,8 +74,8 @@ func CheckConfig(cfg *config.Config) error {
 		err = checkRules(rules)
 	}
 	errs := []error{checkSizes(asEdge(cfg), machineMemory()), err, checkAccess("mesh", cfg.Mesh.Access()),
-		checkAccess("aggregate", cfg.Aggregate.Access())}
-	if _, err := readToken(&cfg.Upstream); err != nil {
+		checkAccess("aggregate", cfg.Aggregate.Access()), checkAccess("shards", cfg.Shards.Access())}
+	if err := upstream.CheckTokens(cfg, ReadSecret); err != nil {
 		errs = append(errs, err)
 	}
 	set, err := lists.OpenSet(lists.SetOptions{Files: filesOf(cfg), MaxBytes: cfg.Lists.MaxBytes})

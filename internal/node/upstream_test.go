@@ -4,16 +4,141 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/node/upstream"
+	"github.com/bulkhead-mail/bulkhead/internal/shard"
+	"github.com/bulkhead-mail/bulkhead/internal/shard/bucket"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
+	"github.com/bulkhead-mail/bulkhead/internal/trial"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 )
+
+// shardedEdge starts an edge of a site of which a node is the only shard, and returns the bucket with the map.
+func shardedEdge(t *testing.T, shardURL, token, dir string) (*Node, *bucket.Bucket) {
+	t.Helper()
+	servers := []string{"nats://" + natstest.Start(t)}
+	b, err := bucket.Open(bucket.Options{Servers: servers, Site: "main", Wait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	m, err := shard.New(shard.Shard{Name: "a", URLs: []string{shardURL}},
+		shard.Note{At: time.Now(), By: "ann", What: "add a"})
+	if err == nil {
+		err = b.Put(t.Context(), m, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := t.TempDir()
+	secret, err := ReadSecret(token)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(tokens, "a"), []byte(secret+"\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := start(t, Options{Config: parse(t, fmt.Sprintf("[listen]\nhttp = \"127.0.0.1:0\"\n[shards]\nservers = [%q]\n"+
+		"tokens = %q\ndomain = \"example.com\"\n", servers[0], tokens)), Dir: dir})
+	nodetest.Await(t, "the map", func() bool {
+		s := n.upstream.State()
+		return s.Version == 1 && s.Problem == ""
+	})
+	return n, b
+}
+
+// TestEdgeOfShards runs a node and an edge that knows it by a map. A report at the edge is known at the node. The
+// state, doctor, the files and a reload have the map, and a shard that does not answer.
+func TestEdgeOfShards(t *testing.T) {
+	node, _ := start(t, Options{Config: parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n"),
+		Dir: filepath.Join(t.TempDir(), "up")})
+	dir := filepath.Join(t.TempDir(), "edge")
+	n, b := shardedEdge(t, address(t, node, "http"), node.AdminTokenFile(), dir)
+	at := admin.New(address(t, n, "http"), "")
+	sig := bulkhead.MustSignature(bulkhead.Exact, []byte("a text of twenty byt"))
+	if _, err := at.Report(t.Context(), bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{sig},
+		Reporter: bulkhead.Reporter{User: "ann"}}); err != nil {
+		t.Fatal(err)
+	}
+	v, err := at.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{sig}, Mailbox: "ann@example.com"})
+	if err != nil || v.Findings[0].Spam != 1 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	v, err = node.Clearinghouse().Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{sig}})
+	if err != nil || v.Findings[0].Spam != 1 {
+		t.Errorf("at the shard: %+v, %v", v, err)
+	}
+	m, revision, err := b.Get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := shard.Note{At: time.Now(), By: "ann", What: "add dead"}
+	if m, err = m.Add(shard.Shard{Name: "dead", URLs: []string{"http://" + nodetest.Address(t)}}, note); err == nil {
+		if m, err = m.Level("dead", note); err == nil {
+			err = b.Put(t.Context(), m, revision)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodetest.Await(t, "version 3", func() bool { return n.upstream.State().Version == 3 })
+	box := "user0@example.com"
+	for i := 0; m.Of(box) != "dead"; i++ {
+		box = fmt.Sprintf("user%d@example.com", i)
+	}
+	if v, err := at.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{sig}, Mailbox: box}); err != nil ||
+		v.Findings[0].Known() {
+		t.Errorf("a mailbox of the dead shard: %+v, %v", v, err)
+	}
+	state := n.state.State(t.Context())
+	if s := state.Shards; s == nil || len(s.Shards) != 2 || s.Shards[0].Slots != 512 || !s.Shards[0].Up ||
+		s.Shards[1].Up || !s.Shards[0].Default || s.By != "ann" {
+		t.Errorf("%+v", s)
+	}
+	if node.state.State(t.Context()).Shards != nil {
+		t.Error("a node that is no edge has a map")
+	}
+	rows, err := (&trial.Prober{Node: at}).Doors(t.Context())
+	found := map[string]bool{}
+	for _, r := range rows {
+		if r.Name == "shards" || r.Name == "shard" {
+			found[r.Name+" "+r.Address] = r.OK
+		}
+	}
+	if ok, dead := found["shards "], found["shard dead"]; err != nil || !ok || dead || len(found) != 2 {
+		t.Errorf("doctor shows %v: %v", found, err)
+	}
+	x, err := n.examine(t.Context())
+	if err != nil || !x.Sound() {
+		t.Errorf("%+v, %v", x, err)
+	}
+	cfg := *n.cfg.Load()
+	cfg.Shards.Tokens = filepath.Join(dir, "none")
+	if _, _, err := n.Reload(&cfg); err == nil || !strings.Contains(err.Error(), "shards.tokens") {
+		t.Errorf("a folder without tokens: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(n.cfg.Load().Shards.Tokens, "dead"), []byte("token\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := n.Reload(n.cfg.Load()); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, upstream.MapFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if x, err = n.examine(t.Context()); err != nil || len(x.Faults) != 1 || x.Faults[0].Part != "shards" {
+		t.Errorf("a broken map on disk: %+v, %v", x, err)
+	}
+}
 
 // TestEdge runs two nodes, one the edge of the other. A report at a door of the edge is known at
 // the upstream and, through it, at every door of the edge. When the upstream is gone, the edge's

@@ -70,6 +70,7 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	if row := standby(state.Standby); row != nil {
 		rows = append(rows, *row)
 	}
+	rows = append(rows, shards(state.Shards, time.Now())...)
 	if row := joined(state.Joined); row != nil {
 		rows = append(rows, *row)
 	}
@@ -191,7 +192,6 @@ func missing(s *admin.NodeState) (rows []Row) {
 	return rows
 }
 
-// held reports that the clock is implausible, so that nothing ages; nil if it is plausible.
 // maxLag is the time in seconds for which a standby may lack entries.
 const maxLag = 60
 
@@ -218,6 +218,37 @@ func standby(s *admin.Standby) *Row {
 	return row
 }
 
+// maxUnread is how long an edge may go without a reading of the map of the shards.
+const maxUnread = time.Minute
+
+// shards reports whether an edge follows the map of the shards, and which shards do not answer; nil on another node.
+func shards(s *admin.Shards, now time.Time) (rows []Row) {
+	if s == nil {
+		return nil
+	}
+	row := Row{Name: "shards", OK: s.Version > 0 && (s.Problem == "" || now.Sub(s.Read) < maxUnread),
+		Found: fmt.Sprintf("version %d of the map of %s, with %s", s.Version, s.Site, units.Plural(len(s.Shards), "shard"))}
+	switch {
+	case row.OK:
+	case s.Version == 0:
+		row.Found = "there is no map of " + s.Site + ": checks are answered unknown, and reports wait: " + s.Problem
+		row.Mend = "make the map with \"bulkhead shard add\", or mend the servers of [shards]"
+	default:
+		row.Found += ", which cannot be read: " + s.Problem
+		row.Mend = "mend the servers of [shards]; until then the edge goes on with the map that it has"
+	}
+	rows = append(rows, row)
+	for _, x := range s.Shards {
+		if !x.Up {
+			rows = append(rows, Row{Name: "shard", Address: x.Name, Found: fmt.Sprintf("it does not answer at %s; %s for it",
+				strings.Join(x.URLs, " "), units.Plural(x.Waiting, "report")+" wait"),
+				Mend: "start its node, or promote its standby; \"bulkhead shard drain " + x.Name + "\" moves its mailboxes"})
+		}
+	}
+	return rows
+}
+
+// held reports that the clock is implausible, so that nothing ages; nil if it is plausible.
 func held(s *admin.NodeState) *Row {
 	a := s.Ageing
 	if a == nil {

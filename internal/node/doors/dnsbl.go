@@ -21,7 +21,7 @@ func zonesOf(cfg *config.Config, list func(string) *lists.Handle, live dnsbl.Lis
 	for _, z := range cfg.DNSBL.Zones {
 		out := dnsbl.Zone{Name: z.Name, Form: dnsbl.Form(z.Form), TTL: time.Duration(z.TTL), Host: z.Host}
 		if z.Live {
-			if cfg.Upstream.URL != "" { // a datagram would wait for another machine
+			if cfg.IsEdge() { // a datagram would wait for another machine
 				return nil, &config.Error{Key: "dnsbl.zone",
 					Detail: fmt.Sprintf("zone %q: an edge has no live zone: its upstream may have one", z.Name)}
 			}

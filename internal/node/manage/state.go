@@ -42,6 +42,8 @@ type StateOptions struct {
 	Promote func(context.Context) error
 	// Journal describes the stream of the journal, nil if there is none.
 	Journal func() *admin.Journal
+	// Shards describes the map of the site's shards, nil if the node is no edge of such a site.
+	Shards func() *admin.Shards
 	// Calibration records what became of the decisions of the rules; nil on an edge.
 	Calibration *calibration.House
 }
@@ -70,7 +72,7 @@ func (s *State) State(context.Context) admin.NodeState {
 func (s *State) describe() admin.NodeState {
 	state := s.describeEngine()
 	state.Disk = diskOf(s.opts.Dir)
-	state.Standby, state.Journal = s.opts.Standby(), s.opts.Journal()
+	state.Standby, state.Journal, state.Shards = s.opts.Standby(), s.opts.Journal(), s.opts.Shards()
 	arrays := []admin.MemoryOwner{{Name: "peers", Bytes: s.opts.Engine.RemoteMemory().Bytes}}
 	for _, b := range state.Books {
 		arrays = append(arrays, admin.MemoryOwner{Name: b.Name, Bytes: b.Bytes})
@@ -117,7 +119,7 @@ func (s *State) describeEngine() admin.NodeState {
 
 // judgementState describes how careful the judgement is; nil on an edge.
 func judgementState(cfg *config.Config, step verdict.Step) *admin.Judgement {
-	if cfg.Upstream.URL != "" {
+	if cfg.IsEdge() {
 		return nil
 	}
 	n, of := step.Number()
@@ -126,7 +128,7 @@ func judgementState(cfg *config.Config, step verdict.Step) *admin.Judgement {
 
 // learnedState describes what the node has learnt; nil if it does not learn.
 func learnedState(cfg *config.Config, s *learned.State, x *lesson.Exchange) *admin.Learned {
-	if !cfg.Learn.Enabled || cfg.Upstream.URL != "" {
+	if !cfg.Learn.Enabled || cfg.IsEdge() {
 		return nil
 	}
 	return &admin.Learned{Reported: uint64(max(0, s.Reported)), Delivered: uint64(s.Delivered), Share: s.Share,

@@ -146,8 +146,19 @@ local function source(task)
   return s
 end
 
-local function query_of(s)
-  local parts = {}
+-- recipients returns the mailboxes that a message is for. An edge of a site with several nodes asks the node of the first.
+local function recipients(task)
+  local all = {}
+  for _, r in ipairs(task:get_recipients('smtp') or {}) do
+    if (r.addr or ''):find('^%S+@%S+$') and #all < max_recipients then
+      table.insert(all, r.addr)
+    end
+  end
+  return all
+end
+
+local function query_of(s, mailbox)
+  local parts = mailbox and { 'mailbox=' .. escape(mailbox) } or {}
   for _, name in ipairs({ 'client', 'sender' }) do
     if s[name] then
       table.insert(parts, name .. '=' .. escape(s[name]))
@@ -212,7 +223,7 @@ local function check(task)
     return
   end
   local from = source(task)
-  local ok = post({ task = task }, '/v1/check' .. query_of(from), 'message/rfc822', task:get_content(), function(answer, why)
+  local ok = post({ task = task }, '/v1/check' .. query_of(from, recipients(task)[1]), 'message/rfc822', task:get_content(), function(answer, why)
     local class = answer and answer.class
     if not answer or type(class) ~= 'string' then
       rspamd_logger.warnx(task, '%s: no verdict: %s', N, why or 'no class')
@@ -250,12 +261,7 @@ local function count(task)
   if not known or action == 'reject' or action == 'soft reject' or action == 'greylist' then
     return
   end
-  local report = { signatures = known.signatures, vote = 'sighting', source = known.source, recipients = {} }
-  for _, r in ipairs(task:get_recipients('smtp') or {}) do
-    if (r.addr or ''):find('^%S+@%S+$') and #report.recipients < max_recipients then
-      table.insert(report.recipients, r.addr)
-    end
-  end
+  local report = { signatures = known.signatures, vote = 'sighting', source = known.source, recipients = recipients(task) }
   if #report.recipients == 0 then
     report.recipients = nil
     local id = task:get_message_id()

@@ -151,6 +151,8 @@ sub judge {
   my $source = $self->source($pms);
   my @query = map { "$_=" . escape($source->{$_}) } grep { defined $source->{$_} } qw(client sender);
   push @query, map { 'dkim=' . escape($_) } @{ $source->{dkim} || [] };
+  my $user = $self->{main}->{username};
+  push @query, 'mailbox=' . escape($user) if defined $user && $user =~ /^\S+\@\S+$/;
   my $verdict = $self->ask('/v1/check', join('&', @query), 'message/rfc822', $$text);
   return if !$verdict || !defined $verdict->{class} || ref $verdict->{class} || ref($verdict->{reasons} || []) ne 'ARRAY';
   my $reason = $verdict->{reasons}->[0];

@@ -1,0 +1,397 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/shard"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+)
+
+// A desk is a shard that records which messages it was asked about and which reports it has.
+type desk struct {
+	mu      sync.Mutex
+	away    bool
+	asked   []bulkhead.Query
+	reports []bulkhead.Report
+}
+
+func (d *desk) set(away bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.away = away
+}
+
+func (d *desk) err() error {
+	if d.away {
+		return errDial
+	}
+	return nil
+}
+
+func (d *desk) CheckBatch(_ context.Context, queries []bulkhead.Query) ([]client.Checked, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asked = append(d.asked, queries...)
+	out := make([]client.Checked, len(queries))
+	for i, q := range queries {
+		out[i].Verdict = bulkhead.Verdict{Findings: make([]bulkhead.Finding, len(q.Signatures)), Threshold: 7}
+	}
+	return out, d.err()
+}
+
+func (d *desk) ReportBatch(_ context.Context, reports []bulkhead.Report) ([]client.Reported, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.away {
+		return nil, errDial
+	}
+	d.reports = append(d.reports, reports...)
+	return make([]client.Reported, len(reports)), nil
+}
+
+func (d *desk) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
+	return bulkhead.Verdict{}, errors.New("not in a batch")
+}
+
+func (d *desk) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
+	return bulkhead.Receipt{}, errors.New("not in a batch")
+}
+
+func (d *desk) Look(_ context.Context, _ []bulkhead.Signature, out []bulkhead.Look, _ bulkhead.Aspect) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range out {
+		out[i].Sightings = 3
+	}
+	return d.err()
+}
+
+func (d *desk) Count(_ context.Context, sigs []bulkhead.Signature, _ []uint32) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reports = append(d.reports, bulkhead.Report{ID: "count", Signatures: sigs})
+	return d.err()
+}
+
+func (d *desk) Node(context.Context) (*admin.NodeState, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return new(admin.NodeState), d.err()
+}
+
+func (d *desk) ids() (ids []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.reports {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// divided is an edge with a map of shards a, b and c, and the desks behind it.
+type divided struct {
+	*Edge
+	m     *shard.Map
+	desks map[string]*desk
+	clock *clock
+}
+
+func newDivided(t testing.TB, o Options) *divided {
+	t.Helper()
+	d := &divided{desks: make(map[string]*desk), clock: newClock()}
+	o.Open = func(s shard.Shard) Upstream {
+		if d.desks[s.Name] == nil {
+			d.desks[s.Name] = new(desk)
+		}
+		return d.desks[s.Name]
+	}
+	o.Timeout, o.Now = 10*time.Second, d.clock.Now
+	note := shard.Note{At: time.Unix(1e9, 0)}
+	for i, name := range []string{"a", "b", "c"} {
+		s := shard.Shard{Name: name, URLs: []string{fmt.Sprintf("http://127.0.0.1:%d", i+1)}}
+		var err error
+		if i == 0 {
+			d.m, err = shard.New(s, note)
+		} else if d.m, err = d.m.Add(s, note); err == nil {
+			d.m, err = d.m.Level(name, note)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Edge = New(o)
+	d.every = 5 * time.Millisecond
+	return d
+}
+
+// box returns a mailbox of a shard.
+func (d *divided) box(of string) string {
+	for i := 0; ; i++ {
+		if b := fmt.Sprintf("user%d@example.com", i); d.m.Of(b) == of {
+			return b
+		}
+	}
+}
+
+// move gives all slots of a shard to another one, and uses that map.
+func (d *divided) move(t testing.TB, to, from string) {
+	t.Helper()
+	m, err := d.m.Move(to, from, len(d.m.SlotsOf(from)), shard.Note{At: time.Unix(2e9, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.m = m
+	d.Use(m)
+}
+
+// TestRoutes checks which shard has a request.
+func TestRoutes(t *testing.T) {
+	for _, def := range []string{"", "c", "none"} {
+		d := newDivided(t, Options{Default: def, Domain: "Example.com"})
+		d.Use(d.m)
+		rest := "a" // of the map
+		if def == "c" {
+			rest = "c"
+		}
+		ctx := t.Context()
+		b, c := d.box("b"), d.box("c")
+		for i, tt := range []struct {
+			r    bulkhead.Report
+			want string
+		}{
+			{bulkhead.Report{Recipients: []string{b, c}}, "b"},
+			{bulkhead.Report{Recipients: []string{c, b}, Reporter: bulkhead.Reporter{User: b}}, "c"},
+			{bulkhead.Report{Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{User: b}}, "b"},
+			{bulkhead.Report{Vote: bulkhead.Ham, Reporter: bulkhead.Reporter{User: "USER+x" + b[len("user"):]}}, ""},
+			{bulkhead.Report{Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{User: b[:len(b)-len("@example.com")]}}, "b"},
+			{bulkhead.Report{Vote: bulkhead.Spam, Trap: true}, rest},
+			{bulkhead.Report{}, rest},
+		} {
+			tt.r.ID, tt.r.Signatures = fmt.Sprint(i), query(i).Signatures
+			if tt.want == "" {
+				tt.want = d.m.Of(bulkhead.Mailbox(tt.r.Reporter.User))
+			}
+			if _, err := d.Report(ctx, tt.r); err != nil {
+				t.Fatal(err)
+			}
+			q := bulkhead.Query{Signatures: query(i).Signatures, Reporter: tt.r.Reporter}
+			if len(tt.r.Recipients) > 0 {
+				q.Mailbox = tt.r.Recipients[0]
+			}
+			if v, err := d.Check(ctx, q); err != nil || v.Threshold != 7 {
+				t.Fatalf("%+v, %v", v, err)
+			}
+			for name, x := range d.desks {
+				if got := slices.Contains(x.ids(), tt.r.ID); got != (name == tt.want) {
+					t.Errorf("default %q: report %d is at %s: %v, want %s", def, i, name, got, tt.want)
+				}
+			}
+			asked := d.desks[tt.want].asked
+			if len(asked) == 0 || asked[len(asked)-1].Signatures[0] != sig(i) || asked[len(asked)-1].Mailbox != "" {
+				t.Errorf("default %q: shard %s was not asked about message %d without its mailbox", def, tt.want, i)
+			}
+		}
+		looks := make([]bulkhead.Look, 1)
+		if err := d.Look(ctx, query(1).Signatures, looks, bulkhead.Counts); err != nil || looks[0].Sightings != 3 {
+			t.Errorf("%+v, %v", looks, err)
+		}
+		err := d.Count(ctx, query(1).Signatures, []uint32{1})
+		if err != nil || !slices.Contains(d.desks[rest].ids(), "count") {
+			t.Errorf("counts went elsewhere: %v", err)
+		}
+	}
+}
+
+// TestShardAway checks that a dead shard concerns its own mailboxes alone. The edge is ready until all are dead.
+func TestShardAway(t *testing.T) {
+	d := newDivided(t, Options{})
+	ctx := t.Context()
+	if err := d.Ready(ctx); !errors.Is(err, errNoMap) || d.Up() {
+		t.Errorf("without a map: %v", err)
+	}
+	if v, err := d.Check(ctx, query(1)); err != nil || len(v.Reasons) == 0 {
+		t.Errorf("without a map: %+v, %v", v, err)
+	}
+	d.Use(d.m)
+	d.desks["b"].set(true)
+	for range 3 {
+		for _, of := range []string{"a", "b", "c"} {
+			q := query(1)
+			q.Mailbox = d.box(of)
+			if v, err := d.Check(ctx, q); err != nil || (v.Threshold == 7) != (of != "b") {
+				t.Errorf("shard %s: %+v, %v", of, v, err)
+			}
+			r := bulkhead.Report{Signatures: query(1).Signatures, Recipients: []string{q.Mailbox}}
+			if _, err := d.Report(ctx, r); errors.Is(err, bulkhead.ErrReadOnly) != (of == "b") {
+				t.Errorf("shard %s: %v", of, err)
+			}
+		}
+	}
+	d.clock.advance(2 * readyFor)
+	if err := d.Ready(ctx); err != nil || d.Up() {
+		t.Errorf("one of three is away: %v, up %v", err, d.Up())
+	}
+	for _, x := range d.Shards() {
+		if x.Up != (x.Name != "b") {
+			t.Errorf("%+v", x)
+		}
+	}
+	for _, x := range d.desks {
+		x.set(true)
+	}
+	d.clock.advance(2 * readyFor)
+	if err := d.Ready(ctx); err == nil {
+		t.Error("all shards are away, and the edge is ready")
+	}
+}
+
+// TestRepeats checks that the repetition of a report goes where the report went, although its mailbox has moved, and is
+// forgotten within bounds.
+func TestRepeats(t *testing.T) {
+	d := newDivided(t, Options{})
+	d.Use(d.m)
+	box := d.box("b")
+	delivery := bulkhead.Report{ID: "x", Signatures: query(1).Signatures, Recipients: []string{box}}
+	vote := bulkhead.Report{Vote: bulkhead.Spam, Signatures: query(1, 2).Signatures,
+		Reporter: bulkhead.Reporter{User: box}}
+	send := func(r bulkhead.Report) {
+		t.Helper()
+		if _, err := d.Report(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts := func(b, c int) {
+		t.Helper()
+		if gotB, gotC := len(d.desks["b"].ids()), len(d.desks["c"].ids()); gotB != b || gotC != c {
+			t.Fatalf("shard b has %d reports and c %d, want %d and %d", gotB, gotC, b, c)
+		}
+	}
+	send(delivery)
+	send(vote)
+	counts(2, 0)
+	d.move(t, "c", "b")
+	send(delivery)
+	send(vote)
+	vote.Vote = bulkhead.Ham // a change of mind
+	send(vote)
+	counts(5, 0)
+	other := delivery
+	other.ID = "y"
+	send(other)
+	send(bulkhead.Report{Signatures: query(1).Signatures, Recipients: []string{box}})
+	counts(5, 2)
+	d.clock.advance(sentFor)
+	send(bulkhead.Report{ID: "z", Signatures: query(1).Signatures, Recipients: []string{box}})
+	send(delivery) // remembered for one more
+	counts(6, 3)
+	d.clock.advance(sentFor)
+	send(bulkhead.Report{ID: "z2", Signatures: query(1).Signatures, Recipients: []string{box}})
+	d.clock.advance(sentFor)
+	send(bulkhead.Report{ID: "z3", Signatures: query(1).Signatures, Recipients: []string{box}})
+	send(delivery)
+	counts(6, 6)
+	for key := range uint64(3 * sentSize) {
+		d.sent.put(key+1, "b")
+	}
+	if n := len(d.sent.new) + len(d.sent.old); n > 2*sentSize {
+		t.Errorf("%d reports are remembered, limit %d", n, 2*sentSize)
+	}
+}
+
+// TestSpoolOfShards keeps reports for a shard that is away, through a start. Those that it cannot have go to the shard
+// that has their mailbox by then; one that it may have waits for it; and no report counts twice.
+func TestSpoolOfShards(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	open := func() *Spool {
+		s, err := OpenSpool(path, 1<<20, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	d := newDivided(t, Options{Spool: open()})
+	send := func(id, box string, pending bool) {
+		t.Helper()
+		got, err := d.Report(t.Context(), bulkhead.Report{ID: id, Signatures: query(1).Signatures, Recipients: []string{box}})
+		if err != nil || (got.Pending > 0) != pending {
+			t.Fatalf("report %s: %+v, %v", id, got, err)
+		}
+	}
+	a, b := d.box("a"), d.box("b")
+	send("early", b, true) // there is no map yet
+	d.Use(d.m)
+	d.desks["b"].set(true)
+	if n := d.spool.waiting("b"); n != 1 {
+		t.Fatalf("%d reports wait for b", n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { d.Deliver(ctx) })
+	await.True(t, "an attempt", func() bool { return !d.Up() })
+	send("later", b, true)
+	send("other", a, false)
+	cancel()
+	running.Wait()
+	if err := d.spool.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	old := d
+	d = newDivided(t, Options{Spool: open()})
+	d.m, d.desks = old.m, old.desks
+	d.Use(d.m)
+	d.move(t, "c", "b") // b stays in the map
+	if n := d.spool.waiting("b"); n != 1 {
+		t.Fatalf("%d reports wait for b, want the one that it may have", n)
+	}
+	send("early", b, true) // the repetition of a report that b may have
+	ctx, cancel = context.WithCancel(t.Context())
+	running.Go(func() { d.Deliver(ctx) })
+	await.True(t, "the report for c", func() bool { return slices.Equal(d.desks["c"].ids(), []string{"later"}) })
+	d.desks["b"].set(false)
+	await.True(t, "an empty spool", func() bool { n, bytes := d.spool.Len(); return n == 0 && bytes == 0 })
+	cancel()
+	running.Wait()
+	if got := d.desks["b"].ids(); !slices.Equal(got, []string{"early", "early"}) {
+		t.Errorf("shard b has %v", got)
+	}
+	if err := d.spool.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// BenchmarkRoute measures what choosing a shard costs.
+func BenchmarkRoute(b *testing.B) {
+	d := newDivided(b, Options{})
+	d.Use(d.m)
+	vote := bulkhead.Report{Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{User: "ann@example.com"}}
+	for i := range 40 {
+		vote.Signatures = append(vote.Signatures, sig(i))
+	}
+	delivery := bulkhead.Report{ID: "<some.message.id@mail.example.com>", Recipients: []string{"ann@example.com"},
+		Signatures: vote.Signatures}
+	q := bulkhead.Query{Mailbox: "ann@example.com"}
+	b.Run("check", func(b *testing.B) {
+		for b.Loop() {
+			d.current().of(askedFor(&q))
+		}
+	})
+	for name, r := range map[string]*bulkhead.Report{"delivery": &delivery, "vote": &vote} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				d.towards(r, repeatKey(r))
+			}
+		})
+	}
+}

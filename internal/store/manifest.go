@@ -124,7 +124,7 @@ func decodeManifest(file string, b []byte) (Manifest, error) {
 	head, body, ok := bytes.Cut(b, []byte("\n"))
 	fields := strings.Split(string(head[:min(len(head), 80)]), " ")
 	if !ok || len(fields) != 4 || fields[0] != manifestMagic {
-		return Manifest{}, damaged(file, 0, "the first line does not begin a manifest")
+		return Manifest{}, unusable(file, "the first line does not begin a manifest")
 	}
 	if fields[1] != fmt.Sprint(manifestVersion) {
 		return Manifest{}, fmt.Errorf("store: %s: %w: format %.20q, this program reads %d; use the program that wrote it",
@@ -240,7 +240,7 @@ func writeNew(fsys FS, file string, content []byte) (err error) {
 		return fmt.Errorf("store: %w", err)
 	}
 	if !bytes.Equal(back, content) {
-		return damaged(file, 0, "reads back differently from what was written")
+		return unusable(file, "reads back differently from what was written")
 	}
 	return nil
 }

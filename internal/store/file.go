@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"os"
 )
 
 const (
@@ -101,7 +100,7 @@ type blockReader struct {
 
 // openBlocks opens the stored file and checks its size and header.
 func openBlocks(fsys FS, path string, info FileInfo) (*blockReader, error) {
-	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	f, err := openRead(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, unusable(path, "the file is missing, and the manifest names it")
 	}

@@ -38,6 +38,9 @@ type Handle interface {
 	DropCache()
 }
 
+// openRead opens a file for reading.
+func openRead(fsys FS, name string) (Handle, error) { return fsys.OpenFile(name, os.O_RDONLY, 0) }
+
 // osFS is the real file system.
 type osFS struct{}
 

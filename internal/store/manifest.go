@@ -177,7 +177,7 @@ func (j *manifestJSON) manifest() (Manifest, error) {
 
 // readManifest returns an error that wraps fs.ErrNotExist if there is no manifest.
 func readManifest(fsys FS, file string) (Manifest, error) {
-	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
+	f, err := openRead(fsys, file)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("store: %w", err)
 	}
@@ -209,7 +209,7 @@ func replaceFile(fsys FS, dir, file string, content []byte) (committed bool, err
 
 // holds reports whether a file has exactly the content.
 func holds(fsys FS, file string, content []byte) bool {
-	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
+	f, err := openRead(fsys, file)
 	if err != nil {
 		return false
 	}

@@ -147,7 +147,7 @@ func (s *Store) checkBegin(seg segment) error {
 }
 
 func (s *segment) open(fsys FS) (Handle, int64, error) {
-	f, err := fsys.OpenFile(s.path, os.O_RDONLY, 0)
+	f, err := openRead(fsys, s.path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("store: %w", err)
 	}

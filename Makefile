@@ -5,8 +5,8 @@
 # make interop the tests that run real clients and mail servers, in a root of their own made of Debian packages
 # make fidelity our digests beside those of the real clients; BULKHEAD_FULL=1 for all mail and not a sample
 # make torture  kill a node, starve it, damage its files, cut its power and move its clock, and compare it with a map: TORTURE=2m each, or hours
-# make soak-mesh  random schedules of processes that share, of pairs with witnesses and streams, and of partitions, compared
-#                 with maps: SOAK=500 of each from SEED on, SOAKJOBS at once
+# make soak-mesh  random schedules of processes that share, of pairs with witnesses and streams, of split sites and of
+#                 partitions, compared with maps: SOAK=500 of each from SEED on, SOAKJOBS at once
 # make race    the tests under the race detector, without the longest simulations
 # make fuzz    fuzz every parser, FUZZTIME each
 # make fuzz-cover  what FUZZTIME of fuzzing reaches of each package with parsers, and of those of PARSERS alone
@@ -98,7 +98,7 @@ torture:
 	TORTURE=$(TORTURE) $(GO) test -tags interop -count=1 -timeout 0 -v ./test/torture
 
 soak-mesh:
-	$(AS_RELEASED) $(GO) test -vet=off -tags interop -count=1 -timeout 0 -v -run '^TestSoak(Standby)?$$' -parallel $(SOAKJOBS) ./test/mesh -soak $(SOAK) -seed $(SEED)
+	$(AS_RELEASED) $(GO) test -vet=off -tags interop -count=1 -timeout 0 -v -run '^TestSoak(Standby|Site)?$$' -parallel $(SOAKJOBS) ./test/mesh -soak $(SOAK) -seed $(SEED)
 	$(AS_RELEASED) $(GO) test -vet=off -count=1 -timeout 0 -run '^TestPartitions' -parallel $(SOAKJOBS) ./internal/standby -schedules $(SOAK) -seed $(SEED)
 
 fidelity:

@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"internal/mail/document":       {"internal/pace", "internal/text/*"},
 	"internal/testing/mailtest":    {},
 	"internal/testing/picturetest": {},
-	"internal/store":               {},
+	"internal/store":               {"internal/wholefile"},
 	"internal/store/stream":        {".", "internal/natsdial", "internal/store"},
 	"internal/natsdial":            {},
 	"internal/trust":               {"."},

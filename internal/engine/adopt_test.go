@@ -2,9 +2,11 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -13,6 +15,12 @@ import (
 // TestAdopt checks that an engine whose store was lost takes its arrays back from a replica, page by
 // page, beside what it has counted since, and keeps them through a restart.
 func TestAdopt(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		t.Run(fmt.Sprint("another secret since: ", changed), func(t *testing.T) { adopt(t, changed) })
+	}
+}
+
+func adopt(t *testing.T, changed bool) {
 	ctx := t.Context()
 	c := newClock()
 	a, b := open(t, Options{Now: c.Now}), open(t, Options{Now: c.Now})
@@ -29,9 +37,20 @@ func TestAdopt(t *testing.T) {
 	}
 	take(a, 900)
 	pass(t, a, b, "a")
+	opts := Options{Now: c.Now, Recover: func() bool { return true }}
+	if changed {
+		former := a.Secret()
+		c.Advance(time.Minute) // no two generations begin at once
+		opts.Secret, opts.Past, opts.Former = filter.Secret{9}, []filter.Secret{former}, []filter.Secret{former}
+		if err := errors.Join(a.RekeyAll(ctx, opts.Secret), b.RekeyAll(ctx, opts.Secret)); err != nil {
+			t.Fatal(err)
+		}
+		take(a, 300)
+		pass(t, a, b, "a")
+		c.Advance(time.Minute)
+	}
 
 	dir := filepath.Join(t.TempDir(), "data")
-	opts := Options{Now: c.Now, Recover: true}
 	again, st := openDurable(t, dir, opts, nil)
 	for _, own := range again.Own() {
 		for _, held := range b.Replica("a") {

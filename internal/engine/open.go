@@ -116,7 +116,7 @@ func newEngine(opts Options) *Engine {
 	if opts.SetAside != "" && opts.Store != nil {
 		e.writer.leaving = leaving{folder: aside.Open(opts.SetAside, e.clock.since), saved: make(map[departure]bool)}
 	}
-	if opts.Recover {
+	if opts.Recover != nil && opts.Recover() {
 		e.writer.tally.BeginNow()
 		e.writer.block.BeginNow()
 	}

@@ -84,9 +84,9 @@ type Options struct {
 	// Still prevents the opening and dropping of generations. It is for changing accounts without
 	// knowing how long the node keeps its books. Reports go to the generations that were open last.
 	Still bool
-	// Recover makes the first generations begin at once, since peers may send back the generations of
-	// a lost store: see [Engine.Adopt].
-	Recover bool
+	// Recover, if not nil, reports whether peers may send back the generations of a lost store: see [Engine.Adopt].
+	// The first generations then begin at once, and secrets without counts are kept.
+	Recover func() bool
 	// Exact stores everything in maps instead of filters, as the oracle for replay and tests. It
 	// cannot be combined with a Store.
 	Exact bool

@@ -166,10 +166,11 @@ func (e *Engine) checkKey(written uint64) error {
 		bulkhead.ErrGeometry, written, e.opts.Secret.ID())
 }
 
-// trimSecrets removes the secrets without a live array. Only the writer calls it.
+// trimSecrets removes the secrets without a live array, unless peers may have arrays of a lost store. Only the writer
+// calls it.
 func (e *Engine) trimSecrets() {
 	v := e.current.View()
-	if len(v.Secrets.All) == 1 {
+	if len(v.Secrets.All) == 1 || e.opts.Recover != nil && e.opts.Recover() {
 		return
 	}
 	live := map[uint64]bool{v.Secrets.IDs[0]: true}

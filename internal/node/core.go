@@ -210,7 +210,7 @@ func (n *core) engineOptions(cfg *config.Config) (engine.Options, error) {
 		LearnBytes:      learnBytes(cfg),
 		Teach:           cfg.Learn.Share,
 		LearnCondemns:   cfg.Learn.Condemn,
-		Recover:         mesh.Recovering(filepath.Join(n.dir, meshFolder)),
+		Recover:         func() bool { return mesh.Recovering(filepath.Join(n.dir, meshFolder)) },
 		MaxStep:         engine.StepLimit(tally, block),
 		SetAside:        filepath.Join(n.dir, setAsideFolder, agedFolder),
 		Plausible:       n.confirmsClock,

@@ -125,7 +125,7 @@ func (s *source) open(fsys FS, dir string) error {
 		return err
 	}
 	if mark.epoch > m.epoch {
-		return damaged(filepath.Join(dir, manifestFile), 0,
+		return unusable(filepath.Join(dir, manifestFile),
 			"the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
 	}
 	if mark.epoch == m.epoch {
@@ -151,7 +151,7 @@ func (s *source) open(fsys FS, dir string) error {
 		s.segs = s.segs[1:]
 	}
 	if s.last >= m.Start && (len(s.segs) == 0 || s.segs[0].first > m.Start) {
-		return damaged(filepath.Join(dir, journalDir), 0, "no segment holds entry %d", m.Start)
+		return unusable(filepath.Join(dir, journalDir), "no segment holds entry %d", m.Start)
 	}
 	for i := range s.segs {
 		f, _, err := s.segs[i].open(fsys)

@@ -3,8 +3,11 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -203,5 +206,136 @@ func TestBackupToBrokenWriter(t *testing.T) {
 		if _, err := s.Backup(t.Context(), &brokenWriter{left}); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("writer that takes %d of %d bytes: %v", left, len(b), err)
 		}
+	}
+}
+
+// A frame is one of a forged backup.
+type frame struct {
+	kind    byte
+	payload []byte
+}
+
+// forge returns a backup of frames, with right checksums.
+func forge(t *testing.T, frames ...frame) []byte {
+	t.Helper()
+	b := bytes.NewBuffer(binary.LittleEndian.AppendUint16([]byte(backupMagic), backupVersion))
+	w := &frameWriter{w: b}
+	for _, f := range frames {
+		if err := w.write(f.kind, f.payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// TestForgedBackup restores backups with right checksums whose frames do not belong together. None leaves a store.
+func TestForgedBackup(t *testing.T) {
+	content := []byte("content")
+	m := Manifest{Checkpoint: 1, Incarnation: strings.Repeat("0a", incarnationBytes), Start: 4, epoch: 1,
+		Files: []FileInfo{{Name: "a", Size: int64(len(content)), CRC: crc32.Checksum(content, castagnoli), seq: 1}}}
+	text, err := m.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(index uint64, data string) frame {
+		return frame{frameEntry, append(binary.LittleEndian.AppendUint64(nil, index), data...)}
+	}
+	end := func(index uint64) frame { return frame{frameEnd, binary.LittleEndian.AppendUint64(nil, index)} }
+	manifest, whole := frame{frameManifest, text}, frame{frameContent, content}
+	for name, tt := range map[string]struct {
+		frames []frame
+		ok     bool
+	}{
+		"whole":      {[]frame{manifest, whole, entry(4, "x"), entry(5, ""), end(5)}, true},
+		"no entries": {[]frame{manifest, whole, end(3)}, true},
+		"content in two": {[]frame{manifest, {frameContent, content[:3]}, {frameContent, content[3:]},
+			end(3)}, true},
+		"content too long":          {[]frame{manifest, {frameContent, []byte("contents")}, end(3)}, false},
+		"content too short":         {[]frame{manifest, {frameContent, content[:3]}, end(3)}, false},
+		"empty content":             {[]frame{manifest, {frameContent, nil}, whole, end(3)}, false},
+		"other content":             {[]frame{manifest, {frameContent, []byte("CONTENT")}, end(3)}, false},
+		"content twice":             {[]frame{manifest, whole, whole, end(3)}, false},
+		"no manifest":               {[]frame{whole, end(3)}, false},
+		"two manifests":             {[]frame{manifest, manifest, whole, end(3)}, false},
+		"an entry too early":        {[]frame{manifest, whole, entry(3, "x"), end(3)}, false},
+		"an entry is missing":       {[]frame{manifest, whole, entry(5, "x"), end(5)}, false},
+		"an entry twice":            {[]frame{manifest, whole, entry(4, "x"), entry(4, "x"), end(4)}, false},
+		"an entry without index":    {[]frame{manifest, whole, {frameEntry, make([]byte, 7)}, end(4)}, false},
+		"the last entry is missing": {[]frame{manifest, whole, entry(4, "x"), end(5)}, false},
+		"an end of another length":  {[]frame{manifest, whole, {frameEnd, []byte{3, 0, 0, 0}}}, false},
+		"no end":                    {[]frame{manifest, whole, entry(4, "x")}, false},
+		"two ends":                  {[]frame{manifest, whole, end(3), end(3)}, false},
+		"another kind":              {[]frame{manifest, whole, {9, nil}, end(3)}, false},
+	} {
+		parent := ramDir(t)
+		dir := filepath.Join(parent, "store")
+		_, err := Restore(t.Context(), bytes.NewReader(forge(t, tt.frames...)), dir, Options{FS: fastFS{}})
+		var damage *DamageError
+		if tt.ok != (err == nil) || err != nil && !errors.As(err, &damage) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if names, _ := os.ReadDir(parent); (len(names) == 1) != tt.ok {
+			t.Errorf("%s: left %v", name, names)
+		}
+	}
+}
+
+// TestBackupOfDamaged backs up stores of which one file is damaged, missing or of another moment. A backup that
+// succeeds has what the store had; otherwise the error names what is wrong.
+func TestBackupOfDamaged(t *testing.T) {
+	dir, want, paths := victims(t)
+	_, want, _ = strings.Cut(want, " ") // without the incarnation, which a restore renews
+	rng := rand.New(rand.NewPCG(13, 14))
+	refused := 0
+	for _, path := range paths {
+		for what, change := range map[string]func([]byte) []byte{
+			"deleted":  func([]byte) []byte { return nil },
+			"cut":      func(b []byte) []byte { return b[:rng.IntN(len(b))] },
+			"a bit":    func(b []byte) []byte { b[rng.IntN(len(b))] ^= 1 << rng.IntN(8); return b },
+			"appended": func(b []byte) []byte { return append(b, 0) },
+			"later": func(b []byte) []byte {
+				if path != watermarkFile {
+					return b
+				}
+				return watermark{epoch: 2, acked: 20, durable: 20}.encode()
+			},
+		} {
+			c := copyTree(t, dir)
+			file := filepath.Join(c, path)
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b = change(b); b == nil {
+				err = os.Remove(file)
+			} else {
+				err = os.WriteFile(file, b, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var saved bytes.Buffer
+			if _, err := Backup(t.Context(), c, &saved); err != nil {
+				var damage *DamageError
+				if errors.As(err, &damage) && damage.Offset > 0 && damage.Offset > fileSize(t, damage.File) ||
+					!strings.Contains(err.Error(), c) {
+					t.Errorf("%s %s: %v", path, what, err)
+				}
+				refused++
+				continue
+			}
+			to := newDir(t)
+			if _, err := Restore(t.Context(), &saved, to, Options{FS: fastFS{}}); err != nil {
+				t.Errorf("%s %s: %v", path, what, err)
+				continue
+			}
+			got, err := readAll(to, Options{FS: fastFS{}})
+			if _, got, _ = strings.Cut(got, " "); err != nil || got != want {
+				t.Errorf("%s %s: the backup has other content, %v", path, what, err)
+			}
+		}
+	}
+	if refused < 3*len(paths) {
+		t.Errorf("%d backups of damaged stores were refused, of %d files", refused, len(paths))
 	}
 }

@@ -52,3 +52,6 @@ const (
 func damaged(file string, offset int64, what string, args ...any) error {
 	return &DamageError{file, offset, fmt.Sprintf(what, args...), adviceRestore}
 }
+
+// unusable returns the error for a file that is damaged, missing or out of date as a whole.
+func unusable(file, what string, args ...any) error { return damaged(file, 0, what, args...) }

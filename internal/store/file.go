@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"os"
 	"runtime"
 )
 
@@ -105,9 +104,9 @@ type blockReader struct {
 
 // openBlocks opens the stored file and checks its size and header.
 func openBlocks(fsys FS, path string, info FileInfo) (*blockReader, error) {
-	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	f, err := openRead(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, damaged(path, 0, "the file is missing, and the manifest names it")
+		return nil, unusable(path, "the file is missing, and the manifest names it")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -132,7 +131,7 @@ func (r *blockReader) open() error {
 		return fmt.Errorf("store: %s: offset 0: %w", r.path, err)
 	}
 	if crc32.Checksum(head[:fileHead-4], castagnoli) != binary.LittleEndian.Uint32(head[fileHead-4:]) {
-		return damaged(r.path, 0, "header checksum mismatch")
+		return unusable(r.path, "header checksum mismatch")
 	}
 	if v := binary.LittleEndian.Uint16(head[4:]); string(head[:4]) != fileMagic || v != fileVersion {
 		return fmt.Errorf("store: %s: %w: %q format %d, this program reads %q format %d", r.path,
@@ -161,7 +160,7 @@ func (r *blockReader) fill() error {
 	left := r.info.Size - r.next*blockBytes
 	if left <= 0 {
 		if r.crc != r.info.CRC {
-			return damaged(r.path, 0, "checksum of the content is %08x, the manifest says %08x", r.crc, r.info.CRC)
+			return unusable(r.path, "checksum of the content is %08x, the manifest says %08x", r.crc, r.info.CRC)
 		}
 		return io.EOF
 	}

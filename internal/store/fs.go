@@ -4,6 +4,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // FS is the part of the operating system that may fail. Tests put a faulty FS into [Options]; all
@@ -36,6 +38,9 @@ type Handle interface {
 	DropCache()
 }
 
+// openRead opens a file for reading.
+func openRead(fsys FS, name string) (Handle, error) { return fsys.OpenFile(name, os.O_RDONLY, 0) }
+
 // osFS is the real file system.
 type osFS struct{}
 
@@ -52,17 +57,7 @@ func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (Handle, error) {
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 func (osFS) Remove(name string) error     { return os.Remove(name) }
 
-func (osFS) SyncDir(name string) error {
-	d, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if cerr := d.Close(); err == nil {
-		err = cerr
-	}
-	return err
-}
+func (osFS) SyncDir(name string) error { return wholefile.SyncFolder(name) }
 
 func (f osFile) Sync() error { return syncData(f.File) }
 func (f osFile) DropCache()  { dropCache(f.File) }

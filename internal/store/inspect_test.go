@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -319,6 +320,38 @@ func TestInspectAgrees(t *testing.T) {
 	}
 	if sound < 20 || both < 100 {
 		t.Errorf("%d stores are sound and %d damaged", sound, both)
+	}
+}
+
+// TestInspectCovered damages entries that the checkpoint covers, and the header of a file: nothing is lost with them.
+func TestInspectCovered(t *testing.T) {
+	dir, _, paths := victims(t)
+	for _, path := range paths {
+		switch filepath.Dir(path) {
+		case journalDir:
+			if path != paths[slices.IndexFunc(paths, func(p string) bool { return filepath.Dir(p) == journalDir })] {
+				continue
+			}
+			n := inspected(t, dir, path, func(b []byte) []byte {
+				clear(b[segmentHead : segmentHead+recordHead]) // of entry 1; the checkpoint begins with entry 3
+				return b
+			})
+			if len(n.Faults) != 1 || n.Faults[0].First != 0 || n.Faults[0].Last != 0 || n.Entries != 12 {
+				t.Errorf("%d entries, faults %+v", n.Entries, n.Faults)
+			}
+		case filesDir:
+			name, _, _ := strings.Cut(filepath.Base(path), ".")
+			n := inspected(t, dir, path, func(b []byte) []byte {
+				b[1] ^= 0xff
+				return b
+			})
+			if len(n.Faults) != 1 || n.Faults[0].Offset != 0 || len(n.BadSpans(name)) > 0 || !n.Damaged(name) {
+				t.Errorf("%s: faults %+v, bad spans %v", name, n.Faults, n.BadSpans(name))
+			}
+			if b, whole := n.Whole(name); !whole || int64(len(b)) != n.Manifest.Files[0].Size && name == "pages" {
+				t.Errorf("%s: %d bytes of it are whole: %v", name, len(b), whole)
+			}
+		}
 	}
 }
 

@@ -124,7 +124,7 @@ func decodeManifest(file string, b []byte) (Manifest, error) {
 	head, body, ok := bytes.Cut(b, []byte("\n"))
 	fields := strings.Split(string(head[:min(len(head), 80)]), " ")
 	if !ok || len(fields) != 4 || fields[0] != manifestMagic {
-		return Manifest{}, damaged(file, 0, "the first line does not begin a manifest")
+		return Manifest{}, unusable(file, "the first line does not begin a manifest")
 	}
 	if fields[1] != fmt.Sprint(manifestVersion) {
 		return Manifest{}, fmt.Errorf("store: %s: %w: format %.20q, this program reads %d; use the program that wrote it",
@@ -177,7 +177,7 @@ func (j *manifestJSON) manifest() (Manifest, error) {
 
 // readManifest returns an error that wraps fs.ErrNotExist if there is no manifest.
 func readManifest(fsys FS, file string) (Manifest, error) {
-	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
+	f, err := openRead(fsys, file)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("store: %w", err)
 	}
@@ -209,7 +209,7 @@ func replaceFile(fsys FS, dir, file string, content []byte) (committed bool, err
 
 // holds reports whether a file has exactly the content.
 func holds(fsys FS, file string, content []byte) bool {
-	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
+	f, err := openRead(fsys, file)
 	if err != nil {
 		return false
 	}
@@ -240,7 +240,7 @@ func writeNew(fsys FS, file string, content []byte) (err error) {
 		return fmt.Errorf("store: %w", err)
 	}
 	if !bytes.Equal(back, content) {
-		return damaged(file, 0, "reads back differently from what was written")
+		return unusable(file, "reads back differently from what was written")
 	}
 	return nil
 }

@@ -40,33 +40,33 @@ func MendBit(b []byte, sum, want uint32) bool {
 
 // mendRecord reads the record that should begin at offset, with at most one flipped bit in its head
 // and one in its entry. ok is false if there is none. An error means that the disk cannot be read.
-func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec record, end int64, ok bool, err error) {
+func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec record, ok bool, err error) {
 	head := make([]byte, recordHead)
 	if salt == 0 || size-offset < recordHead {
-		return rec, 0, false, nil
+		return rec, false, nil
 	}
 	if _, err := r.ReadAt(head, offset); err != nil {
-		return rec, 0, false, err
+		return rec, false, err
 	}
 	if sum, want := crc32.Checksum(head[4:], castagnoli), binary.LittleEndian.Uint32(head); sum != want {
 		if !MendBit(head[4:], sum, want) {
-			return rec, 0, false, nil
+			return rec, false, nil
 		}
 		binary.LittleEndian.PutUint32(head, crc32.Checksum(head[4:], castagnoli))
 	}
 	rec, length, want, err := parseHead(head)
-	end = offset + recordHead + int64(length)
-	if err != nil || rec.salt != salt || rec.index != index || length > MaxEntry || end > size {
-		return rec, 0, false, nil
+	if err != nil || rec.salt != salt || rec.index != index || length > MaxEntry ||
+		offset+recordHead+int64(length) > size {
+		return rec, false, nil
 	}
 	rec.data = make([]byte, length)
 	if _, err := r.ReadAt(rec.data, offset+recordHead); err != nil && length > 0 {
-		return rec, 0, false, err
+		return rec, false, err
 	}
 	if sum := crc32.Checksum(rec.data, castagnoli); sum != want && !MendBit(rec.data, sum, want) {
-		return rec, 0, false, nil
+		return rec, false, nil
 	}
-	return rec, end, true, nil
+	return rec, true, nil
 }
 
 // mendManifest returns a manifest with at most one flipped bit repaired.

@@ -216,12 +216,12 @@ func (s *Store) mustBeEmpty() error {
 			return fmt.Errorf("store: %w", err)
 		}
 		if len(names) > 0 {
-			return damaged(s.path(manifestFile), 0, "the file is missing, and %s holds %d files", s.path(sub), len(names))
+			return unusable(s.path(manifestFile), "the file is missing, and %s holds %d files", s.path(sub), len(names))
 		}
 	}
 	mark, _, err := readWatermark(s.fs, s.path(watermarkFile))
 	if err == nil && mark.acked > 0 {
-		return damaged(s.path(manifestFile), 0, "the file is missing, but the watermark counts %d entries", mark.acked)
+		return unusable(s.path(manifestFile), "the file is missing, but the watermark counts %d entries", mark.acked)
 	}
 	return nil // a crash in create leaves only an unreadable watermark
 }

@@ -11,7 +11,7 @@ import (
 func (s *Store) openJournal(mark watermark) error {
 	m := &s.manifest
 	if mark.epoch > m.epoch {
-		return damaged(s.path(manifestFile), 0,
+		return unusable(s.path(manifestFile),
 			"the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
 	}
 	// A watermark of an earlier epoch, left by a process that died in Recover, is of entries below the checkpoint.
@@ -105,7 +105,7 @@ func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 		obsolete, live = append(obsolete, live[0]), live[1:]
 	}
 	if len(live) > 0 && live[0].first > m.Start {
-		return nil, nil, damaged(live[0].path, 0,
+		return nil, nil, unusable(live[0].path,
 			"the journal begins with entry %d, and the checkpoint needs %d: a segment is missing", live[0].first, m.Start)
 	}
 	for i := range live[:max(len(live)-1, 0)] {
@@ -127,7 +127,7 @@ func (s *Store) mustBeUnused(seg segment) error {
 	}
 	defer f.Close()
 	if size > segmentHead {
-		return damaged(s.path(manifestFile), 0,
+		return unusable(s.path(manifestFile),
 			"the manifest is of journal epoch %d, and %s of %d holds entries: the manifest is out of date", s.manifest.epoch,
 			seg.path, seg.epoch)
 	}
@@ -147,7 +147,7 @@ func (s *Store) checkBegin(seg segment) error {
 }
 
 func (s *segment) open(fsys FS) (Handle, int64, error) {
-	f, err := fsys.OpenFile(s.path, os.O_RDONLY, 0)
+	f, err := openRead(fsys, s.path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("store: %w", err)
 	}

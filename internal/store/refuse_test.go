@@ -133,3 +133,66 @@ func TestPermissions(t *testing.T) {
 		t.Errorf("no permission to create: %s", got)
 	}
 }
+
+// TestPrivate checks that no file or folder that a store, a copy of it or a salvage makes lets other users in.
+func TestPrivate(t *testing.T) {
+	root := ramDir(t)
+	dir, former := filepath.Join(root, "store"), filepath.Join(root, "former")
+	s := open(t, dir, Options{FS: fastFS{}, SegmentBytes: 100})
+	appendN(t, s, 5, 50)
+	if err := s.Checkpoint(t.Context(), 3, nil, []File{text("a", "content")}); err != nil {
+		t.Fatal(err)
+	}
+	appendN(t, s, 5, 50)
+	var saved bytes.Buffer
+	if _, err := s.Backup(t.Context(), &saved); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, s, Options{FS: fastFS{}, Former: func([]byte) string { return former }})
+	path := s.segs[len(s.segs)-1].path
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), &saved, filepath.Join(root, "restored"), Options{FS: fastFS{}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir, Options{FS: fastFS{}, Salvage: &Salvage{Aside: filepath.Join(root, "set", "aside")}})
+	if err := s.Recover(t.Context(), s.LastIndex()+1, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if seen++; err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil || seen < 30 {
+		t.Errorf("%d files and folders, %v", seen, err)
+	}
+}
+
+// TestQuiet checks that nothing is logged about a sound store, whether it has entries in one segment or several.
+func TestQuiet(t *testing.T) {
+	var log bytes.Buffer
+	o := Options{FS: fastFS{}, SegmentBytes: 200, Logger: logTo(&log)}
+	s := open(t, newDir(t), o)
+	for range 4 {
+		appendN(t, s, 3, 50)
+		s = reopen(t, s, o)
+		if err := s.Checkpoint(t.Context(), s.LastIndex(), nil, []File{text("a", "content")}); err != nil {
+			t.Fatal(err)
+		}
+		s = reopen(t, s, o)
+	}
+	if log.Len() > 0 {
+		t.Errorf("log: %s", log.String())
+	}
+}

@@ -42,10 +42,10 @@ func (s *Store) salvage() error {
 		return s.load() // the folder never held a store
 	}
 	if !n.Readable {
-		return damaged(s.path(manifestFile), 0, "neither the manifest nor its copy can be read: %s", n.Faults[0].What)
+		return unusable(s.path(manifestFile), "neither the manifest nor its copy can be read: %s", n.Faults[0].What)
 	}
 	if n.newer != "" {
-		return damaged(s.path(manifestFile), 0, "the manifest and its copy are out of date: %s is of a later journal",
+		return unusable(s.path(manifestFile), "the manifest and its copy are out of date: %s is of a later journal",
 			n.newer)
 	}
 	if err := s.setAside(n); err != nil {

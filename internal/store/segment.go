@@ -150,7 +150,7 @@ func (s *segment) begin(sc *scanner, incarnation string) error {
 	}
 	says := segment{epoch: s.epoch, first: s.first, salt: binary.LittleEndian.Uint64(b[36:])}
 	if says.salt == 0 || !bytes.Equal(b, says.header(incarnation)) {
-		return damaged(s.path, 0,
+		return unusable(s.path,
 			"the segment says epoch %d, index %d and store %x; its name and the manifest say %d, %d and %s",
 			binary.LittleEndian.Uint64(b[20:]), binary.LittleEndian.Uint64(b[28:]), b[44:60], s.epoch, s.first, incarnation)
 	}

@@ -82,18 +82,18 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 		var bad *badRecord
 		switch {
 		case errors.As(err, &bad):
-			rec, end, ok, err := mendRecord(f, bad.offset, size, s.salt, s.last+1)
+			rec, ok, err := mendRecord(f, bad.offset, size, s.salt, s.last+1)
 			if err != nil {
 				return faults, false, s.fault(err)
 			}
 			if ok {
 				faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what + ": one bit was flipped",
 					Mended: true})
-				s.last, s.size = rec.index, end
+				s.last, s.size = rec.index, bad.offset+recordHead+int64(len(rec.data))
 				if err := fn(rec.index, rec.data); err != nil {
 					return faults, false, err
 				}
-				sc = scannerAt(f, end, size)
+				sc = scannerAt(f, s.size, size)
 				continue
 			}
 			faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what})
@@ -174,7 +174,7 @@ func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (fa
 	fault := func(offset int64, bytes int64, what string, args ...any) Fault {
 		return Fault{File: path, Name: info.Name, Offset: offset, Bytes: bytes, What: fmt.Sprintf(what, args...)}
 	}
-	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	f, err := openRead(fsys, path)
 	if errors.Is(err, os.ErrNotExist) {
 		return []Fault{fault(0, info.Size, "the file is missing, and the manifest names it")}, false, nil
 	}
@@ -264,7 +264,7 @@ type rawReader struct {
 
 // openRaw opens a stored file for reading without checks. A missing file is empty.
 func openRaw(fsys FS, path string) (io.ReadCloser, error) {
-	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	f, err := openRead(fsys, path)
 	if errors.Is(err, os.ErrNotExist) {
 		return io.NopCloser(strings.NewReader("")), nil
 	}

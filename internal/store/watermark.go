@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"os"
 )
 
 const (
@@ -70,7 +69,7 @@ func decodeWatermark(file string, b []byte) (watermark, error) {
 
 // readWatermark reads the watermark, and reports whether the file exists.
 func readWatermark(fsys FS, file string) (m watermark, found bool, err error) {
-	f, err := fsys.OpenFile(file, os.O_RDONLY, 0)
+	f, err := openRead(fsys, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, found, nil
 	}

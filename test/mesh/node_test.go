@@ -62,6 +62,22 @@ func newNode(t testing.TB, name, secretFile, mesh string) *node {
 // newNodeOf is newNode of another program than today's.
 func newNodeOf(t testing.TB, bin, name, secretFile, mesh string) *node {
 	t.Helper()
+	n := prepare(t, bin, name, mesh)
+	args := []string{"network", "new", "--json", "--data", n.data()}
+	if secretFile != "" {
+		args = append(args, "--secret-file", secretFile)
+	}
+	var info struct{ Key string }
+	if err := json.Unmarshal(n.run(args...), &info); err != nil {
+		t.Fatal(err)
+	}
+	n.key = info.Key
+	return n
+}
+
+// prepare returns a node with a configuration and without a data folder.
+func prepare(t testing.TB, bin, name, mesh string) *node {
+	t.Helper()
 	if filepath.Base(bin) != "released" {
 		mesh = "share_counts_from = 1\n" + mesh // the last release knows no other
 	}
@@ -77,15 +93,6 @@ func newNodeOf(t testing.TB, bin, name, secretFile, mesh string) *node {
 	if n.log, err = os.Create(filepath.Join(n.dir, "log")); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"network", "new", "--json", "--data", n.data()}
-	if secretFile != "" {
-		args = append(args, "--secret-file", secretFile)
-	}
-	var info struct{ Key string }
-	if err := json.Unmarshal(n.run(args...), &info); err != nil {
-		t.Fatal(err)
-	}
-	n.key = info.Key
 	t.Cleanup(func() {
 		n.kill()
 		if t.Failed() {

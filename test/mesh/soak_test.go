@@ -104,6 +104,7 @@ type soakTally struct {
 	nodes, compared, over int
 	failed                []uint64
 	began                 time.Time
+	longest               map[string][2]time.Duration // by fault: until a take-over, and without an acknowledgement
 }
 
 // ended notes that a schedule has ended, and says how far the soak is.

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,7 +153,11 @@ type crowd struct {
 	last    time.Time
 }
 
-const messages = 200
+const (
+	messages = 200
+	// turn is how long a client waits for one of both nodes: as an edge does, half of its default timeout.
+	turn = time.Second
+)
 
 func (c *crowd) run(ctx context.Context, who int, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, uint64(who)))
@@ -160,7 +166,7 @@ func (c *crowd) run(ctx context.Context, who int, seed uint64) {
 		r := bulkhead.Report{Signatures: []bulkhead.Signature{signature(m)}, ID: fmt.Sprintf("%d-%d", who, i)}
 		for {
 			at := c.at.Load()
-			short, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+			short, cancel := context.WithTimeout(context.Background(), turn)
 			_, err := c.nodes[at].admin.Report(short, r)
 			cancel()
 			if err == nil {
@@ -221,28 +227,55 @@ func TestSoakStandby(t *testing.T) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				began, kind := time.Now(), standbyKinds[seed%uint64(len(standbyKinds))]
-				defer func() {
-					s.mu.Lock()
-					defer s.mu.Unlock()
-					s.done++
-					word := "exact"
-					if t.Failed() {
-						s.failed = append(s.failed, seed)
-						word = fmt.Sprintf("NOT EXACT; again: make soak-mesh SOAK=1 SEED=%d", seed)
-					}
-					fmt.Printf("soak-standby: %d of %d: seed %d, %s, %v: %s\n", s.done, s.of, seed, kind,
-						time.Since(began).Round(100*time.Millisecond), word)
-				}()
-				soakStandby(t, kind, seed, func(fault string) {
-					s.mu.Lock()
-					defer s.mu.Unlock()
-					s.n[fault]++
-				})
+				defer func() { s.schedule("soak-standby", seed, kind, began, t.Failed()) }()
+				soakStandby(t, kind, seed, s)
 			})
 		}
 	})
-	fmt.Printf("soak-standby: %d schedules, seeds %d to %d, of which %d were not exact: %v; %v; faults: %v\n", s.done,
+	s.print("soak-standby")
+}
+
+// count counts a fault.
+func (s *soakTally) count(fault string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n[fault]++
+}
+
+// took notes the times until a take-over and without an acknowledgement, of which print prints the longest.
+func (s *soakTally) took(fault string, takeOver, gap time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.longest == nil {
+		s.longest = make(map[string][2]time.Duration)
+	}
+	l := s.longest[fault]
+	s.longest[fault] = [2]time.Duration{max(l[0], takeOver), max(l[1], gap)}
+}
+
+// schedule notes that a schedule of a test has ended, and prints its result.
+func (s *soakTally) schedule(test string, seed uint64, kind string, began time.Time, failed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done++
+	word := "exact"
+	if failed {
+		s.failed = append(s.failed, seed)
+		word = fmt.Sprintf("NOT EXACT; again: make soak-mesh SOAK=1 SEED=%d", seed)
+	}
+	fmt.Printf("%s: %d of %d: seed %d, %s, %v: %s\n", test, s.done, s.of, seed, kind,
+		time.Since(began).Round(100*time.Millisecond), word)
+}
+
+// print prints the result of all schedules of a test.
+func (s *soakTally) print(test string) {
+	fmt.Printf("%s: %d schedules, seeds %d to %d, of which %d were not exact: %v; %v; faults: %v\n", test, s.done,
 		*firstSeed, *firstSeed+uint64(*soaks)-1, len(s.failed), s.failed, time.Since(s.began).Round(time.Second), s.n)
+	for _, fault := range slices.Sorted(maps.Keys(s.longest)) {
+		l := s.longest[fault]
+		fmt.Printf("%s: %s: taken over after at most %.1f s, no acknowledgement for at most %.1f s\n", test, fault,
+			l[0].Seconds(), l[1].Seconds())
+	}
 }
 
 // The kinds of pairs of TestSoakStandby.
@@ -286,7 +319,7 @@ func soakPair(t *testing.T, kind string) (first, second *half, server *nodetest.
 	return first, second, server, restart
 }
 
-func soakStandby(t *testing.T, kind string, seed uint64, note func(fault string)) {
+func soakStandby(t *testing.T, kind string, seed uint64, tally *soakTally) {
 	rng := rand.New(rand.NewPCG(seed, 34))
 	first, second, server, restart := soakPair(t, kind)
 	// takesOver makes the second node the first: by a command, or by itself with a witness.
@@ -338,21 +371,22 @@ func soakStandby(t *testing.T, kind string, seed uint64, note func(fault string)
 			faults = append(faults, "server killed")
 		}
 		fault := faults[rng.IntN(len(faults))]
-		note(kind + ": " + fault)
+		tally.count(kind + ": " + fault)
+		var takeOver time.Duration
 		switch fault {
 		case "killed":
 			first.process.Kill()
 			takesOver()
-			t.Logf("killed: promoted after %v", time.Since(began))
+			takeOver = time.Since(began)
 			<-time.After(time.Duration(rng.IntN(500)) * time.Millisecond)
 			first.start()
 		case "asked":
 			second.promote()
-			t.Logf("asked: promoted after %v", time.Since(began))
+			takeOver = time.Since(began)
 		case "frozen":
 			first.process.Freeze()
 			takesOver()
-			t.Logf("frozen: promoted after %v", time.Since(began))
+			takeOver = time.Since(began)
 			<-time.After(time.Duration(rng.IntN(1000)) * time.Millisecond)
 			first.process.Thaw()
 		case "server killed":
@@ -394,7 +428,7 @@ func soakStandby(t *testing.T, kind string, seed uint64, note func(fault string)
 			defer c.mu.Unlock()
 			return c.last.After(began)
 		})
-		t.Logf("longest time without an acknowledgement: %v", c.gap())
+		tally.took(kind+": "+fault, takeOver, c.gap())
 		first, second = second, first
 		if kind == streamed { // under load, the second node always lacks entries
 			end()

@@ -91,7 +91,7 @@ func (p *Pair) TakeOver(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(time.Duration(p.set.Lease) / 8)
+	tick := time.NewTicker(time.Duration(p.set.Lease) / lease.Looks)
 	defer tick.Stop()
 	for {
 		select {

@@ -103,18 +103,29 @@ func Open(o Options) (*Lease, error) {
 	return l, nil
 }
 
+// Parts of the time of a lease: a holder writes the record that often, and the other node reads it. The sooner that
+// node has seen the last write, the sooner it takes over.
+const (
+	writes = 4
+	// Looks is also how often a node that may take over should ask [Lease.Free].
+	Looks = 16
+)
+
 // Run renews the lease of a holder, and looks at the lease of the other node, until ctx ends. It closes the
 // lease then.
 func (l *Lease) Run(ctx context.Context) {
 	defer l.conn.Close()
-	tick := time.NewTicker(l.o.For / 4)
-	defer tick.Stop()
 	for {
+		began := time.Now()
 		l.renew(ctx)
+		every := l.o.For / Looks
+		if l.Valid() {
+			every = l.o.For / writes
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(every - time.Since(began)):
 		}
 	}
 }

@@ -229,11 +229,16 @@ func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhea
 // common reports whether unrelated senders use a link, as this node has seen or as the shipped list
 // says, a claimed name or a file, such as the icon of a social network. Votes on what all use say
 // nothing of one sender, so it decides nothing by itself. The place of one customer on a platform has a
-// link of its own.
+// link of its own. An address is common, and so is its domain, if its mail claims many names: a platform
+// sends the mail of its customers.
 func (d *decision) common(i int) bool {
+	s := d.Signatures[i].Scheme()
+	if i == d.parts.Domain && d.parts.Address >= 0 {
+		i = d.parts.Address
+	}
 	e := &d.Evidence[i]
-	switch s := d.Signatures[i].Scheme(); {
-	case s != bulkhead.Link && s != bulkhead.Claim && s != bulkhead.Attachment:
+	switch {
+	case s != bulkhead.Link && s != bulkhead.Claim && s != bulkhead.Attachment && i != d.parts.Address:
 		return false
 	case s == bulkhead.Link && wellknown.Domain(d.Signatures[i].Sum()):
 		return true

@@ -72,7 +72,7 @@ var mailRules = []rule{
 		"A link was reported once, was delivered 17 times at most, with two settled deliveries at most (2 in all with a " +
 			"verified sender), never by a known sender, the network is not known, and the node is mature."},
 	{"sender", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
-		"The verified sender is listed."},
+		"The verified sender is listed, and is not common."},
 	{"picture", bulkhead.ClassSpam, func(d *decision) bool { return !d.parts.Near && d.part(d.parts.Images, d.condemns) },
 		"A picture is listed, and there is no text. A picture beside a text is often borrowed, such as a logo."},
 	{"contact", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Contacts, d.condemns) },
@@ -102,7 +102,7 @@ var mailRules = []rule{
 	{"suspected-link", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Links, d.suspected) },
 		"A link that is not common is under suspicion, or is listed and not enough for *spam*."},
 	{"suspected-sender", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Senders, d.suspected) },
-		"The verified sender is under suspicion."},
+		"The verified sender is under suspicion, and is not common."},
 	{"suspected-part", bulkhead.ClassSuspected, func(d *decision) bool {
 		return d.part(d.parts.Attachments, d.suspected) || d.part(d.parts.Images, d.suspected) ||
 			d.part(d.parts.Contacts, d.suspected)

@@ -203,7 +203,8 @@ func (d *decision) asked(i int) bool {
 	case bulkhead.Network:
 		return d.nobodyAnswers() && !d.clean(i)
 	case bulkhead.Claim: // a list has the same writers every day
-		return !d.parts.OwnName(d.Signatures, d.Evidence, i) && !d.knownNetwork()
+		return !d.parts.OwnName(d.Signatures, d.Evidence, i) && !d.knownNetwork() &&
+			(d.sender < 0 || !d.Evidence[d.sender].regular())
 	}
 	return true
 }
@@ -284,9 +285,12 @@ func (d *decision) fresh(i int) bool {
 // suspected reports whether a part that was not revoked is under suspicion, or is a listed link. It
 // returns false for a part that unrelated senders use.
 func (d *decision) suspected(i int) bool {
-	f := d.Signatures[i].Scheme().Facet()
+	f, e := d.Signatures[i].Scheme().Facet(), &d.Evidence[i]
+	if f == bulkhead.SenderFacet && e.regular() && d.Policy.Strength(e, twoVotes) < twoVotes-slack {
+		return false
+	}
 	is := f == bulkhead.LinkFacet && d.isListed(i) ||
-		d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, &d.Evidence[i])
+		d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, e)
 	return is && !d.common(i)
 }
 

@@ -45,6 +45,9 @@ func (e *Evidence) deliveries() float64 { return float64(e.Old) + float64(e.New)
 // before midnight, and the rest after it.
 func (e *Evidence) settled() float64 { return max(0, float64(e.Old)-float64(e.Late)) }
 
+// regular reports whether mail of a sender was delivered for days. One report of it may be a mistake.
+func (e *Evidence) regular() bool { return e.settled() >= goodDeliveries && e.Days >= goodDays }
+
 // recent returns the number of the other deliveries.
 func (e *Evidence) recent() float64 { return float64(e.New) + float64(e.Late) }
 

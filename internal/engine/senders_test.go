@@ -126,6 +126,41 @@ func TestCommonOverNodes(t *testing.T) {
 	}
 }
 
+// TestPlatformOfCustomers: reports of spam from the address of a platform, whose mail claims many names, make other
+// mail from there neither spam nor suspected. On three nodes, each of which has seen four names, they do only
+// without peers. They always do if all mail claims one name.
+func TestPlatformOfCustomers(t *testing.T) {
+	for _, tt := range []struct {
+		nodes, names   int
+		share, flagged bool
+	}{{1, 12, false, false}, {1, 1, false, true}, {3, 12, false, true}, {3, 12, true, false}, {3, 1, true, true}} {
+		c := newCounty(t, 2)
+		mail := func(name string) []bulkhead.Signature {
+			return append(c.mail("calendar.example", ""), bulkhead.NamedSignature(bulkhead.Sender, "no-reply@calendar.example"),
+				bulkhead.NamedSignature(bulkhead.Claim, name))
+		}
+		for i := range 15 {
+			report(t, c.nodes[i%tt.nodes], bulkhead.Report{Signatures: mail(fmt.Sprint("customer", i%tt.names)),
+				Reporter: bulkhead.Reporter{Account: "site"}, Recipients: []string{fmt.Sprintf("user%d@here.example", i)}})
+			if tt.share {
+				c.share()
+			}
+			c.Advance(8 * time.Hour)
+		}
+		for i := range 6 {
+			report(t, c.nodes[0], bulkhead.Report{Signatures: mail(fmt.Sprint("evil", i)), Vote: bulkhead.Spam,
+				Reporter: bulkhead.Reporter{Account: "site", User: fmt.Sprint("user", i)}})
+		}
+		if tt.share {
+			c.share()
+		}
+		v := verdictOf(t, c.nodes[0], mail("another customer")...)
+		if flagged := v.Class >= bulkhead.ClassSuspected; flagged != tt.flagged {
+			t.Errorf("%+v: %v by %s: %q", tt, v.Class, v.Rule, v.Reasons)
+		}
+	}
+}
+
 // TestSketchOfSenders compares what nodes make of reported links with plain sets of their senders. A
 // sketch never shows more senders than there are, so a link of four is never common, even if each of
 // them mails through all nodes. A link of nine is common on every node.

@@ -59,9 +59,16 @@ func Bounds() []Bound {
 		{"identical", "All copies of a campaign are alike; 20 networks send it, 10 % report.",
 			campaignsOf("identical"), []Limit{spam("identical", 70), ham("all", CalledSpam, 0.1)}},
 		{"platforms", "Unrelated senders link to platforms, and so did 6 and 20 reported spams for each platform.",
-			platforms, []Limit{
+			platforms(true), []Limit{
 				ham("6 reports", CalledSpam, 0), ham("6 reports", Suspected, 5),
 				ham("20 reports", CalledSpam, 0), ham("20 reports", Suspected, 5),
+			}},
+		{"unlisted platforms", "The same with platforms that no list has, and ten more that sign their customers' mail.",
+			platforms(false), []Limit{
+				ham("6 reports", CalledSpam, 1), ham("6 reports", Suspected, 5),
+				ham("20 reports", CalledSpam, 1), ham("20 reports", Suspected, 5),
+				ham("signed, 6 reports", CalledSpam, 0), ham("signed, 6 reports", Suspected, 5),
+				ham("signed, 20 reports", CalledSpam, 0), ham("signed, 20 reports", Suspected, 5),
 			}},
 		{"fresh names", "Each copy is signed by a fresh name below a free suffix, to which alone it links; 60 are reported.",
 			freshNames, []Limit{spam("fresh names", 90)}},
@@ -171,56 +178,89 @@ type platform struct {
 	link func(r *rand.Rand) string
 }
 
-// platformFamilies returns well-known platforms, and some unknown ones.
-func platformFamilies(r *rand.Rand) []platform {
+// platformFamilies returns well-known platforms, and some unknown ones. If none is listed, all are unknown.
+func platformFamilies(r *rand.Rand, listed bool) []platform {
 	at := func(format string) platform {
 		return platform{format, func(r *rand.Rand) string { return strings.ReplaceAll(format, "*", token(r)) }}
 	}
 	unknown := func() string { return domainName(r, true) }
+	known := func(before, domain, after string) platform {
+		if !listed {
+			domain = unknown()
+		}
+		return at("https://" + before + domain + after)
+	}
 	return []platform{
-		at("https://shop.us1.list-manage.com/track/click?u=*"), at("https://u1.ct.sendgrid.net/ls/click?upn=*"),
-		at("https://docs.google.com/document/d/*/edit"), at("https://forms.office.com/r/*"), at("https://bit.ly/*"),
-		at("https://www.dropbox.com/s/*/file.pdf"), at("https://calendly.com/*/30min"), at("https://zoom.us/j/*"),
-		at("https://*.typeform.com/to/a"), at("https://we.tl/t-*"),
+		known("shop.us1.", "list-manage.com", "/track/click?u=*"), known("u1.ct.", "sendgrid.net", "/ls/click?upn=*"),
+		known("docs.", "google.com", "/document/d/*/edit"), known("forms.", "office.com", "/r/*"), known("", "bit.ly", "/*"),
+		known("www.", "dropbox.com", "/s/*/file.pdf"), known("", "calendly.com", "/*/30min"), known("", "zoom.us", "/j/*"),
+		known("*.", "typeform.com", "/to/a"), known("", "we.tl", "/t-*"),
 		at("https://click." + unknown() + "/ls/*"), at("https://go." + unknown() + "/r/*"),
 		at("https://" + unknown() + "/f/*"), at("https://" + unknown() + "/invoice/*"),
 	}
 }
 
 // platforms returns a plan in which genuine mail and spam link to the same platforms. A third of
-// them each have 5, 40 and 200 genuine deliveries before.
-func platforms(seed uint64) *Plan {
-	b := settled("platforms", seed, 24, 100)
-	genuine := func(p platform) func(*rand.Rand, *Delivery) Mail {
-		own := domainName(b.r, true)
-		s := b.personal("platform", &carrier{domain: own, nets: networks(b.r, 1), signsOwn: true, spf: true})
+// them each have 5, 40 and 200 genuine deliveries before. If none is listed, ten platforms more sign
+// the mail of their customers, and have 40 deliveries.
+func platforms(listed bool) func(seed uint64) *Plan {
+	return func(seed uint64) *Plan {
+		b := settled("platforms", seed, 24, 100)
+		for i, p := range platformFamilies(b.r, listed) {
+			b.platform(p, []int{5, 40, 200}[i%3], nil)
+		}
+		for n := 0; n < 10 && !listed; n++ {
+			at := &carrier{domain: domainName(b.r, true), nets: networks(b.r, 3), signsOwn: true, spf: true}
+			p := platform{at.domain, func(r *rand.Rand) string { return "https://" + at.domain + "/invite/" + token(r) }}
+			b.platform(p, 40, at)
+		}
+		return b.finish()
+	}
+}
+
+// platform adds genuine mail and spam that link to a platform. history is the number of genuine deliveries
+// before the spam. The platform itself sends and signs all of it unless at is nil.
+func (b *builder) platform(p platform, history int, at *carrier) {
+	within := func(from, to int) time.Duration {
+		return time.Duration(from)*day + time.Duration(b.r.Int64N(int64(to-from)*int64(day)))
+	}
+	account, kind := "", ""
+	if at != nil {
+		account, kind = "no-reply@"+at.domain, "signed, "
+	}
+	genuine := func() func(*rand.Rand, *Delivery) Mail {
+		c := at
+		if at == nil {
+			c = &carrier{domain: domainName(b.r, true), nets: networks(b.r, 1), signsOwn: true, spf: true}
+		}
+		s := b.personal("platform", c)
 		s.link, s.varied = p.link, true
+		if at != nil {
+			s.address = account
+		}
 		return s.mailing(b.r, 0)
 	}
-	spam := func(p platform) func(*rand.Rand, *Delivery) Mail {
+	spam := func() func(*rand.Rand, *Delivery) Mail {
 		c := b.campaign("single", pick(b.r, []string{"none", "one"}), "platform", networks(b.r, 1))
 		link := p.link(b.r)
 		c.linkAt = func(*rand.Rand) string { return link }
+		if at != nil {
+			c.sender, c.carrier, c.account = "one", at, account
+		}
 		return c.copy
 	}
-	for i, p := range platformFamilies(b.r) {
-		within := func(from, to int) time.Duration {
-			return time.Duration(from)*day + time.Duration(b.r.Int64N(int64(to-from)*int64(day)))
+	for range history {
+		b.one(within(0, 12), false, "history", false, genuine())
+	}
+	for phase, reports := range []int{6, 14} {
+		from := 12 + 6*phase
+		for range reports {
+			b.one(within(from, from+3), true, "platform", true, spam())
 		}
-		for range []int{5, 40, 200}[i%3] {
-			b.one(within(0, 12), false, "history", false, genuine(p))
-		}
-		for phase, reports := range []int{6, 14} {
-			from := 12 + 6*phase
-			for range reports {
-				b.one(within(from, from+3), true, "platform", true, spam(p))
-			}
-			for range 10 {
-				b.one(within(from+4, from+6), false, fmt.Sprintf("%d reports", []int{6, 20}[phase]), false, genuine(p))
-			}
+		for range 10 {
+			b.one(within(from+4, from+6), false, fmt.Sprintf("%s%d reports", kind, []int{6, 20}[phase]), false, genuine())
 		}
 	}
-	return b.finish()
 }
 
 // freshNames returns a plan of campaigns whose copies are each signed by a name of their own.

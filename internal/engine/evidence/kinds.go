@@ -19,8 +19,8 @@ const (
 	// Good counts deliveries of a text or link from senders of good standing. Of a network, it counts
 	// deliveries that were not flagged.
 	Good uint8 = 4
-	// Addresses counts distinct addresses of a sender's domain; of a link or file, distinct senders,
-	// only in "names"; of everything, the verified senders of each week.
+	// Addresses counts distinct addresses of a sender's domain. Of an address it counts distinct claimed names, and of
+	// a link or file distinct senders, both in "names" alone; of everything, the verified senders of each week.
 	Addresses uint8 = 5
 	Claims    uint8 = 6 // sightings of strangers
 

@@ -21,7 +21,7 @@ const enoughSenders = 10
 // a sketch, see [evidence.SenderPlaces], which peers can join with theirs. Senders whose From has no
 // verified domain do not count, since they can choose any From.
 func (r *Resolver) senders(m *Message, own []byte) {
-	r.buf.bases, r.buf.keys = r.buf.bases[:0], r.buf.keys[:0]
+	r.buf.bases = r.buf.bases[:0]
 	for i, base := range m.Keys {
 		switch m.Signatures[i].Scheme() {
 		case bulkhead.Link:
@@ -33,10 +33,29 @@ func (r *Resolver) senders(m *Message, own []byte) {
 			continue
 		}
 		r.buf.bases = append(r.buf.bases, base)
-		r.buf.keys = append(r.buf.keys, base.With(evidence.Addresses))
 	}
-	if len(r.buf.keys) == 0 {
+	r.users(string(own))
+}
+
+// authors counts the claimed name among the names that mail of an address claims. A platform sends the mail of all
+// its customers from one address, under the name of each.
+func (r *Resolver) authors(m *Message, address filter.Key) {
+	for i := range m.Signatures {
+		if m.Signatures[i].Scheme() == bulkhead.Claim {
+			r.buf.bases = append(r.buf.bases[:0], address)
+			r.users(string(m.Signatures[i].Sum()))
+		}
+	}
+}
+
+// users counts a user, a domain or a name, for each of r.buf.bases that no live generation knows from it.
+func (r *Resolver) users(who string) {
+	if len(r.buf.bases) == 0 {
 		return
+	}
+	r.buf.keys = r.buf.keys[:0]
+	for _, base := range r.buf.bases {
+		r.buf.keys = append(r.buf.keys, base.With(evidence.Addresses))
 	}
 	counted := r.countAll(r.view.Block.Live[0].Names)
 	r.over.names.raise(r.buf.keys, counted)
@@ -46,33 +65,33 @@ func (r *Resolver) senders(m *Message, own []byte) {
 			r.buf.links = append(r.buf.links, base)
 		}
 	}
-	fresh := r.newTo(string(own), r.buf.links)
+	fresh := r.newTo(who, r.buf.links)
 	for _, base := range fresh {
-		for _, k := range []filter.Key{r.opts.Keys.Sender(string(own), base), base.With(evidence.Addresses),
-			r.place(string(own), base).With(evidence.Sighting)} {
+		for _, k := range []filter.Key{r.opts.Keys.Sender(who, base), base.With(evidence.Addresses),
+			r.place(who, base).With(evidence.Sighting)} {
 			r.over.names.add(k, 1)
 			r.out.Names.add(k, 1)
 		}
 	}
 	if len(r.view.Remote.Origins)+len(r.view.Remote.Counts) > 0 {
-		r.showSenders(string(own), fresh)
+		r.showSenders(who, fresh)
 	}
 }
 
-// place returns the key of a sender's place in the sketch of a link.
-func (r *Resolver) place(domain string, base filter.Key) filter.Key {
-	return r.opts.Keys.SenderPlace(base, evidence.PlaceOf(r.opts.Keys.Sender(domain, base)))
+// place returns the key of a user's place in the sketch of a link.
+func (r *Resolver) place(who string, base filter.Key) filter.Key {
+	return r.opts.Keys.SenderPlace(base, evidence.PlaceOf(r.opts.Keys.Sender(who, base)))
 }
 
-// newTo returns the links that no live generation knows from a domain.
-func (r *Resolver) newTo(domain string, links []filter.Key) []filter.Key {
+// newTo returns the links that no live generation knows from a user.
+func (r *Resolver) newTo(who string, links []filter.Key) []filter.Key {
 	for g, block := range r.view.Block.Live {
 		if len(links) == 0 {
 			break
 		}
 		r.buf.keys = r.buf.keys[:0]
 		for _, base := range links {
-			r.buf.keys = append(r.buf.keys, r.at(block, r.opts.Keys.Sender(domain, base)))
+			r.buf.keys = append(r.buf.keys, r.at(block, r.opts.Keys.Sender(who, base)))
 		}
 		known := r.countAll(block.Names)
 		if g == 0 {

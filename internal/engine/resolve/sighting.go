@@ -194,7 +194,11 @@ func (r *Resolver) names(m *Message) (fresh bool) {
 		r.out.Names.add(k, n)
 	}
 	if domain >= 0 && !m.Seen.Caught && !full {
-		r.senders(m, m.Signatures[r.buf.which[domain]].Sum())
+		own := m.Signatures[r.buf.which[domain]].Sum()
+		if address >= 0 && had[address] > 0 {
+			r.authors(m, m.Keys[r.buf.which[address]])
+		}
+		r.senders(m, own)
 	}
 	return fresh
 }

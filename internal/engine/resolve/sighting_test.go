@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
@@ -284,6 +286,36 @@ func TestSketch(t *testing.T) {
 			t.Errorf("floor %d: places %v are shown on a new day, want %v", floor, got, want)
 		}
 	}
+}
+
+// TestAuthors compares the number of names that mail of an address claims with a plain set. The first mail of a week
+// does not count, and neither does mail called spam, mail without a name, or the mail of another address.
+func TestAuthors(t *testing.T) {
+	rapid.Check(t, func(draw *rapid.T) {
+		b := newBooks(t)
+		names := make(map[string]bool)
+		sent := false // by the address
+		for range rapid.IntRange(0, 12).Draw(draw, "mails") {
+			from := rapid.SampledFrom([]string{"no-reply@a.example", "no-reply@a.example", "ann@a.example"}).Draw(draw, "from")
+			name := rapid.SampledFrom([]string{"", "annexample", "bobexample", "carolexample"}).Draw(draw, "name")
+			caught := rapid.Bool().Draw(draw, "caught")
+			sigs := append(text(1), sender("a.example"), sender(from))
+			if name != "" {
+				sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Claim, name))
+			}
+			b.seen(Seen{Caught: caught}, bulkhead.Report{Signatures: sigs})
+			if from != "no-reply@a.example" || caught {
+				continue
+			}
+			if sent && name != "" {
+				names[name] = true
+			}
+			sent = true
+		}
+		if got := b.of(sender("no-reply@a.example")).Addresses; int(got) != len(names) {
+			draw.Fatalf("%d names, want %d", got, len(names))
+		}
+	})
 }
 
 // TestVerified checks the count of all deliveries from verified senders, and of those that were their

@@ -203,7 +203,8 @@ func (d *decision) asked(i int) bool {
 	case bulkhead.Network:
 		return d.nobodyAnswers() && !d.clean(i)
 	case bulkhead.Claim: // a list has the same writers every day
-		return !d.parts.OwnName(d.Signatures, d.Evidence, i) && !d.knownNetwork()
+		return !d.parts.OwnName(d.Signatures, d.Evidence, i) && !d.knownNetwork() &&
+			(d.sender < 0 || !d.Evidence[d.sender].regular())
 	}
 	return true
 }
@@ -229,11 +230,16 @@ func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhea
 // common reports whether unrelated senders use a link, as this node has seen or as the shipped list
 // says, a claimed name or a file, such as the icon of a social network. Votes on what all use say
 // nothing of one sender, so it decides nothing by itself. The place of one customer on a platform has a
-// link of its own.
+// link of its own. An address is common, and so is its domain, if its mail claims many names: a platform
+// sends the mail of its customers.
 func (d *decision) common(i int) bool {
+	s := d.Signatures[i].Scheme()
+	if i == d.parts.Domain && d.parts.Address >= 0 {
+		i = d.parts.Address
+	}
 	e := &d.Evidence[i]
-	switch s := d.Signatures[i].Scheme(); {
-	case s != bulkhead.Link && s != bulkhead.Claim && s != bulkhead.Attachment:
+	switch {
+	case s != bulkhead.Link && s != bulkhead.Claim && s != bulkhead.Attachment && i != d.parts.Address:
 		return false
 	case s == bulkhead.Link && wellknown.Domain(d.Signatures[i].Sum()):
 		return true
@@ -279,9 +285,12 @@ func (d *decision) fresh(i int) bool {
 // suspected reports whether a part that was not revoked is under suspicion, or is a listed link. It
 // returns false for a part that unrelated senders use.
 func (d *decision) suspected(i int) bool {
-	f := d.Signatures[i].Scheme().Facet()
+	f, e := d.Signatures[i].Scheme().Facet(), &d.Evidence[i]
+	if f == bulkhead.SenderFacet && e.regular() && d.Policy.Strength(e, twoVotes) < twoVotes-slack {
+		return false
+	}
 	is := f == bulkhead.LinkFacet && d.isListed(i) ||
-		d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, &d.Evidence[i])
+		d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, e)
 	return is && !d.common(i)
 }
 

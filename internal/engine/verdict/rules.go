@@ -72,7 +72,7 @@ var mailRules = []rule{
 		"A link was reported once, was delivered 17 times at most, with two settled deliveries at most (2 in all with a " +
 			"verified sender), never by a known sender, the network is not known, and the node is mature."},
 	{"sender", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Senders, d.condemns) },
-		"The verified sender is listed."},
+		"The verified sender is listed, and is not common."},
 	{"picture", bulkhead.ClassSpam, func(d *decision) bool { return !d.parts.Near && d.part(d.parts.Images, d.condemns) },
 		"A picture is listed, and there is no text. A picture beside a text is often borrowed, such as a logo."},
 	{"contact", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Contacts, d.condemns) },
@@ -102,7 +102,7 @@ var mailRules = []rule{
 	{"suspected-link", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Links, d.suspected) },
 		"A link that is not common is under suspicion, or is listed and not enough for *spam*."},
 	{"suspected-sender", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Senders, d.suspected) },
-		"The verified sender is under suspicion."},
+		"The verified sender is under suspicion, and is not common. A regular sender is not for a single vote."},
 	{"suspected-part", bulkhead.ClassSuspected, func(d *decision) bool {
 		return d.part(d.parts.Attachments, d.suspected) || d.part(d.parts.Images, d.suspected) ||
 			d.part(d.parts.Contacts, d.suspected)
@@ -112,8 +112,8 @@ var mailRules = []rule{
 		"The network is listed, nearly all its mail of the last days was flagged or reported, and no sender was verified. " +
 			"Unrelated senders share a network, so it never condemns."},
 	{"claimed-name", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Claims, d.suspected) },
-		"The claimed name was reported, is not the verified sender's own, and the network is not known. Any sender can " +
-			"claim any name."},
+		"The claimed name was reported, is not the verified sender's own, the sender is not regular, and the network is " +
+			"not known. Any sender can claim any name."},
 }
 
 // lastRules apply to mail that is neither spam nor suspected.

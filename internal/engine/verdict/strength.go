@@ -25,7 +25,8 @@ type Evidence struct {
 	Days           int
 
 	Good uint32 // of a text or link: deliveries from senders of good standing
-	// of a sender's domain: its distinct addresses; of a link: the distinct senders, see [Evidence.Common]
+	// of a sender's domain: its distinct addresses; of an address: the distinct names that its mail claims; of a
+	// link: the distinct senders, see [Evidence.Common]
 	Addresses uint32
 	Contexts  uint32 // of a text: the number of different links and senders that were reported with it
 
@@ -43,6 +44,9 @@ func (e *Evidence) deliveries() float64 { return float64(e.Old) + float64(e.New)
 // mail spam they alone have the weight of earlier days. Otherwise, a sender could deliver copies shortly
 // before midnight, and the rest after it.
 func (e *Evidence) settled() float64 { return max(0, float64(e.Old)-float64(e.Late)) }
+
+// regular reports whether mail of a sender was delivered for days. One report of it may be a mistake.
+func (e *Evidence) regular() bool { return e.settled() >= goodDeliveries && e.Days >= goodDays }
 
 // recent returns the number of the other deliveries.
 func (e *Evidence) recent() float64 { return float64(e.New) + float64(e.Late) }
@@ -248,7 +252,7 @@ func (e *Evidence) Shared() bool {
 }
 
 // Common reports whether at least five unrelated senders use a link. A sender is a verified domain,
-// other than the link's own, whose mail with the link was delivered here.
+// other than the link's own, whose mail with the link was delivered here. For an address, a sender is a claimed name.
 func (e *Evidence) Common() bool { return e.Addresses >= commonSenders }
 
 // Established returns the number of deliveries that remain after subtracting the deliveries that

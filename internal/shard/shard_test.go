@@ -244,6 +244,17 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// TestDrain checks that a shard without slots gets none of those of another one, unless all others have none.
+func TestDrain(t *testing.T) {
+	m := site(t, 3)
+	for _, tt := range []struct{ drain, want string }{{"s1", "[512 0 512]"}, {"s0", "[0 0 1024]"}, {"s2", "[512 512 0]"}} {
+		var err error
+		if m, err = m.Drain(tt.drain, note("drain")); err != nil || fmt.Sprint(m.counts()) != tt.want {
+			t.Fatalf("without %s: %v, %v; want %s", tt.drain, m.counts(), err, tt.want)
+		}
+	}
+}
+
 // TestMailboxes checks that mailboxes are spread evenly, that a map keeps the slots of mailboxes, and that another site
 // has others.
 func TestMailboxes(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
+	"github.com/bulkhead-mail/bulkhead/internal/shard"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
@@ -90,17 +91,32 @@ func query(n ...int) bulkhead.Query {
 }
 
 // TestClearinghouse checks that an edge is a Clearinghouse and a Counter like its upstream,
-// without a cache and with one that outlives the test.
+// without a cache and with one that outlives the test, and so is an edge of a site with one shard.
 func TestClearinghouse(t *testing.T) {
 	white := sig(77)
 	for _, ttl := range []time.Duration{0, time.Hour} {
-		t.Run(ttl.String(), func(t *testing.T) {
-			bulkheadtest.Suite{White: white, Open: func(t testing.TB) bulkhead.Clearinghouse {
-				house := prototest.NewTally(3)
-				house.White = map[bulkhead.Signature]bool{white: true}
-				return New(Options{Upstream: upstream(t, node(t, house, "").URL), Timeout: 10 * time.Second, Cache: ttl})
-			}}.Run(t)
-		})
+		for _, sharded := range []bool{false, true} {
+			t.Run(fmt.Sprint(ttl, " shards ", sharded), func(t *testing.T) {
+				bulkheadtest.Suite{White: white, Open: func(t testing.TB) bulkhead.Clearinghouse {
+					house := prototest.NewTally(3)
+					house.White = map[bulkhead.Signature]bool{white: true}
+					url := node(t, house, "").URL
+					o := Options{Timeout: 10 * time.Second, Cache: ttl}
+					if !sharded {
+						o.Upstream = upstream(t, url)
+						return New(o)
+					}
+					m, err := shard.New(shard.Shard{Name: "a", URLs: []string{url}}, shard.Note{At: time.Unix(1e9, 0)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					o.Open = func(s shard.Shard) Upstream { return upstream(t, s.URLs[0]) }
+					e := New(o)
+					e.Use(m)
+					return e
+				}}.Run(t)
+			})
+		}
 	}
 }
 

@@ -117,10 +117,16 @@ func (e *Edge) anyAnswers(ctx context.Context) error {
 		for _, t := range all[:n] {
 			go func() { outcome <- t.answers(ctx) }()
 		}
-		for range n {
-			if err = <-outcome; err == nil {
-				return nil
+		answered := false
+		for range n { // all of them: the end of ctx would make the others look away
+			if one := <-outcome; one == nil {
+				answered = true
+			} else {
+				err = one
 			}
+		}
+		if answered {
+			return nil
 		}
 		all = all[n:]
 	}

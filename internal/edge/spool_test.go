@@ -291,24 +291,41 @@ func TestSeveral(t *testing.T) {
 // FuzzSpool reads a report as a spool does.
 func FuzzSpool(f *testing.F) {
 	f.Add([]byte(`{"At":"2026-01-02T03:04:05Z","Report":{"Vote":1,"Signatures":["dcc/body:00"],"ID":"a"}}`))
+	f.Add([]byte(`{"At":"2026-01-02T03:04:05Z","May":"a","Report":{"Signatures":["dcc/body:00"]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 1<<20, slog.New(slog.DiscardHandler))
+		s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 2*int64(len(b)), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if err := s.putText(b); err != nil {
-			t.Fatal(err)
+		for range 2 {
+			if err := s.putText(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.putText(append(b, ' ')); !errors.Is(err, bulkhead.ErrReadOnly) {
+			t.Fatalf("a full spool: %v", err)
 		}
 		all, err := s.claim("", 10)
-		if err != nil || len(all) != 1 {
+		if err != nil || len(all) != 2 {
 			t.Fatalf("%d reports, %v", len(all), err)
 		}
-		if err := s.remove(all); err != nil {
+		s.route(func(string, string) string { return "a" })
+		for range 2 { // the second time, the shard is on disk
+			if all, err = s.claim("a", 10); err != nil || len(all) != 2 {
+				t.Fatalf("%d reports for a shard, %v", len(all), err)
+			}
+		}
+		r := &all[0].Report
+		if repeat := repeatKey(r); len(r.Signatures) > 0 && (all[0].May != "a" || repeat != 0 && s.marked(repeat) != "a") {
+			t.Fatalf("shard %q may have the report", all[0].May)
+		}
+		if err := errors.Join(s.remove(nil), s.remove(all)); err != nil {
 			t.Fatal(err)
 		}
-		if n, bytes := s.Len(); n != 0 || bytes != 0 {
-			t.Fatalf("%d reports of %d bytes are left", n, bytes)
+		all, err = s.claim("a", 10)
+		if n, bytes := s.Len(); n != 0 || bytes != 0 || err != nil || len(all) > 0 {
+			t.Fatalf("%d reports of %d bytes are left, %d claimed: %v", n, bytes, len(all), err)
 		}
 	})
 }

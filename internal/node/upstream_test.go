@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node/upstream"
@@ -76,6 +77,22 @@ func TestEdgeOfShards(t *testing.T) {
 	v, err = node.Clearinghouse().Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{sig}})
 	if err != nil || v.Findings[0].Spam != 1 {
 		t.Errorf("at the shard: %+v, %v", v, err)
+	}
+	// A vote goes to the shard of its user, and joins the delivery there.
+	letter := []byte("From: a@example.org\nSubject: lamps\n\n" +
+		"Lamps for the garden are sold here today at half their price.\n")
+	if _, err := at.ReportMessage(t.Context(), letter, client.MessageOptions{Vote: bulkhead.Sighting,
+		Recipients: []string{"ann@example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	before := node.state.State(t.Context()).Joined.Text
+	vote := client.MessageOptions{Vote: bulkhead.Spam, User: "ann"}
+	if _, err := at.ReportMessage(t.Context(), letter, vote); err != nil {
+		t.Fatal(err)
+	}
+	node.state.Renew()
+	if after := node.state.State(t.Context()).Joined.Text; after != before+1 {
+		t.Errorf("%d votes were joined at the shard, %d before", after, before)
 	}
 	m, revision, err := b.Get(t.Context())
 	if err != nil {

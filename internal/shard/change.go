@@ -144,7 +144,8 @@ func (m *Map) Move(to, from string, slots int, note Note) (*Map, error) {
 	return n, nil
 }
 
-// Drain returns a map in which a shard has no slots. Each goes to the shard that has fewest.
+// Drain returns a map in which a shard has no slots. Each goes to the shard that has fewest of those that have any, or
+// of all if no other has any: a shard without slots may be out of service.
 func (m *Map) Drain(name string, note Note) (*Map, error) {
 	source := m.index(name)
 	counts := m.counts()
@@ -156,11 +157,11 @@ func (m *Map) Drain(name string, note Note) (*Map, error) {
 	case counts[source] == 0:
 		return nil, refuse("shard %q has no slots", name)
 	}
-	n := m.next(note)
+	n, empty := m.next(note), counts[source] == Slots
 	for counts[source] > 0 {
 		target := -1
 		for i, c := range counts {
-			if i != source && (target < 0 || c < counts[target]) {
+			if i != source && (c > 0 || empty) && (target < 0 || c < counts[target]) {
 				target = i
 			}
 		}

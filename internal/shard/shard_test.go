@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -36,26 +37,38 @@ func site(t testing.TB, shards int) *Map {
 	return m
 }
 
-// TestParse refuses what is no whole map, and returns what Text wrote.
-func TestParse(t *testing.T) {
-	good := string(site(t, 3).Text())
-	m, err := Parse([]byte(good))
-	if err != nil || string(m.Text()) != good {
-		t.Fatalf("%v\n%s\n%s", err, good, m.Text())
-	}
+// broken returns texts that are no map, by what is wrong, from the text of a map.
+func broken(t testing.TB, good string) map[string]string {
 	replace := func(from, to string) string {
 		if !strings.Contains(good, from) {
 			t.Fatalf("%q is not in %s", from, good)
 		}
 		return strings.Replace(good, from, to, 1)
 	}
-	for name, text := range map[string]string{
+	slots := func(text string) string { // of the first shard
+		return regexp.MustCompile(`"slots":"[^"]*"`).ReplaceAllStringFunc(good, func(found string) string {
+			defer func() { text = "" }()
+			if text == "" {
+				return found
+			}
+			return `"slots":"` + text + `"`
+		})
+	}
+	return map[string]string{
 		"empty":                 "",
 		"no object":             "7",
 		"bytes behind":          good + "{}",
 		"unknown field":         replace(`"version"`, `"colour":1,"version"`),
 		"version 0":             replace(`"version":5`, `"version":0`),
-		"short salt":            replace(`"salt":"`, `"salt":"","x":"`),
+		"short salt":            regexp.MustCompile(`"salt":"..`).ReplaceAllString(good, `"salt":"`),
+		"no shards":             regexp.MustCompile(`\[\{.*\}\]`).ReplaceAllString(good, "[]"),
+		"no slots in order":     slots("7,3"),
+		"no number":             slots("0-x"),
+		"a range of one":        slots("0-0"),
+		"a zero in front":       slots("01"),
+		"negative":              slots("-1"),
+		"a long address":        replace(`https://s1.`, `https://`+strings.Repeat("a", maxURL)+`.`),
+		"an address with query": replace(`s1.example.com`, `s1.example.com?x`),
 		"default of no shard":   replace(`"default":"s0"`, `"default":"s9"`),
 		"name":                  replace(`"name":"s1"`, `"name":"S 1"`),
 		"order of names":        replace(`"name":"s1"`, `"name":"s3"`),
@@ -64,19 +77,30 @@ func TestParse(t *testing.T) {
 		"another scheme":        replace(`https://s1.`, `ftp://s1.`),
 		"password":              replace(`https://s1.`, `https://a:b@s1.`),
 		"address twice":         replace(`https://s1.`, `https://s0.`),
-		"slot without shard":    replace(`"slots":"`, `"slots":"0","was":"`),
-		"slot of two":           replace(`,"slots":"`, `,"slots":"0-1023","was":"`),
+		"slot without shard":    slots("0"),
+		"slot of two":           slots("0-1023"),
 		"no date":               replace(`"at":"2026`, `"at":"0001`),
 		"a note of 300 bytes":   replace(`"what":"level"`, `"what":"`+strings.Repeat("x", 300)+`"`),
 		"more than the limit":   good + strings.Repeat(" ", MaxBytes),
-		"slot twice":            strings.Replace(strings.Replace(good, `"slots":"0-`, `"slots":"0,0-`, 1), "1024", "1023", 1),
-		"a slot beyond the end": replace(`-`, `-1`),
-	} {
+		"slot twice":            slots("0,0-340"),
+		"a slot beyond the end": slots("0-1024"),
+	}
+}
+
+// TestParse refuses what is no whole map, and returns what Text wrote.
+func TestParse(t *testing.T) {
+	good := string(site(t, 3).Text())
+	m, err := Parse([]byte(good))
+	if err != nil || string(m.Text()) != good {
+		t.Fatalf("%v\n%s\n%s", err, good, m.Text())
+	}
+	for name, text := range broken(t, good) {
 		if m, err := Parse([]byte(text)); !errors.Is(err, bulkhead.ErrMalformed) {
 			t.Errorf("%s: accepted %v: %v", name, m != nil, err)
 		}
 	}
-	if _, err := Parse([]byte(replace(`"format":1`, `"format":2,"more":[]`))); !errors.Is(err, ErrNewer) {
+	newer := strings.Replace(good, `"format":1`, `"format":2,"more":[]`, 1)
+	if _, err := Parse([]byte(newer)); !errors.Is(err, ErrNewer) {
 		t.Errorf("a newer format: %v", err)
 	}
 }
@@ -220,6 +244,17 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// TestDrain checks that a shard without slots gets none of those of another one, unless all others have none.
+func TestDrain(t *testing.T) {
+	m := site(t, 3)
+	for _, tt := range []struct{ drain, want string }{{"s1", "[512 0 512]"}, {"s0", "[0 0 1024]"}, {"s2", "[512 512 0]"}} {
+		var err error
+		if m, err = m.Drain(tt.drain, note("drain")); err != nil || fmt.Sprint(m.counts()) != tt.want {
+			t.Fatalf("without %s: %v, %v; want %s", tt.drain, m.counts(), err, tt.want)
+		}
+	}
+}
+
 // TestMailboxes checks that mailboxes are spread evenly, that a map keeps the slots of mailboxes, and that another site
 // has others.
 func TestMailboxes(t *testing.T) {
@@ -272,6 +307,11 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"format":1,"version":1,"salt":"00000000000000000000000000000000","default":"a","shards":[{"name":"a",` +
 		`"urls":["http://127.0.0.1:8420"],"slots":"0-1023"}],"at":"2026-01-02T03:04:05Z","by":"","what":""}`))
 	f.Add([]byte(`{"format":2}`))
+	for _, text := range broken(f, string(site(f, 3).Text())) {
+		if len(text) < 8<<10 {
+			f.Add([]byte(text))
+		}
+	}
 	f.Add([]byte(`{"format":1,"shards":[{"slots":"0-5,5"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := Parse(text)

@@ -134,8 +134,8 @@ func TestRspamd(t *testing.T) {
 	}
 	asked := n.awaitSeen("/v1/check")
 	if q := asked[0].URL.Query(); q.Get("client") != "192.0.2.7" || q.Get("sender") != "ann@sender.example" ||
-		q.Get("dkim") != "sender.example" {
-		t.Errorf("the node is asked with %v; want client, SPF's sender and DKIM's domain", q)
+		q.Get("dkim") != "sender.example" || q.Get("mailbox") != "bob@example.org" {
+		t.Errorf("the node is asked with %v; want client, SPF's sender, DKIM's domain and the first recipient", q)
 	}
 	if body, _ := io.ReadAll(asked[0].Body); string(body) != letter {
 		t.Errorf("the node is asked about %d bytes, want the %d of the mail", len(body), len(letter))

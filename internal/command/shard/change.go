@@ -116,8 +116,8 @@ func newDrainCommand() *cobra.Command {
 	var confirm command.Confirmation
 	cmd := &cobra.Command{
 		Use: "drain NAME", Short: "Move all slots of a shard to the others",
-		Long: "Move all slots of a shard to the others, evenly. The shard stays in the map: reports that it may\n" +
-			"have already still go to it. Remove it when no edge has reports for it any more.",
+		Long: "Move all slots of a shard to the others that have some, evenly. The shard stays in the map, and\n" +
+			"gets the reports that it may have already. Remove it when no edge has reports for it any more.",
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.change(cmd, change{what: "drain " + args[0], confirm: &confirm,

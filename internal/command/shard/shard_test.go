@@ -130,7 +130,7 @@ func TestCommands(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	_, facts, err := run(t, url, "drain", "a", "--yes")
-	for _, want := range []string{"512 of 1024 slots", "50.0 %", "a to c: 512; a keeps 0, c has 512", "Counts stay"} {
+	for _, want := range []string{"512 of 1024 slots", "50.0 %", "a to b: 512; a keeps 0, b has 1024", "Counts stay"} {
 		if err != nil || !strings.Contains(facts, want) {
 			t.Errorf("facts: %q is missing: %v\n%s", want, err, facts)
 		}

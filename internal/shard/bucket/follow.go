@@ -17,6 +17,9 @@ import (
 // readEvery is the time between two readings of the map.
 const readEvery = 2 * time.Second
 
+// errUnread is the problem until the first answer.
+var errUnread = errors.New("the servers have not answered yet")
+
 // A Follower has the latest valid map of a site that it has seen, in memory and in a file. Its methods may be called
 // concurrently.
 type Follower struct {
@@ -37,7 +40,7 @@ func Follow(b *Bucket, path string, every time.Duration, log *slog.Logger) *Foll
 	if every == 0 {
 		every = readEvery
 	}
-	f := &Follower{bucket: b, path: path, log: log, every: every, problem: errors.New("the servers have not answered yet")}
+	f := &Follower{bucket: b, path: path, log: log, every: every, problem: errUnread}
 	m, err := ReadFile(path)
 	switch {
 	case err == nil:
@@ -137,7 +140,7 @@ func (f *Follower) note(m *shard.Map, err error) {
 	case err != nil && (had == nil || had.Error() != err.Error()):
 		f.log.Warn("the map of the shards cannot be read", "err", err, "consequence",
 			fmt.Sprintf("the edge goes on with version %d", version))
-	case err == nil && had != nil:
+	case err == nil && had != nil && had != errUnread:
 		f.log.Info("the map of the shards is read again", "version", version)
 	}
 }

@@ -54,7 +54,8 @@ func problemHandler(status int) http.HandlerFunc {
 	}
 }
 
-// TestAnswerThatIsLost checks that a check whose answer cannot be written is a failure.
+// TestAnswerThatIsLost checks that a check whose answer cannot be written is a failure, which is reported
+// once for all messages.
 func TestAnswerThatIsLost(t *testing.T) {
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte(`{"judged":"none","reasons":["never seen"],"findings":[]}`))
@@ -63,8 +64,10 @@ func TestAnswerThatIsLost(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--json"}} {
 		var errs bytes.Buffer
 		args := append([]string{"check", "--server", node.URL, "-"}, flags...)
-		if code := run(args, strings.NewReader("Subject: a\n\nb\n"), fullDisk{}, &errs); code != int(cli.Software) ||
-			!strings.Contains(errs.String(), "no space left") {
+		const from = "From a Sat Jan  3 01:05:34 2026\n"
+		mbox := strings.NewReader(from + "Subject: a\n\nb\n\n" + from + "Subject: b\n\nb\n")
+		if code := run(args, mbox, fullDisk{}, &errs); code != int(cli.Software) ||
+			strings.Count(errs.String(), "no space left") != 1 {
 			t.Errorf("%q: exit code %d, want %d: %s", flags, code, int(cli.Software), errs.String())
 		}
 	}

@@ -16,7 +16,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 
@@ -43,8 +42,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(complaints)
 	err := root.ExecuteContext(context.Background())
-	if flushed := out.Flush(); flushed != nil {
-		err = errors.Join(err, flushed)
+	if failed := out.Flush(); failed != nil {
+		err = failed // the command returns the same error, or none
 	}
 	command.Complain(complaints, err)
 	complaints.Flush()

@@ -15,13 +15,17 @@ import (
 type Screen struct {
 	w    io.Writer
 	part []byte // of a character whose last bytes are still to be written
+	err  error  // of the first write that failed; nothing is written after it
 }
 
 // NewScreen returns a Screen that writes to w.
 func NewScreen(w io.Writer) *Screen { return &Screen{w: w} }
 
-// Write implements [io.Writer].
+// Write implements [io.Writer]. After a failed write it returns the same error again.
 func (s *Screen) Write(text []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
 	all := append(s.part, text...)
 	whole := len(all)
 	for n := 1; n < utf8.UTFMax && n <= len(all); n++ {
@@ -33,17 +37,26 @@ func (s *Screen) Write(text []byte) (int, error) {
 		}
 	}
 	s.part = append([]byte(nil), all[whole:]...)
-	if _, err := io.WriteString(s.w, visible(string(all[:whole]), "\n\t")); err != nil {
-		return 0, err
+	if _, s.err = io.WriteString(s.w, visible(string(all[:whole]), "\n\t")); s.err != nil {
+		return 0, s.err
 	}
 	return len(text), nil
 }
 
-// Flush writes what Write has kept of a character that was cut off.
+// Flush writes what Write has kept of a character that was cut off. It returns the error of the first
+// write that failed, also of an earlier one.
 func (s *Screen) Flush() error {
-	_, err := io.WriteString(s.w, visible(string(s.part), ""))
-	s.part = nil
-	return err
+	if s.err == nil && len(s.part) > 0 {
+		_, s.err = io.WriteString(s.w, visible(string(s.part), ""))
+		s.part = nil
+	}
+	return s.err
+}
+
+// Failed reports whether an earlier write to a [Screen] failed.
+func Failed(w io.Writer) bool {
+	s, ok := w.(*Screen)
+	return ok && s.err != nil
 }
 
 // Unwrap returns the writer below a [Screen], for output that is no text and for control characters of

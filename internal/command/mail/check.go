@@ -2,7 +2,6 @@ package mail
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -103,10 +102,13 @@ func (p *verdictPrinter) print(m *message, v *client.Verdict) error {
 	if !p.color {
 		paint = ""
 	}
-	_, err1 := fmt.Fprintf(p.w, "%s: ", m.label())
-	err2 := cli.Paint(p.w, paint, word)
-	_, err3 := fmt.Fprintln(p.w)
-	err := errors.Join(err1, err2, err3)
+	if _, err := fmt.Fprintf(p.w, "%s: ", m.label()); err != nil {
+		return err
+	}
+	if err := cli.Paint(p.w, paint, word); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(p.w)
 	for _, reason := range v.Reasons {
 		if err == nil {
 			_, err = fmt.Fprintf(p.w, "    %s\n", reason)

@@ -122,6 +122,9 @@ func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) err
 			one := &message{name: name, raw: m.Raw, several: m.Mbox}
 			one.from, one.subject = mailbox.Envelope(m.Raw, shown)
 			if err := fn(one); err != nil {
+				if cli.Failed(cmd.OutOrStdout()) {
+					continue // votes count without an answer; the end of the program reports this error once
+				}
 				fail(fmt.Errorf("%s: %w", name, err))
 			}
 		}

@@ -69,6 +69,8 @@ type Options struct {
 	Chaff int
 	// Unlearnt leaves out deliveries with 0.99 or more even if the sender is of good standing.
 	Unlearnt bool
+	// Passed leaves out the reports of spam with 0.99 or more: its readers see it marked, and pass over it.
+	Passed bool
 }
 
 // Levels are the scores at which mail is counted.
@@ -240,10 +242,11 @@ func (n *network) letter(l *Letter, tokens []learn.Token, out *Result) {
 	if l.Made && !good && score >= 0.99 && totals.Reported >= learn.FirstReports {
 		out.MadeFlagged++
 	}
-	if score < 0.99 || good && !n.o.Unlearnt {
+	delivered := score < 0.99 || good && !n.o.Unlearnt
+	if delivered {
 		n.add(site, tokens, 0, 1)
 	}
-	if reported {
+	if reported && (delivered || !n.o.Passed) {
 		if shown, ok := learn.Shown(counts); ok {
 			n.shown[site]++
 			n.share[site] = learn.Averaged(n.share[site], shown, n.shown[site])

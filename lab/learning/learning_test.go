@@ -60,6 +60,10 @@ func TestMadeMail(t *testing.T) {
 	if err != nil || none.Caught != [len(Levels)]int{} || reporting.Caught[0] == 0 {
 		t.Errorf("%+v without reports, %v", none, err)
 	}
+	passed := run(t, letters, Options{Sites: 20, Passed: true})
+	if passed.Caught[0] == 0 || passed.Caught[0] >= reporting.Caught[0] {
+		t.Errorf("%+v without the reports of marked mail, %+v with them", passed, reporting)
+	}
 	for _, o := range []Options{{}, {Sites: 3, Liars: 3}, {Sites: 1, Reported: 2}} {
 		if _, err := Run(t.Context(), letters, o); err == nil {
 			t.Errorf("%+v is accepted", o)

@@ -448,6 +448,11 @@ func TestShards(t *testing.T) {
 	s.await(m.Version, edges...)
 	s.empty(edges)
 	s.compare()
+	deliveries, votes := 0, 0
+	for text := range texts {
+		deliveries, votes = deliveries+int(s.seen[text]), votes+len(s.voted[texts+text])
+	}
+	t.Logf("%d deliveries and %d votes were acknowledged, in %d versions of the map", deliveries, votes, m.Version)
 	for i := range edges {
 		if f, err := bucket.ReadFile(filepath.Join(dirs[i], MapFile)); err != nil || f.Version != m.Version {
 			t.Errorf("the file of edge %d: %v", i, err)

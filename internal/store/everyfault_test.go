@@ -101,6 +101,7 @@ func (f *flakyFile) WriteAt(b []byte, at int64) (int, error) {
 }
 
 func (f *flakyFile) Truncate(size int64) error {
+	f.written = true
 	return errors.Join(f.fs.step("truncate", f.name), f.Handle.Truncate(size))
 }
 func (f *flakyFile) Sync() error { return errors.Join(f.fs.step("sync", f.name), f.Handle.Sync()) }

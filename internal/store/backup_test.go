@@ -274,6 +274,9 @@ func TestForgedBackup(t *testing.T) {
 		if tt.ok != (err == nil) || err != nil && !errors.As(err, &damage) {
 			t.Errorf("%s: %v", name, err)
 		}
+		if name == "no manifest" && (damage == nil || damage.Offset != int64(len(backupMagic)+2)) {
+			t.Errorf("%s: %v, want the offset of the frame", name, err)
+		}
 		if names, _ := os.ReadDir(parent); (len(names) == 1) != tt.ok {
 			t.Errorf("%s: left %v", name, names)
 		}

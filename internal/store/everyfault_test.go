@@ -101,6 +101,7 @@ func (f *flakyFile) WriteAt(b []byte, at int64) (int, error) {
 }
 
 func (f *flakyFile) Truncate(size int64) error {
+	f.written = true
 	return errors.Join(f.fs.step("truncate", f.name), f.Handle.Truncate(size))
 }
 func (f *flakyFile) Sync() error { return errors.Join(f.fs.step("sync", f.name), f.Handle.Sync()) }
@@ -394,6 +395,39 @@ func TestEveryFault(t *testing.T) {
 				return errors.Join(err, s.Close())
 			},
 			check: memory.check,
+		},
+		"a torn entry": {
+			prepare: func() string {
+				dir := copyTree(t, sound)
+				segs, err := listSegments(filepath.Join(dir, journalDir))
+				if err != nil {
+					t.Fatal(err)
+				}
+				path := segs[len(segs)-1].path
+				mark := watermark{epoch: 1, acked: last - 1, durable: last - 1}
+				if err := errors.Join(os.Truncate(path, fileSize(t, path)-3),
+					os.WriteFile(filepath.Join(dir, watermarkFile), mark.encode(), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+				return dir
+			},
+			do: func(dir string, fsys FS) error {
+				fsys.(*flakyFS).prunes = true // a segment without entries
+				s, err := Open(dir, Options{FS: fsys})
+				if err != nil {
+					return err
+				}
+				return s.Close()
+			},
+			check: func(dir string, _ error) {
+				s, err := Open(dir, Options{FS: fastFS{}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				checkReplay(t, s, 3, last-1, 50)
+				noError(t, s.Close())
+			},
 		},
 		"a folder of version 0.1": {
 			prepare: func() string { return oldStore(t, "checkpointed") },

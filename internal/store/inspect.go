@@ -27,6 +27,7 @@ type Inspection struct {
 	foreign map[string]bool // files of the checkpoint
 	segs    []segment       // segments with entries that the checkpoint does not cover
 	newer   string          // a file of a later journal than the manifest's; "" for none
+	found   uint64          // checkpoint of the manifest in its place; Manifest may be its copy
 }
 
 // Content returns the content of a checkpoint file, whether or not it is intact: less of it if the
@@ -69,7 +70,7 @@ func Inspect(ctx context.Context, dir string) (*Inspection, error) {
 		}
 		// A checkpoint that was made in between has removed files: inspect that checkpoint instead.
 		again, err := readManifest(osFS{}, filepath.Join(dir, manifestFile))
-		if err != nil || again.Checkpoint == n.Manifest.Checkpoint {
+		if err != nil || again.Checkpoint == n.found {
 			return n, nil
 		}
 	}
@@ -82,6 +83,7 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 	n := &Inspection{dir: dir, foreign: make(map[string]bool)}
 	path := filepath.Join(dir, manifestFile)
 	m, err := readManifest(fsys, path)
+	n.found = m.Checkpoint
 	if err != nil {
 		if err := n.take(err, path); err != nil {
 			return nil, err

@@ -259,6 +259,17 @@ func TestWalkReadError(t *testing.T) {
 	}
 }
 
+// TestMendChecksum checks that one flipped bit of a checksum is put down to the checksum, and leaves the bytes alone.
+func TestMendChecksum(t *testing.T) {
+	b := []byte("what was written")
+	sum := crc32.Checksum(b, castagnoli)
+	for i := range 32 {
+		if c := bytes.Clone(b); !MendBit(c, sum, sum^1<<i) || !bytes.Equal(c, b) {
+			t.Errorf("bit %d of the checksum: %q", i, c)
+		}
+	}
+}
+
 // TestMendRecord checks that a record is mended with one flipped bit in its head and one in its entry, and with
 // no more.
 func TestMendRecord(t *testing.T) {

@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -109,6 +111,59 @@ func TestNoLongerCramped(t *testing.T) {
 		r.Engine.RoomNow = false
 		if wants, _, waits := r.t.missing(); waits || wants != nil {
 			t.Errorf("after there was room: wants %v, waits %v", wants, waits)
+		}
+	})
+}
+
+// TestCrampedGap checks that the missing rounds of an array without room are asked for once there is room, and are
+// waited for only if there will be.
+func TestCrampedGap(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		for _, tt := range []struct{ now, later bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
+			r := newRig(t, k, nil)
+			x := wire.Ref{Array: engine.ArraySpam, Start: 7}
+			r.Engine.Held = []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: 9, Geometry: meshtest.Bits, Boot: 5}}
+			r.t.heads[x] = wire.ArrayHead{Ref: x, Version: 12, Geometry: meshtest.Bits, Boot: 5}
+			r.t.cramped[x] = true
+			r.Engine.Full, r.Engine.RoomLater, r.Engine.RoomNow = true, tt.later, tt.now
+			wants, changes, waits := r.t.missing()
+			if asks := len(wants) == 1 && changes == 3 && wants[0].Version == 9; asks != tt.now ||
+				!tt.now && (len(wants) > 0 || waits != tt.later) || r.t.cramped[x] == tt.now {
+				t.Errorf("%+v: wants %v, %d changes, waits %v, cramped %v", tt, wants, changes, waits, r.t.cramped[x])
+			}
+		}
+	})
+}
+
+// An imageless transport fails to read stored images, and counts the readings of stored deltas.
+type imageless struct {
+	wire.Transport
+	err    error
+	deltas int
+}
+
+func (b *imageless) StoredImages(context.Context, wire.Hint, func(wire.Arrival) bool) error {
+	return b.err
+}
+
+func (b *imageless) StoredDeltas(context.Context, *wire.Hint, time.Time, func(wire.Arrival) bool) error {
+	b.deltas++
+	return nil
+}
+
+// TestFetch checks that the stored deltas of an origin are read after its images, if they are wanted and the images
+// could be read.
+func TestFetch(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		for _, err := range []error{nil, io.ErrUnexpectedEOF} {
+			for _, deltas := range []bool{false, true} {
+				b := &imageless{Transport: r.Bus, err: err}
+				r.receiver.fetch(t.Context(), b, r.Peer.Hint(), deltas)
+				if (b.deltas == 1) != (deltas && err == nil) {
+					t.Errorf("images: %v, deltas wanted: %v, read %d times", err, deltas, b.deltas)
+				}
+			}
 		}
 	})
 }

@@ -73,7 +73,7 @@ func Bounds() []Bound {
 		{"fresh names", "Each copy is signed by a fresh name below a free suffix, to which alone it links; 60 are reported.",
 			freshNames, []Limit{spam("fresh names", 90)}},
 		{"list server", "Unverified lists and twice as much spam come through one server; 10 % report.",
-			listServer, []Limit{ham("list", CalledSpam, 0.02), ham("list", Flagged, 10)}},
+			listServer, []Limit{ham("list", CalledSpam, 0.02), ham("list", Flagged, 1)}},
 		{"mistakes", "One or two of 50 readers report a genuine mailing by mistake; later mailings are judged.",
 			mistakes, []Limit{
 				ham("personal, 1 report", CalledSpam, 0), ham("list, 1 report", CalledSpam, 0),

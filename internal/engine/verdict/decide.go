@@ -209,20 +209,18 @@ func (d *decision) asked(i int) bool {
 	return true
 }
 
-// clean reports whether enough mail of a network was neither flagged nor spam in the last days, or none
-// of it was reported. A listing by older votes would otherwise outlast the spam by weeks.
-func (d *decision) clean(i int) bool { return d.Findings[i].Spam == 0 || d.innocent(i) }
-
-// innocent reports whether enough mail of a network was neither flagged nor spam in the last days, for its
-// reports.
-func (d *decision) innocent(i int) bool {
-	return float64(d.Evidence[i].Good) >= cleanMails+unreportedCopies*float64(d.Findings[i].Spam)
+// clean reports whether some mail of a network was neither flagged nor spam in the last days, or none of it
+// was reported. A listing by older votes would otherwise outlast the spam by weeks, and a server that hands
+// on lists and spam would be suspected with its lists.
+func (d *decision) clean(i int) bool {
+	return d.Findings[i].Spam == 0 || d.Evidence[i].Good >= cleanMails
 }
 
-// regular reports whether a network is innocent by settled mail: a server of lists, for example. The copies
-// that a campaign has sent from there today do not count.
+// regular reports whether a network sends much other mail than spam, for its reports, and did so before
+// today: a server of lists, for example. The copies that a campaign has sent from there today do not count.
 func (d *decision) regular(i int) bool {
-	return d.innocent(i) && d.Evidence[i].settled() >= cleanMails+unreportedCopies*float64(d.Findings[i].Spam)
+	least := cleanMails + unreportedCopies*float64(d.Findings[i].Spam)
+	return float64(d.Evidence[i].Good) >= least && d.Evidence[i].settled() >= least
 }
 
 func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }

@@ -73,6 +73,13 @@ func network(e Evidence) part {
 	return part{scheme: bulkhead.Network, name: "192.0.2.0/24", Evidence: e}
 }
 
+// unflagged is a network that nine voters called spam, with mails of the last days that were not flagged.
+func unflagged(mails uint32) part {
+	e := voted(9, 0)
+	e.Good = mails
+	return network(e)
+}
+
 // regular is a network with reports, and settled mail that was neither flagged nor spam.
 func regular(reports uint32, mails int) part {
 	e := Evidence{Good: uint32(mails)}.delivered(mails)
@@ -410,6 +417,9 @@ func TestDecide(t *testing.T) {
 			noFacet, ""},
 		{"a network by six and denied by one", p(body(bulkhead.Exact, no), network(voted(6, 1))), nil, "", suspected,
 			bulkhead.NetworkFacet, ""},
+		{"a network by nine, with nine unflagged mails", p(body(bulkhead.Exact, no), unflagged(9)), nil, "",
+			suspected, bulkhead.NetworkFacet, ""},
+		{"with ten", p(body(bulkhead.Exact, no), unflagged(10)), nil, "", unknown, noFacet, ""},
 		{"a network by many, and a verified sender", p(body(bulkhead.Exact, no), from("new.example", no),
 			network(voted(9, 0))), nil, "", unknown, noFacet, ""},
 		{"a claimed name by one", p(body(bulkhead.Exact, no),

@@ -109,8 +109,8 @@ var mailRules = []rule{
 	}, "An attachment that is not common, a picture or a contact is under suspicion, or a picture is listed beside " +
 		"a text."},
 	{"network", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Networks, d.isListed) },
-		"The network is listed, nearly all its mail of the last days was flagged or reported, and no sender was verified. " +
-			"Unrelated senders share a network, so it never condemns."},
+		"The network is listed, hardly any mail of it in the last days was neither flagged nor reported, and no sender was " +
+			"verified. Unrelated senders share a network, so it never condemns."},
 	{"claimed-name", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Claims, d.suspected) },
 		"The claimed name was reported, is not the verified sender's own, the sender is not regular, and the network is " +
 			"not known. Any sender can claim any name."},

@@ -75,7 +75,7 @@ const (
 	// below it.
 	networkRate = 0.06
 	// A network from which at least cleanMails of the last days' mail were neither flagged nor spam is
-	// under no suspicion. One report stands for unreported copies of spam.
+	// under no suspicion. For a network to be known, one report stands for unreportedCopies of spam.
 	cleanMails, unreportedCopies = 10, 12
 	// objection is the factor by which a vote against the listing of a network outweighs a vote for
 	// it: the objector has mail from there and is not to blame for other mail of the network.

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"slices"
@@ -93,7 +94,7 @@ func (e *Edge) Use(m *shard.Map) {
 		next.rest = next.named(m.Default)
 	}
 	if e.spool != nil {
-		e.spool.route(next.queue)
+		e.spool.route(func(x entry) string { return next.queue(x.mailbox, cmp.Or(x.may, e.sent.get(x.repeat))) })
 	}
 	close(e.routes.next)
 	e.routes = next

@@ -371,6 +371,49 @@ func TestSpoolOfShards(t *testing.T) {
 	}
 }
 
+// TestRepeatInSpool checks that the repetition of a report that waits in the spool goes to the shard that may have the
+// first copy, although the mailbox has moved, the repetition came before, and no request had it.
+func TestRepeatInSpool(t *testing.T) {
+	spool, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 1<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spool.Close()
+	d := newDivided(t, Options{Spool: spool})
+	d.Use(d.m)
+	vote := bulkhead.Report{Vote: bulkhead.Spam, Signatures: query(1, 2).Signatures,
+		Reporter: bulkhead.Reporter{User: d.box("b")}}
+	keep := func(id string) {
+		t.Helper()
+		vote.ID = id
+		if err := spool.put(vote, "", time.Unix(1e9, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting := func(b, c int) {
+		t.Helper()
+		if gotB, gotC := spool.waiting("b"), spool.waiting("c"); gotB != b || gotC != c {
+			t.Fatalf("%d reports wait for b and %d for c, want %d and %d", gotB, gotC, b, c)
+		}
+	}
+	keep("first")
+	keep("before the first was sent")
+	sent, err := spool.claim("b", 1)
+	if err != nil || len(sent) != 1 {
+		t.Fatal(sent, err)
+	}
+	d.move(t, "c", "b")
+	keep("after the move")
+	waiting(3, 0)
+	d.sent.put(repeatKey(&vote), "b") // as the delivery does
+	if err := spool.remove(sent); err != nil {
+		t.Fatal(err)
+	}
+	d.move(t, "a", "c")
+	keep("after the first was taken")
+	waiting(3, 0)
+}
+
 // BenchmarkRoute measures what choosing a shard costs.
 func BenchmarkRoute(b *testing.B) {
 	d := newDivided(b, Options{})

@@ -31,9 +31,9 @@ type Spool struct {
 
 	mu     sync.Mutex
 	bytes  int64
-	to     func(mailbox, may string) string // the queue of a report
-	queues map[string]*queue                // by the name of the shard; "" is the only upstream, or no shard yet
-	marks  map[uint64]string                // by repeatKey: the shards that may have a report
+	to     func(entry) string // the name of the shard of a report
+	queues map[string]*queue  // by the name of the shard; "" is the only upstream, or no shard yet
+	marks  map[uint64]string  // by repeatKey: the shards that may have a report
 }
 
 // A queue has the reports in a spool for one shard, the oldest first.
@@ -80,7 +80,7 @@ func read(text []byte) (x kept) {
 // none of them.
 func OpenSpool(path string, limit int64, log *slog.Logger) (*Spool, error) {
 	s := &Spool{limit: limit, queues: make(map[string]*queue), marks: make(map[uint64]string),
-		to: func(string, string) string { return "" }}
+		to: func(entry) string { return "" }}
 	for _, step := range renewal(path, log) {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("edge: spool %s: %w", path, err)
@@ -277,9 +277,14 @@ func (s *Spool) queue(shard string) *queue {
 	return q
 }
 
-// insert puts an entry into its queue, by its key. The caller holds mu.
+// insert puts an entry into its queue, by its key. The repetition of a report that a shard may have is for the same
+// shard, although the shard cannot have the repetition yet. The caller holds mu.
 func (s *Spool) insert(x *entry) {
-	q := s.queue(s.to(x.mailbox, x.may))
+	routed := *x
+	if x.may == "" && x.repeat != 0 {
+		routed.may = s.marks[x.repeat]
+	}
+	q := s.queue(s.to(routed))
 	at := len(q.all)
 	for at > 0 && q.all[at-1].key > x.key { // two reports may be on disk in either order
 		at--
@@ -309,8 +314,8 @@ func (s *Spool) marked(repeat uint64) string {
 	return s.marks[repeat]
 }
 
-// route changes which queue a report belongs to.
-func (s *Spool) route(to func(mailbox, may string) string) {
+// route changes which shard a report is for. to is called while the spool is locked.
+func (s *Spool) route(to func(entry) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []*entry

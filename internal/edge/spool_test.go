@@ -310,7 +310,7 @@ func FuzzSpool(f *testing.F) {
 		if err != nil || len(all) != 2 {
 			t.Fatalf("%d reports, %v", len(all), err)
 		}
-		s.route(func(string, string) string { return "a" })
+		s.route(func(entry) string { return "a" })
 		for range 2 { // the second time, the shard is on disk
 			if all, err = s.claim("a", 10); err != nil || len(all) != 2 {
 				t.Fatalf("%d reports for a shard, %v", len(all), err)

@@ -136,11 +136,13 @@ type Report struct {
 	Trap     bool
 	Source   Source
 	Reporter Reporter
-	// ID makes a sighting idempotent: within one generation, a second sighting by the same
-	// reporter with the same ID and signatures counts nothing. A vote needs no ID, and its ID is
-	// ignored: a voice has one vote, so a vote that is sent twice replaces itself. A repeated vote
-	// that arrives after the voter's change of mind counts as the latest one. The ID has at most
-	// [MaxID] bytes, and is empty for a report that is never sent twice.
+	// ID makes a sighting by the node or a trusted account idempotent: as long as the first one counts, a
+	// second sighting by the same reporter with the same ID and signatures counts nothing. The node
+	// remembers IDs, and its peers do not: a node that has lost its store, or another node, counts the
+	// second sighting. A vote needs no ID, and its ID is ignored: a voice has one vote, so a vote that is
+	// sent twice replaces itself. A repeated vote that arrives after the voter's change of mind counts as
+	// the latest one. A stranger's sighting of a text counts once a generation, whatever its ID is. The ID
+	// has at most [MaxID] bytes, and is empty for a report that is never sent twice.
 	ID string
 }
 

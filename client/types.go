@@ -89,7 +89,7 @@ type Report struct {
 	Source     *Source              `json:"source,omitempty" doc:"What whitelists look at."`
 	Reporter   netip.Addr           `json:"reporter,omitzero" doc:"Address of the stranger for whom the report is made; absent: the report is the client's own. Only trusted accounts and administrators may name one."`
 	User       string               `json:"user,omitempty" maxLength:"128" doc:"User on whose behalf the report is, whom the client has authenticated: each has one voice. Only the node's own services and trusted accounts may name one."`
-	ID         string               `json:"id,omitempty" maxLength:"255" doc:"Makes a sighting idempotent within one generation; a repeated vote replaces itself. See the header Idempotency-Key."`
+	ID         string               `json:"id,omitempty" maxLength:"255" doc:"Makes a sighting idempotent as long as it counts; a repeated vote replaces itself. See the header Idempotency-Key."`
 }
 
 // A MessageVote is a vote on the message with a Message-ID that the node has seen lately.

@@ -94,7 +94,8 @@ func NewTally(o Options, unique, keyID uint64, exact bool, log *slog.Logger) *Ta
 }
 
 // uniqueGhost is the probability that a vote, a report with an ID or a recipient is wrongly taken
-// for known. It is lower than the error rates of counts, because an entry taken for known is lost.
+// for known, in each generation that is asked. It is lower than the error rates of counts, because an
+// entry taken for known is lost.
 const uniqueGhost = 1e-6
 
 func tallyFor(start uint64, capacity keys, wrong float64, keyID uint64, size sizer) (TallySpec, error) {

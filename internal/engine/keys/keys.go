@@ -134,10 +134,17 @@ func (m Maker) Claim(voice string, base filter.Key) filter.Key {
 // with an ID.
 func (m Maker) Report(voice, id string, bases []filter.Key) filter.Key {
 	b := make([]byte, 16*len(bases))
-	for i, k := range bases {
-		put(b[16*i:], k)
+	under := func(epoch int, s filter.Secret) filter.Key {
+		for i, k := range bases {
+			put(b[16*i:], m.At(epoch, k))
+		}
+		return s.Key([]byte("report"), []byte(voice), []byte(id), b)
 	}
-	return m.Secret.Key([]byte("report"), []byte(voice), []byte(id), b)
+	k := under(0, m.Secret)
+	if m.Past != nil {
+		m.Past.note(k, under)
+	}
+	return k
 }
 
 // Sender returns the key under which a filter remembers that mail of a verified domain with

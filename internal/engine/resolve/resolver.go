@@ -276,6 +276,20 @@ func (r *Resolver) firstReport(k filter.Key) bool {
 	return true
 }
 
+// newReport reports whether no live generation of the tally has counted a voice's report with the ID of a message. It
+// enters a new one. A generation may have ended just before the report is repeated, at midnight or at a change of the
+// secret.
+func (r *Resolver) newReport(voice string, m *Message) bool {
+	k := r.opts.Keys.Report(voice, m.ID, m.Keys)
+	for _, g := range r.view.Tally.Live[1:] {
+		epoch, _ := r.view.Epoch(g.CountsGeometry)
+		if r.in(g.Unique, r.opts.Keys.At(epoch, k)) {
+			return false
+		}
+	}
+	return r.firstReport(k)
+}
+
 // in reports whether an array holds a key. To look up many keys, use hasAll.
 func (r *Resolver) in(set book.Bitset, k filter.Key) bool {
 	r.buf.keys = append(r.buf.keys[:0], k)

@@ -16,7 +16,7 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	if len(m.Keys) == 0 {
 		return
 	}
-	if m.ID != "" && !r.firstReport(r.opts.Keys.Report(who.Voice, m.ID, m.Keys)) {
+	if m.ID != "" && !r.newReport(who.Voice, m) {
 		receipt.Duplicate += len(m.Keys)
 		return
 	}

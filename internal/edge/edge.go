@@ -195,9 +195,12 @@ func (e *Edge) towards(r *bulkhead.Report, repeated uint64) (t *target, may stri
 	e.mu.RLock() // so that no report overtakes one that a new map gives to the same shard
 	defer e.mu.RUnlock()
 	t = e.routes.of(mailboxOf(r))
-	had := e.sent.get(repeated)
-	if had == "" && e.spool != nil {
+	had := ""
+	if e.spool != nil { // first: when a delivery ends, the shard is in e.sent before the mark goes
 		had = e.spool.marked(repeated)
+	}
+	if had == "" {
+		had = e.sent.get(repeated)
 	}
 	if other := e.routes.named(had); had != "" && other != nil {
 		t, may = other, had

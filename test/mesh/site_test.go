@@ -77,9 +77,10 @@ func newSite(t *testing.T, rng *rand.Rand, note func(string)) *site {
 	s := &site{t: t, rng: rng, note: note}
 	hubs := [2]string{ownAddress(t), ownAddress(t)}
 	var ports [2]int
+	// The first node waits for a second one that stalls: what it acknowledged alone would be lost with it.
 	for i, hub := range hubs {
 		ports[i] = nodetest.FreePort(t)
-		mesh := fmt.Sprintf("mode = \"hub\"\nlisten = %q\n[standby]\nlisten = \"127.0.0.1:%d\"\nwait = \"1s\"\n"+
+		mesh := fmt.Sprintf("mode = \"hub\"\nlisten = %q\n[standby]\nlisten = \"127.0.0.1:%d\"\nwait = \"10s\"\n"+
 			"away = \"alone\"\n", hub, ports[i])
 		if i == 0 {
 			s.pair[i] = newNode(t, "pair", "", mesh)

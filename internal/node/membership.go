@@ -209,14 +209,10 @@ func (n *Node) leave(ctx context.Context) (admin.Left, error) {
 // switchRest is the pause between two attempts to share anew under another secret.
 const switchRest = 5 * time.Second
 
-// switchSecret makes the node count under another secret of its network, and share anew. It does
-// not wait until that is done: its caller is part of the mesh that ends.
+// switchSecret makes the node count under another secret of its network, and share anew. It neither
+// waits until that is done nor takes the lock: its caller is part of the mesh that ends, and whoever
+// ends the mesh holds the lock until the caller has returned.
 func (n *Node) switchSecret(secret filter.Secret) {
-	n.sharing.mu.Lock()
-	defer n.sharing.mu.Unlock()
-	if n.sharing.over {
-		return
-	}
 	n.sharing.changing.Go(func() { n.follow(secret) })
 }
 

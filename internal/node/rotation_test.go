@@ -10,12 +10,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -268,4 +270,30 @@ func TestSwitchRefused(t *testing.T) {
 		len(now) != engine.MaxSecrets {
 		t.Errorf("leaving with the most secrets: %+v, %v, %d secrets", left, err, len(now))
 	}
+}
+
+// TestSwitchWhileMeshEnds checks that a mesh that asks for another secret can end at that moment. Whoever ends it, for
+// a stop of the node or for an earlier request, holds the lock until the mesh has returned.
+func TestSwitchWhileMeshEnds(t *testing.T) {
+	hub, _ := startIn(t, t.TempDir(), hubMesh(t))
+	next := filter.Secret{7}
+	asked := make(chan struct{})
+	hub.sharing.mu.Lock()
+	go func() {
+		defer close(asked)
+		hub.switchSecret(next)
+	}()
+	ended := await.Within(10*time.Second, func() bool {
+		select {
+		case <-asked:
+			return true
+		default:
+			return false
+		}
+	})
+	hub.sharing.mu.Unlock()
+	if !ended {
+		t.Fatal("the mesh waits for the lock of the one who waits for the mesh")
+	}
+	await.True(t, "the other secret", func() bool { return hub.engine.Secret() == next })
 }

@@ -210,8 +210,8 @@ func (n *Node) leave(ctx context.Context) (admin.Left, error) {
 const switchRest = 5 * time.Second
 
 // switchSecret makes the node count under another secret of its network, and share anew. It neither
-// waits until that is done nor takes the lock: its caller is part of the mesh that ends, and whoever
-// ends the mesh holds the lock until the caller has returned.
+// waits until that is done nor takes the lock: its caller is part of the mesh that ends, and the lock
+// is held until that mesh has returned.
 func (n *Node) switchSecret(secret filter.Secret) {
 	n.sharing.changing.Go(func() { n.follow(secret) })
 }

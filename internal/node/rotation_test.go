@@ -272,8 +272,8 @@ func TestSwitchRefused(t *testing.T) {
 	}
 }
 
-// TestSwitchWhileMeshEnds checks that a mesh can end while it asks for another secret. A stop of the node, or an earlier
-// request, holds the lock until the mesh has returned.
+// TestSwitchWhileMeshEnds checks that a mesh can end while it asks for another secret. A stop of the node,
+// or an earlier request, holds the lock until the mesh has returned.
 func TestSwitchWhileMeshEnds(t *testing.T) {
 	hub, _ := startIn(t, t.TempDir(), hubMesh(t))
 	next := filter.Secret{7}

@@ -40,6 +40,7 @@ SEED        ?= 1
 TORTURE     ?= 2m
 SOAK        ?= 500
 SOAKJOBS    ?= 4
+SOAKS       ?= |Standby|Site
 
 # Tests are compiled as releases are: without cgo and without paths. The packages that take longest come first;
 # the root's tests come last, because they link the server, which is compiled by then. "make vet" runs go vet.
@@ -98,7 +99,7 @@ torture:
 	TORTURE=$(TORTURE) $(GO) test -tags interop -count=1 -timeout 0 -v ./test/torture
 
 soak-mesh:
-	$(AS_RELEASED) $(GO) test -vet=off -tags interop -count=1 -timeout 0 -v -run '^TestSoak(Standby|Site)?$$' -parallel $(SOAKJOBS) ./test/mesh -soak $(SOAK) -seed $(SEED)
+	$(AS_RELEASED) $(GO) test -vet=off -tags interop -count=1 -timeout 0 -v -run '^TestSoak($(SOAKS))$$' -parallel $(SOAKJOBS) ./test/mesh -soak $(SOAK) -seed $(SEED)
 	$(AS_RELEASED) $(GO) test -vet=off -count=1 -timeout 0 -run '^TestPartitions' -parallel $(SOAKJOBS) ./internal/standby -schedules $(SOAK) -seed $(SEED)
 
 fidelity:

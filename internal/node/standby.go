@@ -111,7 +111,8 @@ func (n *Node) decides(ctx context.Context) {
 	}
 }
 
-// copiedFiles returns the names of the small files of a data folder that a second node needs.
+// copiedFiles returns the names of the small files of a data folder that a second node needs. The secret comes before
+// the former secrets, as [pair.Files] asks: a change writes the former secrets first.
 func copiedFiles(dir string) (names []string) {
 	names = []string{networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, manage.WhitelistFile, doors.GreylistFile,
 		manage.WeightsFile, audit.File, audit.OlderFile}

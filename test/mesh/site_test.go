@@ -318,9 +318,19 @@ func (s *site) exact() {
 	})
 }
 
-// account returns what each node counts of the texts that were delivered, beside what each place acknowledged.
+// account returns what each node knows of its peers, and what it counts of the texts that were delivered, beside what
+// each place acknowledged.
 func (s *site) account(nodes []*node) string {
 	var b strings.Builder
+	for _, n := range nodes {
+		list, err := n.client.Peers(n.ctx())
+		if err != nil {
+			return err.Error()
+		}
+		for i := range list {
+			fmt.Fprintf(&b, "%s of a peer: %+v\n", n.name, list[i])
+		}
+	}
 	for text := range siteTexts {
 		fmt.Fprintf(&b, "%d: acknowledged", text)
 		for _, p := range s.places {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,8 @@ type Options struct {
 // Files describes the small files of a data folder that a second node needs. Names are relative to the
 // folder, with slashes.
 type Files struct {
-	// Names returns the names of those that exist. Copies reports whether a name is among the possible ones.
+	// Names returns the names of those that exist. A file comes before the files that have to be written before it.
+	// Copies reports whether a name is among the possible ones.
 	Names  func() []string
 	Copies func(name string) bool
 	// Held reports whether a running node writes a file itself. Such files wait until it takes over.
@@ -573,7 +575,9 @@ const (
 	ownEvery = 30 * time.Second
 )
 
-// files returns the files that have changed since marks.
+// files returns the files that have changed since marks, in the order in which they are sent. Names has a file
+// before the file that is written before it, such as the network's secret before the former secrets. Reading in
+// this order and sending in the reverse one, the second node never has a secret without its predecessor.
 func (p *Pair) files(marks map[string]string) (changed []standby.File, err error) {
 	for _, name := range p.o.Files.Names() {
 		file := filepath.Join(p.dir, filepath.FromSlash(name))
@@ -598,6 +602,7 @@ func (p *Pair) files(marks map[string]string) (changed []standby.File, err error
 		marks[name] = mark
 		changed = append(changed, standby.File{Name: name, Content: content})
 	}
+	slices.Reverse(changed)
 	return changed, nil
 }
 

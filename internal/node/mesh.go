@@ -208,6 +208,15 @@ func (n *Node) share(ctx context.Context) error {
 	return err
 }
 
+// yield ends sharing before the doors have finished their requests. The other node of the pair shares with the same key
+// by then, and peers count neither of two nodes with one key.
+func (n *Node) yield() {
+	n.sharing.mu.Lock()
+	defer n.sharing.mu.Unlock()
+	n.endSharing()
+	n.quietMesh()
+}
+
 // endSharing records that the node is stopping. The caller holds the lock.
 func (n *Node) endSharing() {
 	if !n.sharing.over {

@@ -169,6 +169,9 @@ func (n *Node) Serve(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
+	if errors.Is(err, ErrReopen) {
+		n.yield()
+	}
 	return errors.Join(err, n.shutDown(context.WithoutCancel(ctx)))
 }
 

@@ -297,3 +297,21 @@ func TestSwitchWhileMeshEnds(t *testing.T) {
 	}
 	await.True(t, "the other secret", func() bool { return hub.engine.Secret() == next })
 }
+
+// TestYield checks that a node that was replaced by the other node of its pair stops sharing at once, although
+// its doors still serve.
+func TestYield(t *testing.T) {
+	hub, _ := startIn(t, t.TempDir(), hubMesh(t))
+	bob, _ := startIn(t, t.TempDir(), "")
+	joinAll(t, hub, bob)
+	hub.yield()
+	hub.sharing.mu.Lock()
+	runs := hub.sharing.stop != nil
+	hub.sharing.mu.Unlock()
+	if runs || hub.ready() != nil {
+		t.Errorf("the mesh runs: %t; the doors: %v", runs, hub.ready())
+	}
+	if _, err := hub.leave(t.Context()); !errors.Is(err, errStopping) {
+		t.Errorf("a change of the membership: %v", err)
+	}
+}

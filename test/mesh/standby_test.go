@@ -32,7 +32,6 @@ type half struct {
 	dir        string
 	http, port int
 	process    *nodetest.Process
-	log        *os.File
 	admin      *admin.Client
 }
 

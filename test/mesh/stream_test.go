@@ -105,7 +105,7 @@ func TestStreamJournal(t *testing.T) {
 	c.mark()
 	server.Kill()
 	<-time.After(time.Second)
-	server = serve()
+	serve()
 	taken(time.Now())
 	fmt.Printf("| server killed for a second | no acknowledgement for %.1f s | |\n", c.gap().Seconds())
 	stop()

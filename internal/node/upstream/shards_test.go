@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/shard/bucket"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
 )
 
 // A pair is a shard: two nodes in front of the state that they share. One of them takes reports.
@@ -122,14 +123,8 @@ func newSite(t *testing.T, shards int) *site {
 
 func (s *site) startNATS() {
 	s.t.Helper()
-	ns, err := server.NewServer(s.o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ns.Start()
-	s.nats, s.url = ns, "nats://"+ns.Addr().String()
-	s.t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	await.True(s.t, "a NATS server", func() bool { return ns.ReadyForConnections(time.Second) })
+	s.nats = natstest.Server(s.t, s.o)
+	s.url = "nats://" + s.nats.Addr().String()
 }
 
 // change changes the map, as often as another administrator is faster.

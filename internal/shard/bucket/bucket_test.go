@@ -123,7 +123,7 @@ func TestTwoAdministrators(t *testing.T) {
 // the last good map while the servers are down.
 func TestFollow(t *testing.T) {
 	options := &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir()}
-	ns := start(t, options)
+	ns := natstest.Server(t, options)
 	url := "nats://" + ns.Addr().String()
 	b, path := open(t, url), filepath.Join(t.TempDir(), "shards.json")
 	var log bytes.Buffer
@@ -187,7 +187,7 @@ func TestFollow(t *testing.T) {
 	if s := f.State(); s.Map == nil || !s.Map.Has("c") || !s.Read.IsZero() {
 		t.Fatalf("a start while the servers are down: %+v", s)
 	}
-	start(t, options)
+	natstest.Server(t, options)
 	await.True(t, "the servers again", func() bool { s := f.State(); return s.Problem == nil && !s.Read.IsZero() })
 	stop()
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
@@ -201,21 +201,6 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func start(t testing.TB, o *server.Options) *server.Server {
-	t.Helper()
-	ns, err := server.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() {
-		ns.Shutdown()
-		ns.WaitForShutdown()
-	})
-	await.True(t, "a NATS server", func() bool { return ns.ReadyForConnections(time.Second) })
-	return ns
-}
-
 // TestRights runs a follower with the rights that docs/large-sites.md names, which cannot write.
 func TestRights(t *testing.T) {
 	o := &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
@@ -224,7 +209,7 @@ func TestRights(t *testing.T) {
 				Publish: &server.SubjectPermission{Allow: []string{"$JS.API.STREAM.INFO.KV_bulkhead-shards",
 					"$JS.API.DIRECT.GET.KV_bulkhead-shards.>"}},
 				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}}}}}
-	address := start(t, o).Addr().String()
+	address := natstest.Server(t, o).Addr().String()
 	admin, edge := open(t, "nats://admin:x@"+address), open(t, "nats://edge:x@"+address)
 	m := first(t)
 	if err := admin.Put(t.Context(), m, 0); err != nil {

@@ -14,11 +14,12 @@ import (
 // with the test.
 func Start(t testing.TB) (address string) {
 	t.Helper()
-	return StartOf(t, &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir()})
+	o := &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir()}
+	return Server(t, o).Addr().String()
 }
 
-// StartOf starts a NATS server with options, and returns its host and port. The server ends with the test.
-func StartOf(t testing.TB, o *server.Options) (address string) {
+// Server starts a NATS server with options. The server ends with the test, if not before.
+func Server(t testing.TB, o *server.Options) *server.Server {
 	t.Helper()
 	ns, err := server.NewServer(o)
 	if err != nil {
@@ -30,5 +31,5 @@ func StartOf(t testing.TB, o *server.Options) (address string) {
 		ns.WaitForShutdown()
 	})
 	await.True(t, "a NATS server", func() bool { return ns.ReadyForConnections(time.Second) })
-	return ns.Addr().String()
+	return ns
 }

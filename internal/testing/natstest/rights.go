@@ -12,6 +12,6 @@ func StartFor(t testing.TB, publish, subscribe []string) (url string) {
 	t.Helper()
 	user := &server.User{Username: "node", Password: "secret", Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}}
-	return "nats://node:secret@" + StartOf(t, &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true,
-		StoreDir: t.TempDir(), Users: []*server.User{user}})
+	return "nats://node:secret@" + Server(t, &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true,
+		StoreDir: t.TempDir(), Users: []*server.User{user}}).Addr().String()
 }

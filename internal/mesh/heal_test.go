@@ -119,6 +119,23 @@ func lowered(before, now []bulkhead.Finding) bool {
 	return false
 }
 
+// expectHealed lets all nodes rest. It fails unless their counts are right, and the first node is healed in its
+// incarnation.
+func (w *ward) expectHealed(seed, incarnation uint64) {
+	w.t.Helper()
+	w.calm()
+	bubble.Advance(2 * time.Minute)
+	synctest.Wait()
+	for _, wrong := range w.compare() {
+		w.t.Errorf("seed %d: %s", seed, wrong)
+	}
+	s := w.ill.mesh.Status()
+	if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != incarnation {
+		w.t.Errorf("seed %d: in doubt %v, heals %v, incarnation %d, want %d", seed, d, s.Healing, s.Incarnation,
+			incarnation)
+	}
+}
+
 // TestHeal checks that a node whose arrays are lost gets them back from its peers' replicas, and
 // adds its new counts. Its peers never see less than before, and nothing twice; the node continues
 // in its incarnation.
@@ -148,16 +165,7 @@ func TestHeal(t *testing.T) {
 					t.Fatalf("seed %d: a peer counts less than before", seed)
 				}
 			}
-			w.calm()
-			bubble.Advance(2 * time.Minute)
-			synctest.Wait()
-			for _, wrong := range w.compare() {
-				t.Errorf("seed %d: %s", seed, wrong)
-			}
-			s := w.ill.mesh.Status()
-			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
-				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d", seed, d, s.Healing, s.Incarnation, life)
-			}
+			w.expectHealed(seed, life)
 			if h := w.ill.engine.Healings(); len(h) == 0 {
 				t.Error("nobody has healed it")
 			}
@@ -185,16 +193,7 @@ func TestHealKilled(t *testing.T) {
 					t.Fatalf("seed %d: a peer counts less than before", seed)
 				}
 			}
-			w.calm()
-			bubble.Advance(2 * time.Minute)
-			synctest.Wait()
-			for _, wrong := range w.compare() {
-				t.Errorf("seed %d: %s", seed, wrong)
-			}
-			s := w.ill.mesh.Status()
-			if d := w.ill.engine.Doubts(); len(d) != 0 || s.Healing || s.Incarnation != life {
-				t.Errorf("seed %d: in doubt %v, heals %v, life %d after %d", seed, d, s.Healing, s.Incarnation, life)
-			}
+			w.expectHealed(seed, life)
 			w.stop()
 		})
 	}

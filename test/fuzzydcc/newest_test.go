@@ -248,7 +248,7 @@ func TestRspamdPing(t *testing.T) {
 	port, key := startKeyed(t)
 	for _, r := range []*rspamd{startRspamd(t, "fuzzy_check", fuzzyModule(port, key)),
 		startRspamd(t, "fuzzy_check", fuzzyModule(startStorage(t, ""), ""))} {
-		out := nodetest.Output(t, "", nodetest.Program(t, "rspamadm"), "fuzzy_ping", "-c", r.config, "-r", "bulkhead",
+		out := nodetest.Output(t, "", nodetest.Program(t, "rspamadm"), "fuzzy_ping", "-c", r.Config, "-r", "bulkhead",
 			"-n", "5")
 		if !strings.Contains(out, "5 packets transmitted, 5 packets received, 0.0% packet loss") {
 			t.Errorf("fuzzy_ping prints %q", out)
@@ -268,7 +268,7 @@ func TestRspamdSRV(t *testing.T) {
 		fmt.Sprintf("\"127.0.0.1:%d\"", port), "\"service=fuzzy+storage.example\"", 1))
 	spam := mail("seed", "1", gardenText)
 	nodetest.Await(t, "the storage", func() bool {
-		return r.post(r.controller, "/fuzzyadd", spam, "Flag", "1", "Weight", "10")["success"] == true
+		return r.control("/fuzzyadd", spam, "Flag", "1", "Weight", "10")
 	})
 	nodetest.Await(t, "found", func() bool { return r.scan(spam)["FUZZY_DENIED"].Options != nil })
 }

@@ -3,13 +3,7 @@
 package fuzzydcc
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,110 +11,44 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
-// An rspamd is a running rspamd that has no modules but the ones given.
+// An rspamd is a running rspamd with the modules of its test.
 type rspamd struct {
-	t                  *testing.T
-	worker, controller int
-	config             string // its file
+	*nodetest.Rspamd
+	t *testing.T
 }
 
-// startRspamd runs rspamd with the given module configuration. It sends no requests to the network:
-// its resolver is a port where nothing listens.
+// startRspamd runs rspamd without a name server.
 func startRspamd(t *testing.T, filters, modules string) *rspamd {
 	t.Helper()
-	return startRspamdWith(t, "127.0.0.1:1", filters, modules)
+	return startRspamdWith(t, "", filters, modules)
 }
 
-// startRspamdWith runs rspamd with a name server.
+// startRspamdWith runs rspamd with a name server. Reported mail has a high score.
 func startRspamdWith(t *testing.T, nameServer, filters, modules string) *rspamd {
 	t.Helper()
-	path := nodetest.Program(t, "rspamd")
-	dir := t.TempDir()
-	r := &rspamd{t: t, worker: nodetest.FreePort(t), controller: nodetest.FreePort(t)}
-	// The whole list of suffixes takes rspamd a minute to compile on a busy machine.
-	tld := filepath.Join(dir, "tld")
-	if err := os.WriteFile(tld, []byte("com\norg\nnet\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config := fmt.Sprintf(`
-options {
-  pidfile = "%[1]s/pid"; filters = "%[2]s"; tempdir = "%[1]s"; history_file = "%[1]s/history"; rrd = "%[1]s/rrd";
-  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld";
-    local_addrs = [];
-  dns { nameserver = ["%[6]s"]; timeout = 0.1s; retransmits = 1; }
-}
-logging { type = "console"; level = "info"; }
-worker "normal" { bind_socket = "127.0.0.1:%[3]d"; count = 1; }
-worker "controller" { bind_socket = "127.0.0.1:%[4]d"; count = 1; secure_ip = "127.0.0.1"; }
-actions { reject = 15; unknown_weight = 1; }
-group "fuzzy" { symbols { "FUZZY_DENIED" { weight = 12.0; } } }
-%[5]s
-`, dir, filters, r.worker, r.controller, modules, nameServer)
-	file := filepath.Join(dir, "rspamd.conf")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.config = file
-	nodetest.Run(t, dir, path, "-i", "-f", "-c", file)
-	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.worker))
-	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.controller))
-	return r
-}
-
-// post sends a message to an endpoint and returns the decoded answer.
-func (r *rspamd) post(port int, path, message string, headers ...string) map[string]any {
-	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost,
-		fmt.Sprintf("http://127.0.0.1:%d%s", port, path), strings.NewReader(message))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var answer map[string]any
-	if err := json.NewDecoder(bytes.NewReader(body)).Decode(&answer); err != nil {
-		r.t.Fatalf("%s answers %q: %v", path, body, err)
-	}
-	return answer
-}
-
-// A symbol is what rspamd found.
-type symbol struct {
-	Score   float64
-	Options []string
+	group := `group "fuzzy" { symbols { "FUZZY_DENIED" { weight = 12.0; } } }`
+	return &rspamd{nodetest.StartRspamd(t, nameServer, filters, group+modules), t}
 }
 
 // scan returns the symbols of a message.
-func (r *rspamd) scan(message string, headers ...string) map[string]symbol {
+func (r *rspamd) scan(message string, headers ...string) map[string]nodetest.RspamdSymbol {
 	r.t.Helper()
-	answer := r.post(r.worker, "/checkv2", message, headers...)
-	text, err := json.Marshal(answer["symbols"])
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	symbols := make(map[string]symbol)
-	if err := json.Unmarshal(text, &symbols); err != nil {
-		r.t.Fatalf("symbols %s: %v", text, err)
-	}
-	return symbols
+	return r.Scan(message, headers...).Symbols
+}
+
+// control sends a message to the controller, and reports whether the controller has done what path names.
+func (r *rspamd) control(path, message string, headers ...string) bool {
+	r.t.Helper()
+	var answer struct{ Success bool }
+	r.Post(r.Controller, path, message, &answer, headers...)
+	return answer.Success
 }
 
 // learn adds a message to a list, or takes it away.
 func (r *rspamd) learn(path, message string, flag, weight int) {
 	r.t.Helper()
-	answer := r.post(r.controller, path, message, "Flag", fmt.Sprint(flag), "Weight", fmt.Sprint(weight))
-	if answer["success"] != true {
-		r.t.Fatalf("%s to list %d: %v", path, flag, answer)
+	if !r.control(path, message, "Flag", fmt.Sprint(flag), "Weight", fmt.Sprint(weight)) {
+		r.t.Fatalf("%s to list %d fails", path, flag)
 	}
 }
 
@@ -174,7 +102,7 @@ func TestRspamdFuzzyCheck(t *testing.T) {
 			"and the name of "+
 			"the person who steers it and when the book is full he takes it to the town hall where it lies beside two hundred "+
 			"others that nobody reads any more\n")
-	want := func(message, name string, present bool) symbol {
+	want := func(message, name string, present bool) nodetest.RspamdSymbol {
 		t.Helper()
 		symbols := r.scan(message)
 		got, ok := symbols[name]
@@ -282,8 +210,8 @@ func TestRspamdFirstReport(t *testing.T) {
 			}
 			return out
 		}
-		rspamc(r.controller, "-f", "1", "-w", "10", "fuzzy_add")
-		if out := rspamc(r.worker, "symbols"); !strings.Contains(out, "FUZZY_DENIED") {
+		rspamc(r.Controller, "-f", "1", "-w", "10", "fuzzy_add")
+		if out := rspamc(r.Worker, "symbols"); !strings.Contains(out, "FUZZY_DENIED") {
 			t.Errorf("mail that was learnt is not found:\n%s", out)
 		}
 	}

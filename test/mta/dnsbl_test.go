@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -181,26 +180,8 @@ tflags LIVE_FILE net
 
 // TestRspamdAsks has the rbl module of rspamd ask the lists.
 func TestRspamdAsks(t *testing.T) {
-	rspamd := nodetest.Program(t, "rspamd")
 	n := dnsblNode(t)
-	dir, err := os.MkdirTemp("", "bulkhead-rspamd-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	port := nodetest.FreePort(t)
-	writeFile(t, dir+"/rspamd.conf", `
-options {
-  filters = "";
-  pidfile = "%[1]s/rspamd.pid";
-  tempdir = "%[1]s";
-  url_tld = "%[1]s/tld.dat";
-  disable_hyperscan = true;
-  dns { nameserver = ["%[2]s:1"]; timeout = 2s; }
-  local_addrs = [];
-}
-logging { type = "console"; level = "notice"; }
-worker "normal" { bind_socket = "127.0.0.1:%[3]d"; count = 1; }
+	r := nodetest.StartRspamd(t, n.dns+":1", "", `
 lua = "${RULESDIR}/rspamd.lua";
 group "rbl" { }
 rbl {
@@ -219,25 +200,19 @@ rbl {
       hash = "sha256"; hash_format = "base32"; returncodes { BH_SHA256 = "127.0.0.6"; } }
     bh_all { rbl = "all.bl.example.com"; symbol = "BH_ALL"; ipv4 = true; from = true; checks = ["from"];
       returncodes { BH_RELAY = "127.0.0.3"; BH_HOME = "127.0.0.10"; } }
-%[4]s  }
+`+documented(t, "    bh_live")+`  }
 }
 modules { path = "${PLUGINSDIR}/rbl.lua"; }
-`, dir, n.dns, port, documented(t, "    bh_live"))
-	// The whole list of public suffixes takes a minute to compile.
-	writeFile(t, dir+"/tld.dat", "com\nnet\norg\nexample\n")
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	start(t, address, exec.Command(rspamd, "-f", "-i", "-c", dir+"/rspamd.conf"))
+`)
 	for _, tt := range []struct {
 		name, message, ip string
 		hits              bool
 	}{{"suspicious", suspicious, "198.51.100.9", true}, {"innocent", innocent, "203.0.113.9", false}} {
-		file := filepath.Join(dir, tt.name+".eml")
-		writeFile(t, file, "%s", tt.message)
-		out := run(t, dir, "rspamc", "-h", address, "--ip", tt.ip, "symbols", file)
+		symbols := r.Scan(tt.message, "IP", tt.ip).Symbols
 		for _, symbol := range []string{"BH_IP", "BH_URL", "BH_MD5", "BH_SHA1", "BH_SHA256", "BH_RELAY", "BH_HOME",
 			"BH_LIVE"} {
-			if got := strings.Contains(out, symbol+" "); got != tt.hits {
-				t.Errorf("%s: %s hits: %v, want %v\n%s", tt.name, symbol, got, tt.hits, out)
+			if _, got := symbols[symbol]; got != tt.hits {
+				t.Errorf("%s: %s hits: %v, want %v: %v", tt.name, symbol, got, tt.hits, symbols)
 			}
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,34 +16,16 @@ import (
 )
 
 // An rspamd is a running rspamd with the plugin, DKIM, SPF and a Bayes classifier.
-type rspamd struct {
-	t                  *testing.T
-	worker, controller int
-}
+type rspamd struct{ *nodetest.Rspamd }
 
-func startRspamd(t *testing.T, server, dns string) *rspamd {
+// startRspamd runs rspamd beside the node at the address server. Without a name server, dns is "".
+func startRspamd(t *testing.T, server, dns string) rspamd {
 	t.Helper()
-	path := nodetest.Program(t, "rspamd")
 	plugin, err := filepath.Abs("../../internal/plugins/rspamd/bulkhead.lua")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	r := &rspamd{t: t, worker: nodetest.FreePort(t), controller: nodetest.FreePort(t)}
-	if err := os.WriteFile(filepath.Join(dir, "tld"), []byte("com\norg\nnet\nexample\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config := fmt.Sprintf(`
-options {
-  pidfile = "%[1]s/pid"; filters = "spf,dkim"; tempdir = "%[1]s"; history_file = "%[1]s/history"; rrd = "%[1]s/rrd";
-  stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld";
-    local_addrs = [];
-  dns { nameserver = ["%[5]s"]; timeout = 1s; retransmits = 1; }
-}
-logging { type = "console"; level = "info"; }
-worker "normal" { bind_socket = "127.0.0.1:%[2]d"; count = 1; }
-worker "controller" { bind_socket = "127.0.0.1:%[3]d"; count = 1; secure_ip = "127.0.0.1"; }
-metric { name = "default"; actions { reject = 15; add_header = 6; } unknown_weight = 1; }
+	return rspamd{nodetest.StartRspamd(t, dns, "spf,dkim", fmt.Sprintf(`
 classifier "bayes" {
   tokenizer { name = "osb"; }
   backend = "sqlite3";
@@ -57,54 +37,16 @@ classifier "bayes" {
 }
 spf { }
 dkim { }
-bulkhead { server = "%[4]s"; timeout = 2.0; user = true; waiting = "%[7]s"; }
-modules { path = "/usr/share/rspamd/plugins/spf.lua"; path = "%[6]s"; }
+bulkhead { server = "%[2]s"; timeout = 2.0; user = true; waiting = "%[3]s"; }
+modules { path = "/usr/share/rspamd/plugins/spf.lua"; path = "%[4]s"; }
 lua = "/usr/share/rspamd/rules/rspamd.lua";
-`, dir, r.worker, r.controller, server, dns, plugin, waitingFolder(t))
-	file := filepath.Join(dir, "rspamd.conf")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	nodetest.Run(t, dir, path, "-i", "-f", "-c", file)
-	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.worker))
-	nodetest.AwaitTCP(t, fmt.Sprintf("127.0.0.1:%d", r.controller))
-	return r
+`, t.TempDir(), server, waitingFolder(t), plugin))}
 }
 
-// A result is what rspamd says of a mail.
-type result struct {
-	Action  string
-	Score   float64
-	Symbols map[string]struct {
-		Score   float64
-		Options []string
-	}
-}
+// A result is the result of rspamd for a mail.
+type result nodetest.RspamdResult
 
-func (r *rspamd) scan(mail string, headers ...string) (got result) {
-	r.t.Helper()
-	q, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost,
-		fmt.Sprintf("http://127.0.0.1:%d/checkv2", r.worker), strings.NewReader(mail))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		q.Header.Add(headers[i], headers[i+1])
-	}
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := json.Unmarshal(body, &got); err != nil {
-		r.t.Fatalf("%v in %s", err, body)
-	}
-	return got
-}
+func (r rspamd) scan(mail string, headers ...string) result { return result(r.Scan(mail, headers...)) }
 
 // envelope is the data of a mail that a mail server passes to rspamd.
 var envelope = []string{"IP", "192.0.2.7", "Helo", "mx.sender.example", "From", "ann@sender.example", "Rcpt",
@@ -177,7 +119,7 @@ func TestRspamd(t *testing.T) {
 		{"learn_spam", "spam", "BULKHEAD_SPAM"}, {"learn_ham", "ham", ""},
 	} {
 		n.seen("")
-		code, out := nodetest.Command(t, learnt, "rspamc", "-h", fmt.Sprintf("127.0.0.1:%d", r.controller), "-d",
+		code, out := nodetest.Command(t, learnt, "rspamc", "-h", fmt.Sprintf("127.0.0.1:%d", r.Controller), "-d",
 			"bob@example.org", step.command)
 		if code != 0 {
 			t.Fatalf("rspamc %s: exit %d\n%s", step.command, code, out)
@@ -206,9 +148,9 @@ func TestRspamd(t *testing.T) {
 // scores, in time.
 func TestRspamdFailsOpen(t *testing.T) {
 	n := startNode(t)
-	r := startRspamd(t, n.url, "127.0.0.1:1")
-	gone := startRspamd(t, "http://"+nodetest.Address(t), "127.0.0.1:1")
-	check := func(t *testing.T, name string, r *rspamd) {
+	r := startRspamd(t, n.url, "")
+	gone := startRspamd(t, "http://"+nodetest.Address(t), "")
+	check := func(t *testing.T, name string, r rspamd) {
 		began := time.Now()
 		got := r.scan(mail("x"+strings.ReplaceAll(name, " ", "")), envelope...)
 		if took := time.Since(began); took > 15*time.Second {

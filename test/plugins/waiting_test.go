@@ -62,11 +62,11 @@ func (n *node) sendsOnce(t *testing.T, folder, mail, vote, user string) {
 // TestRspamdWaits: what rspamd learns while the node is away is a vote once the node is back.
 func TestRspamdWaits(t *testing.T) {
 	n := startNode(t)
-	r := startRspamd(t, n.url, "127.0.0.1:1")
+	r := startRspamd(t, n.url, "")
 	folder := os.Getenv("BULKHEAD_WAITING")
 	n.fail(faults["its own 500"])
 	letter := mail("late")
-	if code, out := nodetest.Command(t, letter, "rspamc", "-h", fmt.Sprintf("127.0.0.1:%d", r.controller), "-d",
+	if code, out := nodetest.Command(t, letter, "rspamc", "-h", fmt.Sprintf("127.0.0.1:%d", r.Controller), "-d",
 		"bob@example.org", "learn_spam"); code != 0 {
 		t.Fatalf("rspamc: exit %d\n%s", code, out)
 	}

@@ -42,9 +42,13 @@ SOAK        ?= 500
 SOAKJOBS    ?= 4
 SOAKS       ?= |Standby|Site
 
-# Tests are compiled as releases are: without cgo and without paths. The packages that take longest come first;
-# the root's tests come last, because they link the server, which is compiled by then. "make vet" runs go vet.
-AS_RELEASED = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
+# Everything is compiled as releases are: without cgo and without paths. So no target compiles again what another one
+# has compiled.
+export CGO_ENABLED = 0
+export GOFLAGS    := $(shell $(GO) env GOFLAGS) -trimpath
+
+# The packages whose tests take longest come first. The root's tests come last, because they link the server, which is
+# compiled by then. "make vet" runs go vet.
 LONG         = ./internal/mesh ./internal/engine ./signature ./internal/node
 
 # Packages without goroutines and shared state, in which no race can be.
@@ -68,26 +72,27 @@ TEMPLATES   ?=
 all: vet test
 
 build: server
-	$(GO) build -C lab -v -trimpath -o ../bin/ ./cmd/bulkhead-lab
+	$(GO) build -C lab -v -o ../bin/ ./cmd/bulkhead-lab
 
 server:
 	@echo "compiling; the first time, that fetches modules and takes some minutes"
-	$(GO) build -v -trimpath -o bin/ ./cmd/bulkhead
+	$(GO) build -v -o bin/ ./cmd/bulkhead
 
 run: server
 	./samples/run.sh bin/bulkhead
 
 test:
 	@echo "compiling and testing $$($(GO) list ./... | wc -l) packages; the first time, compiling takes some minutes"
-	$(AS_RELEASED) $(GO) test -vet=off -timeout 30m -skip '^TestCost$$' $(LONG) $$($(GO) list ./... | sed 1d) .
-	$(AS_RELEASED) $(GO) test -vet=off -timeout 30m -p 1 -run '^TestCost$$' ./signature ./internal/trial # alone: it compares processor times
-	$(AS_RELEASED) $(GO) test -vet=off -tags simclock -run Clock ./internal/clock ./internal/node
-	cd test/outside && $(AS_RELEASED) $(GO) test -vet=off ./...
-	cd packaging/release && $(AS_RELEASED) $(GO) test -vet=off ./...
+	$(GO) test -vet=off -timeout 30m -skip '^TestCost$$' $(LONG) $$($(GO) list ./... | sed 1d) .
+	$(GO) test -vet=off -timeout 30m -p 1 -run '^TestCost$$' ./signature ./internal/trial # alone: it compares processor times
+	$(GO) test -vet=off -tags simclock -run Clock ./internal/clock ./internal/node
+	cd test/outside && $(GO) test -vet=off ./...
+	cd packaging/release && $(GO) test -vet=off ./...
 
 test-lab:
-	cd lab && $(AS_RELEASED) $(GO) test -vet=off -timeout 30m ./learning ./real ./...
+	cd lab && $(GO) test -vet=off -timeout 30m ./learning ./real ./...
 
+race: export CGO_ENABLED = 1
 race:
 	$(GO) test -race -short -timeout 40m $(LONG) $$($(GO) list ./... | grep -vE '$(RACELESS)')
 	cd lab && $(GO) test -race -short -timeout 40m ./...
@@ -99,8 +104,8 @@ torture:
 	TORTURE=$(TORTURE) $(GO) test -tags interop -count=1 -timeout 0 -v ./test/torture
 
 soak-mesh:
-	$(AS_RELEASED) $(GO) test -vet=off -tags interop -count=1 -timeout 0 -v -run '^TestSoak($(SOAKS))$$' -parallel $(SOAKJOBS) ./test/mesh -soak $(SOAK) -seed $(SEED)
-	$(AS_RELEASED) $(GO) test -vet=off -count=1 -timeout 0 -run '^TestPartitions' -parallel $(SOAKJOBS) ./internal/standby -schedules $(SOAK) -seed $(SEED)
+	$(GO) test -vet=off -tags interop -count=1 -timeout 0 -v -run '^TestSoak($(SOAKS))$$' -parallel $(SOAKJOBS) ./test/mesh -soak $(SOAK) -seed $(SEED)
+	$(GO) test -vet=off -count=1 -timeout 0 -run '^TestPartitions' -parallel $(SOAKJOBS) ./internal/standby -schedules $(SOAK) -seed $(SEED)
 
 fidelity:
 	@test/interop test/fidelity
@@ -119,8 +124,8 @@ cost:
 
 vet:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt -w the files above"; exit 1; }
-	$(GO) vet ./...
 	$(GO) vet -tags interop,man,simclock ./...
+	$(GO) vet $$(grep -rlE --include='*.go' '^//go:build.*!(interop|man|simclock)' . | xargs -n 1 dirname | sort -u)
 	cd test/outside && $(GO) vet ./...
 	cd lab && $(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
@@ -162,17 +167,17 @@ clean:
 	rm -rf bin dist
 
 stream:
-	$(GO) build -C lab -trimpath -o ../bin/ ./cmd/bulkhead-lab
+	$(GO) build -C lab -o ../bin/ ./cmd/bulkhead-lab
 	bin/bulkhead-lab stream --reporting 0.1,0.02 --lone --seed $(SEED) --svg stream.svg $(if $(TEMPLATES),--templates $(TEMPLATES)) $(MAIL)
 
 real:
-	$(GO) build -C lab -trimpath -o ../bin/ ./cmd/bulkhead-lab
+	$(GO) build -C lab -o ../bin/ ./cmd/bulkhead-lab
 	bin/bulkhead-lab real --seed $(SEED) $(REAL) $(MAIL)
 
 CORPUS = $(or $(filter-out required,$(BULKHEAD_CORPUS)),../shared/corpus)
 
 real-mail:
-	$(GO) build -C lab -trimpath -o ../bin/ ./cmd/bulkhead-lab
+	$(GO) build -C lab -o ../bin/ ./cmd/bulkhead-lab
 	@mkdir -p bin/corpus
 	@for set in csdmc-2009-2010 lists-2019-2020 phishing-2004-2005 phishing-pot-2023-2024 spamassassin-2002; do \
 		[ -d bin/corpus/$$set ] || zstd -dc $(CORPUS)/$$set.tar.zst | tar x -C bin/corpus || exit 1; done

@@ -295,7 +295,14 @@ func TestStopTells(t *testing.T) {
 			}
 		})
 	}
-	<-time.After(time.Second)
+	nodetest.Await(t, "acknowledgements of every signature", func() bool {
+		for sig := range acknowledged {
+			if acknowledged[sig].Load() == 0 {
+				return false
+			}
+		}
+		return true
+	})
 	node.stop()
 	clients.Wait()
 	nodetest.Settle(t, nodetest.Patience, "the hub knows what the node had counted", func() string {

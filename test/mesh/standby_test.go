@@ -154,6 +154,7 @@ type crowd struct {
 
 const (
 	messages = 200
+	loaded   = 200 // acknowledgements after which a pair is under load
 	// turn is how long a client waits for one of both nodes: as an edge does, half of its default timeout.
 	turn = time.Second
 )
@@ -183,6 +184,21 @@ func (c *crowd) run(ctx context.Context, who int, seed uint64) {
 		}
 		c.mu.Unlock()
 	}
+}
+
+// proceed waits until a number of further reports is acknowledged.
+func (c *crowd) proceed(t *testing.T, reports uint32) {
+	t.Helper()
+	acknowledged := func() (n uint32) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, of := range c.acked {
+			n += of
+		}
+		return n
+	}
+	least := acknowledged() + reports
+	nodetest.Await(t, "further acknowledgements", func() bool { return acknowledged() >= least })
 }
 
 // mark begins a new measurement of the time without an acknowledgement.
@@ -451,10 +467,10 @@ func TestStandbyFrozen(t *testing.T) {
 	for i := range 4 {
 		running.Go(func() { c.run(ctx, i, 7) })
 	}
-	<-time.After(500 * time.Millisecond)
+	c.proceed(t, loaded)
 	first.process.Freeze()
 	second.promote()
-	<-time.After(time.Second)
+	c.proceed(t, loaded)
 	first.process.Thaw()
 	r := bulkhead.Report{Signatures: []bulkhead.Signature{signature(messages + 1)}, ID: "lone"}
 	// Connections may break while the node changes its role, so a report is repeated until it is answered.
@@ -510,7 +526,7 @@ func TestWitness(t *testing.T) {
 		running.Go(func() { c.run(ctx, i, 13) })
 	}
 	for _, fault := range []string{"killed", "frozen"} {
-		<-time.After(time.Second)
+		c.proceed(t, loaded)
 		c.mark()
 		began := time.Now()
 		if fault == "killed" {
@@ -608,7 +624,7 @@ token_file = %q
 	for i := range 3 {
 		running.Go(func() { c.run(ctx, i, 11) })
 	}
-	<-time.After(300 * time.Millisecond)
+	c.proceed(t, loaded)
 	first.process.Kill()
 	killed := time.Now()
 	var unknown time.Time // when a check was last answered "unknown"

@@ -71,7 +71,7 @@ func TestStreamJournal(t *testing.T) {
 		})
 	}
 	for _, fault := range []string{"killed", "frozen", "killed"} {
-		<-time.After(time.Second)
+		c.proceed(t, loaded)
 		c.mark()
 		began := time.Now()
 		if fault == "killed" {

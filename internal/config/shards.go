@@ -9,8 +9,8 @@ type Shards struct {
 	CA          string   `toml:"ca" doc:"of these servers: PEM file of the authorities for their certificates. Empty: the\nauthorities of the system"`
 	Site        string   `toml:"site" doc:"name of the site in the bucket \"bulkhead-shards\" of these servers"`
 	Tokens      string   `toml:"tokens" doc:"folder of the tokens for the shards: the file NAME has the token of an account on the\nshard NAME. A shard without a file gets the one of upstream.token_file. Only the\nnode's user may read the files. They are read again on SIGHUP. Empty: none"`
-	Default     string   `toml:"default" doc:"shard of requests that name neither a recipient nor a user, as those of Pyzor, Razor and\nDCC clients. Empty: the default of the map"`
-	Domain      string   `toml:"domain" doc:"domain of users whose name has none, so that their votes go where their mail goes.\nEmpty: their names are taken as they are"`
+	Default     string   `toml:"default" reload:"yes" doc:"shard of requests that name neither a recipient nor a user, as those of Pyzor, Razor and\nDCC clients. Empty: the default of the map"`
+	Domain      string   `toml:"domain" reload:"yes" doc:"domain of users whose name has none, so that their votes go where their mail goes.\nEmpty: their names are taken as they are"`
 }
 
 func defaultShards() Shards { return Shards{Servers: []string{}, Site: "main"} }

@@ -81,6 +81,21 @@ func (e *Edge) current() *routes {
 func (e *Edge) Use(m *shard.Map) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.use(m)
+}
+
+// Prefer changes Default and Domain of the options.
+func (e *Edge) Prefer(shard, domain string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.o.Default, e.o.Domain = shard, domain
+	if m := e.routes.m; m != nil {
+		e.use(m)
+	}
+}
+
+// use is [Edge.Use]. The caller holds mu.
+func (e *Edge) use(m *shard.Map) {
 	next := &routes{m: m, domain: strings.ToLower(e.o.Domain), next: make(chan struct{})}
 	for _, s := range m.Shards {
 		t := e.routes.named(s.Name)

@@ -213,6 +213,33 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// TestPrefer checks that an edge that runs takes another default and another domain.
+func TestPrefer(t *testing.T) {
+	d := newDivided(t, Options{})
+	d.Prefer("b", "") // before there is a map
+	d.Use(d.m)
+	user := d.box("c")[:len(d.box("c"))-len("@example.com")]
+	vote := bulkhead.Report{Vote: bulkhead.Spam, Signatures: query(1).Signatures, Reporter: bulkhead.Reporter{User: user}}
+	delivery := bulkhead.Report{Signatures: query(1).Signatures}
+	for i, want := range [][2]string{{"b", d.m.Of(user)}, {"c", "c"}} {
+		if i == 1 {
+			d.Prefer("c", "Example.com")
+		}
+		delivery.ID, vote.ID = fmt.Sprint("delivery ", i), fmt.Sprint("vote ", i)
+		vote.Signatures = query(2 + i).Signatures // no repetition
+		for n, r := range []bulkhead.Report{delivery, vote} {
+			if _, err := d.Report(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			for name, x := range d.desks {
+				if got := slices.Contains(x.ids(), r.ID); got != (name == want[n]) {
+					t.Errorf("%s is at %s: %v, want %s", r.ID, name, got, want[n])
+				}
+			}
+		}
+	}
+}
+
 // TestShardAway checks that a dead shard concerns its own mailboxes alone. The edge is ready until all are dead.
 func TestShardAway(t *testing.T) {
 	d := newDivided(t, Options{})

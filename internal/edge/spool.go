@@ -86,11 +86,7 @@ func OpenSpool(path string, limit int64, log *slog.Logger) (*Spool, error) {
 			return nil, fmt.Errorf("edge: spool %s: %w", path, err)
 		}
 	}
-	err := s.open(path)
-	if err == nil { // before a report is acknowledged: after a crash the new file would be gone
-		err = wholefile.SyncFolder(filepath.Dir(path))
-	}
-	if err != nil {
+	if err := s.open(path); err != nil {
 		return nil, fmt.Errorf("edge: spool %s: %w", path, err)
 	}
 	return s, nil
@@ -152,7 +148,7 @@ func (s *Spool) open(path string) error {
 		return err
 	}
 	db.MaxBatchDelay = 2 * time.Millisecond // a report waits for it
-	if err := db.Update(func(tx *bbolt.Tx) error {
+	err = db.Update(func(tx *bbolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(spoolBucket)
 		if err != nil {
 			return err
@@ -168,7 +164,11 @@ func (s *Spool) open(path string) error {
 			s.insert(newEntry(binary.BigEndian.Uint64(k), v))
 			return nil
 		})
-	}); err != nil {
+	})
+	if err == nil { // before a report is acknowledged: after a crash the new file would be gone
+		err = wholefile.SyncFolder(filepath.Dir(path))
+	}
+	if err != nil {
 		return errors.Join(err, db.Close())
 	}
 	s.db = db

@@ -146,8 +146,11 @@ func TestEdgeOfShards(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(n.cfg.Load().Shards.Tokens, "dead"), []byte("token\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Reload(n.cfg.Load()); err != nil {
-		t.Error(err)
+	cfg = *n.cfg.Load()
+	cfg.Shards.Default, cfg.Shards.Domain = "dead", ""
+	changed, restart, err := n.Reload(&cfg)
+	if s := n.upstream.State(); err != nil || len(changed) != 2 || len(restart) > 0 || !s.Shards[1].Default {
+		t.Errorf("another default: %v, %v, %v, %+v", changed, restart, err, s)
 	}
 	if err := os.WriteFile(filepath.Join(dir, upstream.MapFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	h "maragu.dev/gomponents/html"
 	"rsc.io/qr"
 
-	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
 )
@@ -25,10 +23,8 @@ import (
 // peers returns the page of the nodes with which this node shares.
 func (s *Site) peers(v *view) (g.Node, error) {
 	n, err := v.node.Network(v.Context())
-	var p *client.Problem
-	if errors.As(err, &p) && p.Status == http.StatusNotFound {
-		return h.P(h.Class("card"),
-			g.Text("This node shares with no peer. Set mesh.mode in its configuration to share counts with others.")), nil
+	if absent(err) {
+		return alone(v)
 	}
 	if err != nil {
 		return nil, err
@@ -62,6 +58,43 @@ func (s *Site) peers(v *view) (g.Node, error) {
 			})),
 		))),
 	}, nil
+}
+
+// alone returns the page of a node without peers: the map of the shards, if it is an edge of a divided site.
+func alone(v *view) (g.Node, error) {
+	state, err := v.node.Node(v.Context())
+	if err != nil && !absent(err) {
+		return nil, err
+	}
+	if err == nil && state.Shards != nil {
+		return shards(state.Shards), nil
+	}
+	return h.P(h.Class("card"),
+		g.Text("This node shares with no peer. Set mesh.mode in its configuration to share counts with others.")), nil
+}
+
+// shards describes the map of a divided site, as an edge of it uses the map.
+func shards(m *admin.Shards) g.Node {
+	detail := "There is no map yet: checks are answered \"unknown\", and reports wait. "
+	if m.Version > 0 {
+		detail = fmt.Sprintf("Version %d of %s, by %s: %s. ", m.Version, date(m.Changed), m.By, m.Change)
+	}
+	return h.Section(h.H2(g.Text("Shards"), dim("site "+m.Site)),
+		g.If(m.Problem != "", h.P(h.Class("alarm"), h.Role("alert"), g.Text("The map cannot be read: "+m.Problem))),
+		g.If(len(m.Shards) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
+			h.THead(h.Tr(h.Th(g.Text("Shard")), h.Th(g.Text("State")), num("Slots"), num("Reports that wait"),
+				h.Th(g.Text("Addresses")))),
+			h.TBody(g.Map(m.Shards, func(s admin.Shard) g.Node {
+				state, class := "answers", "good"
+				if !s.Up {
+					state, class = "does not answer", "bad"
+				}
+				return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(s.Name), g.If(s.Default, dim("default"))),
+					h.Td(h.Span(h.Class("state "+class), g.Text(state))), number(count(uint64(s.Slots))),
+					number(count(uint64(s.Waiting))), h.Td(h.Code(g.Text(strings.Join(s.URLs, " ")))))
+			})),
+		))),
+		h.P(h.Class("dim"), g.Text(detail), h.Code(g.Text("bulkhead shard")), g.Text(" changes the map.")))
 }
 
 // twinText is the alarm of a node whose key another server uses.

@@ -91,6 +91,41 @@ func TestPageTellsTrouble(t *testing.T) {
 	}
 }
 
+// TestShards checks that the page Network of an edge has the map of its site, and what is wrong with it.
+func TestShards(t *testing.T) {
+	m := &admin.Shards{Site: "main", Problem: errNATS}
+	site := New(source(Status{}), shardsAPI{m})
+	if got := get(t, site, "/peers"); !strings.Contains(got, "There is no map yet") || !strings.Contains(got, errNATS) {
+		t.Errorf("an edge without a map: %s", got)
+	}
+	*m = admin.Shards{Site: "main", Version: 3, By: "ann", Change: "move to <b>", Shards: []admin.Shard{
+		{Name: "a", URLs: []string{"https://a1.example", "https://a2.example"}, Slots: 512, Default: true, Up: true},
+		{Name: "dead", Slots: 511, Waiting: 17}}}
+	got := get(t, site, "/peers")
+	for _, want := range []string{"https://a1.example https://a2.example", ">512<", ">17<", "does not answer", "Version 3",
+		"by ann: move to &lt;b&gt;"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("page lacks %q", want)
+		}
+	}
+	if strings.Count(got, ">default<") != 1 || strings.Contains(got, "cannot be read") {
+		t.Errorf("the page of a map in use: %s", got)
+	}
+}
+
+const errNATS = "nats: no servers available for connection"
+
+// shardsAPI is an API that allows every client to check, and has the state of an edge.
+type shardsAPI struct{ m *admin.Shards }
+
+func (a shardsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/v1/node" {
+		fake{}.ServeHTTP(w, r)
+		return
+	}
+	json.NewEncoder(w).Encode(&admin.NodeState{Shards: a.m})
+}
+
 // numbers is an API that allows every client to check, and has an overview and verdicts.
 type numbers struct {
 	overview admin.Overview

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -161,6 +162,7 @@ func (s *site) edge(dir string) (u *Upstream, stop func()) {
 	cfg.Shards.Servers = []string{s.url}
 	cfg.Shards.Domain = "here.example"
 	cfg.Upstream.Cache = 0
+	cfg.Upstream.Timeout = config.Duration(time.Minute) // a busy machine is no dead shard
 	u, err := Open(Options{Config: cfg, Dir: dir, Every: 5 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		s.t.Fatal(err)
@@ -245,6 +247,30 @@ func (s *site) compare() {
 		if wrong > 10 {
 			s.t.FailNow()
 		}
+	}
+}
+
+// TestRemovedToken checks that a reload needs a token for each shard of the map, and none for a removed one.
+func TestRemovedToken(t *testing.T) {
+	s := newSite(t, 2)
+	s.change(nil)
+	m := s.change(func(m *shard.Map, n shard.Note) (*shard.Map, error) { return m.Add(s.pairs[1].shard(), n) })
+	u, stop := s.edge(t.TempDir())
+	defer stop()
+	s.await(m.Version, u)
+	u.o.Read = func(path string) (string, error) {
+		if filepath.Base(path) == s.pairs[0].name {
+			return "token", nil
+		}
+		return "", fs.ErrNotExist
+	}
+	cfg := *u.o.Config
+	cfg.Shards.Tokens = "tokens"
+	await.True(t, "a reload that lacks a token", func() bool { _, err := u.Prepare(&cfg); return err != nil })
+	m = s.change(func(m *shard.Map, n shard.Note) (*shard.Map, error) { return m.Remove(s.pairs[1].name, n) })
+	s.await(m.Version, u)
+	if _, err := u.Prepare(&cfg); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -89,13 +89,16 @@ func CheckTokens(cfg *config.Config, read func(string) (string, error)) error {
 }
 
 // Prepare reads the tokens again: they may be changed on the nodes while the edge runs. takeOver makes the edge use
-// them.
+// them, and the default and the domain of [shards].
 func (u *Upstream) Prepare(cfg *config.Config) (takeOver func() error, err error) {
 	u.tokens.mu.Lock()
 	defer u.tokens.mu.Unlock()
 	fresh := make(map[string]string)
 	var errs []error
 	for name := range u.tokens.all {
+		if name != "" && !u.follower.State().Map.Has(name) { // its file may be gone as well
+			continue
+		}
 		token, err := tokenFor(name, &cfg.Shards, &cfg.Upstream, u.o.Read)
 		if err != nil {
 			key := "shards.tokens"
@@ -109,10 +112,11 @@ func (u *Upstream) Prepare(cfg *config.Config) (takeOver func() error, err error
 	}
 	return func() error {
 		u.tokens.mu.Lock()
-		defer u.tokens.mu.Unlock()
 		for name, token := range fresh {
 			u.tokens.all[name].Store(&token)
 		}
+		u.tokens.mu.Unlock() // a new map needs it
+		u.edge.Prefer(cfg.Shards.Default, cfg.Shards.Domain)
 		return nil
 	}, errors.Join(errs...)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // benchmarkMails returns sets of messages of which the schemes are measured:
-// the samples of the corpus where they are, and made-up messages: 20 KB of
+// samples, list mail and phishing of the corpus, and made-up messages: 20 KB of
 // plain text, both texts of a newsletter of 20 KB, and a page of 100 KB.
 func benchmarkMails(b *testing.B) map[string][][]byte {
 	b.Helper()
@@ -35,7 +35,25 @@ func benchmarkMails(b *testing.B) map[string][][]byte {
 		}
 		sets["samples"] = append(sets["samples"], raw)
 	}
+	sets["lists"] = collected(b, "lists-2019-2020", 200)
+	sets["phishing"] = collected(b, "phishing-pot-2023-2024", 200)
 	return sets
+}
+
+// collected reads n messages of a collection, spread over all of it.
+func collected(b *testing.B, set string, n int) [][]byte {
+	b.Helper()
+	files, err := filepath.Glob(filepath.Join(sharedtest.Unpack(b, set), "*.eml"))
+	if err != nil || len(files) < n {
+		b.Fatalf("%d files, %v", len(files), err)
+	}
+	mails := make([][]byte, n)
+	for i := range mails {
+		if mails[i], err = os.ReadFile(files[i*len(files)/n]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return mails
 }
 
 // madeUpWords returns n words, the frequent ones short, as in a language.
@@ -141,12 +159,14 @@ func BenchmarkCompute(b *testing.B) {
 func BenchmarkSchemes(b *testing.B) {
 	for _, family := range [][]bulkhead.Scheme{
 		nil,
+		{bulkhead.Markup},
 		{bulkhead.Exact},
 		{bulkhead.Exact, bulkhead.Near},
 		{bulkhead.RazorE4, bulkhead.RazorE8},
 		{bulkhead.PyzorDigest},
 		{bulkhead.DCCBody, bulkhead.DCCFuz1, bulkhead.DCCFuz2},
 		{bulkhead.RspamdText, bulkhead.RspamdShingle},
+		{bulkhead.Attachment, bulkhead.Image},
 	} {
 		name := "read"
 		if family != nil {
@@ -169,7 +189,7 @@ func BenchmarkSchemes(b *testing.B) {
 }
 
 func benchmarkSets(b *testing.B, f func(raw []byte)) {
-	for _, name := range []string{"plain", "newsletter", "page", "samples"} {
+	for _, name := range []string{"plain", "newsletter", "page", "samples", "lists", "phishing"} {
 		b.Run(name, func(b *testing.B) {
 			mails := benchmarkMails(b)[name]
 			size := 0

@@ -43,22 +43,16 @@ type Result struct {
 
 func (t *Totals) share() float64 { return min(1, max(LeastShare, t.Share)) }
 
-// Probability returns the probability that a message with a feature is spam, from 0 to 1, and 1/2 for
-// an unknown feature.
-func (t *Totals) Probability(c Counts) float64 {
-	j := t.judge()
-	return j.probability(c)
-}
-
-// A judge is what the probabilities of all features have in common.
-type judge struct {
+// A Judge is what the probabilities of all features have in common.
+type Judge struct {
 	reported, wanted float64 // messages
 	share            float64 // of the spam
 	weight           float64 // of a wanted message
 }
 
-func (t *Totals) judge() judge {
-	j := judge{reported: t.Reported, share: t.share()}
+// Judge returns the judge of the features of a message.
+func (t *Totals) Judge() Judge {
+	j := Judge{reported: t.Reported, share: t.share()}
 	j.wanted = max(t.Delivered-t.Reported/j.share, leastHam*t.Delivered)
 	j.weight = min(1, j.reported/j.wanted)
 	return j
@@ -68,11 +62,13 @@ func (t *Totals) judge() judge {
 // less the spam that the reports stand for. Reports come by chance, so they stand for one standard
 // deviation less than their number. Otherwise a rare kind of wanted mail would be lost in the spam
 // that looks like it.
-func (j *judge) ham(c Counts) float64 {
+func (j *Judge) ham(c Counts) float64 {
 	return max(0, c.Delivered-(c.Reported-math.Sqrt(c.Reported))/j.share)
 }
 
-func (j *judge) probability(c Counts) float64 {
+// Probability returns the probability that a message with a feature is spam, from 0 to 1, and 1/2 for
+// an unknown feature.
+func (j *Judge) Probability(c Counts) float64 {
 	s, h := c.Reported, j.ham(c)
 	if j.reported <= 0 || j.wanted <= 0 || s+h <= 0 {
 		return 0.5
@@ -88,11 +84,11 @@ func Score(t *Totals, counts []Counts) Result {
 	if t.Reported < LeastReports || t.Delivered <= 0 {
 		return Result{}
 	}
-	j := t.judge()
+	j := t.Judge()
 	spam, ham := product{rest: 1}, product{rest: 1}
 	n := 0
 	for _, c := range counts {
-		f := j.probability(c)
+		f := j.Probability(c)
 		if math.Abs(f-0.5) < certain {
 			continue
 		}

@@ -59,12 +59,12 @@ func drawTotals(t *rapid.T) Totals {
 func TestProbability(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		totals := drawTotals(t)
-		c := drawCounts(t, "feature", 500)
-		p := totals.Probability(c)
+		c, judge := drawCounts(t, "feature", 500), totals.Judge()
+		p := judge.Probability(c)
 		if p <= 0 || p >= 1 || math.IsNaN(p) {
 			t.Fatalf("probability %v of %v", p, c)
 		}
-		next := totals.Probability(Counts{c.Reported, c.Delivered + 1 + 1/totals.share()})
+		next := judge.Probability(Counts{c.Reported, c.Delivered + 1 + 1/totals.share()})
 		if c.Reported > 0 && next > p+1e-9 {
 			t.Fatalf("with additional deliveries %v rises from %v to %v", c, p, next)
 		}
@@ -84,7 +84,7 @@ func TestScore(t *testing.T) {
 			}
 		}
 		var spam, ham float64
-		used := 0
+		used, judge := 0, totals.Judge()
 		for _, c := range counts {
 			share := max(totals.Share, 0.02)
 			wanted := max(totals.Delivered-totals.Reported/share, 0.1*totals.Delivered)
@@ -95,7 +95,7 @@ func TestScore(t *testing.T) {
 				n := c.Reported + h*min(1, totals.Reported/wanted)
 				f = (0.5 + n*p) / (1 + n)
 			}
-			if got := totals.Probability(c); math.Abs(got-f) > 1e-12 {
+			if got := judge.Probability(c); math.Abs(got-f) > 1e-12 {
 				t.Fatalf("%v has probability %v, want %v", c, got, f)
 			}
 			if math.Abs(math.Abs(f-0.5)-0.1) < 1e-12 {

@@ -556,17 +556,25 @@ func windows1252(data []byte, limit int, p *pace.Pace) []byte {
 	if scan.ASCIIPrefix(data) == len(data) {
 		return data
 	}
-	size := 0
+	size := len(data)
 	for _, c := range data {
-		size += utf8.RuneLen(charmap.Windows1252.DecodeByte(c))
+		if c >= utf8.RuneSelf {
+			size += utf8.RuneLen(charmap.Windows1252.DecodeByte(c)) - 1
+		}
 	}
 	text := make([]byte, 0, min(size, limit))
-	for i, c := range data {
-		r := charmap.Windows1252.DecodeByte(c)
-		if len(text)+utf8.RuneLen(r) > limit || i%pace.Step == 0 && p.Over(min(len(data)-i, pace.Step)) {
+	for len(data) > 0 {
+		if n := scan.ASCIIPrefix(data[:min(len(data), pace.Step, limit-len(text))]); n > 0 {
+			if text, data = append(text, data[:n]...), data[n:]; p.Over(n) {
+				break
+			}
+			continue
+		}
+		r := charmap.Windows1252.DecodeByte(data[0])
+		if len(text)+utf8.RuneLen(r) > limit || p.Over(1) {
 			break
 		}
-		text = utf8.AppendRune(text, r)
+		text, data = utf8.AppendRune(text, r), data[1:]
 	}
 	return text
 }

@@ -1,11 +1,16 @@
 package mail
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/htmlindex"
+	"pgregory.net/rapid"
 
+	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/mailtest"
 )
 
@@ -59,6 +64,28 @@ func FuzzGuess(f *testing.F) {
 		}
 		if _, err := htmlindex.Get(name); err != nil {
 			t.Fatalf("%q is taken for %q: %v", text, name, err)
+		}
+	})
+}
+
+// TestWestern compares text in windows-1252, within a limit, with the characters that fit one by one.
+func TestWestern(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		data := append([]byte{0x80}, rapid.SliceOf(rapid.SampledFrom([]byte("abc \x80\x81\xe4"))).Draw(t, "data")...)
+		if rapid.Bool().Draw(t, "long") {
+			data = append(bytes.Repeat([]byte{'x'}, pace.Step), data...)
+		}
+		limit := rapid.IntRange(0, 4*len(data)).Draw(t, "limit")
+		var want []byte
+		for _, c := range data {
+			if r := charmap.Windows1252.DecodeByte(c); len(want)+utf8.RuneLen(r) <= limit {
+				want = utf8.AppendRune(want, r)
+			} else {
+				break
+			}
+		}
+		if got := windows1252(data, limit, nil); !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes within %d: %d bytes, want %d", len(data), limit, len(got), len(want))
 		}
 	})
 }

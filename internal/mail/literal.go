@@ -372,9 +372,8 @@ func (d *divider) unknown(p *Part, fields *content, body []byte, how encoding) {
 // white space ends none.
 func headerEnd(text []byte) (end, body int) {
 	for at := 0; ; {
-		for at < len(text) && text[at] != '\n' && text[at] != '\r' {
-			at++
-		}
+		line, _ := scan.FirstLine(text[at:])
+		at += line
 		// After a line end comes another line end, white space up to the next one, or a line.
 		for at < len(text) && (text[at] == '\n' || text[at] == '\r') {
 			first := text[at]

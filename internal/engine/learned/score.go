@@ -97,8 +97,9 @@ func (s *Score) Words(n int) []string {
 		weight  float64
 	}
 	all := make([]weighed, 0, n+1)
+	judge := s.totals.Judge()
 	for i := range s.counts {
-		w := s.totals.Probability(s.counts[i]) - 0.5
+		w := judge.Probability(s.counts[i]) - 0.5
 		if s.Result.Score < 0 {
 			w = -w
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/html/atom"
+
+	"github.com/bulkhead-mail/bulkhead/internal/text/markup"
 )
 
 // A styling is what is known of the styles of a page, and how text looks at this point of the page.
@@ -210,7 +212,7 @@ func (v *visible) inside(name *knownName, t *tagged, rules [][]declaration) (loo
 	var c cascade
 	around := v.look
 	v.hints(&c, &around, name.tag, t)
-	own := v.declared(t.style)
+	own := v.declared(markup.Unescape(t.style[:min(len(t.style), maxStyle)]))
 	for _, important := range []bool{false, true} {
 		for _, rule := range rules {
 			c.take(rule, important)

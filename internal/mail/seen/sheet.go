@@ -22,10 +22,16 @@ type sheet struct {
 	flows   bool // a rule decides how an element stands in its lines
 	effects bool // a rule does anything that matters here
 	rules   []rule
-	by      map[string][]int // rules by the keys of their selectors
-	unsure  bool             // a rule that is not understood may show any element: nothing is hidden
-	spent   bool             // there are too many rules, or elements to compare with them: they hide nothing more
+	by      map[key][]int // rules by the keys of their selectors
+	unsure  bool          // a rule that is not understood may show any element: nothing is hidden
+	spent   bool          // there are too many rules, or elements to compare with them: they hide nothing more
 	match   css.Match
+}
+
+// A key is what [css.Selector.Key] returns.
+type key struct {
+	kind byte
+	name string
 }
 
 // A rule is a selector and what it declares.
@@ -98,16 +104,16 @@ func (v *visible) sheetOf(n *html.Node) {
 	}
 	s := &v.sheet
 	if s.by == nil {
-		s.by = make(map[string][]int)
+		s.by = make(map[key][]int)
 	}
 	if v.pace.Over(source.Len()) {
 		return
 	}
 	css.Rules(source.String(), pageWidth, func(prelude, body string, sure bool) {
 		css.Rules(body, pageWidth, func(_, nested string, _ bool) {
-			s.unsure = s.unsure || len(showing(declarations(nested))) > 0
+			s.unsure = s.unsure || len(showing(v.declared(nested))) > 0
 		})
-		all := declarations(body)
+		all := v.declared(body)
 		if !sure || !known {
 			all = showing(all)
 		}
@@ -125,8 +131,8 @@ func (v *visible) sheetOf(n *html.Node) {
 			if s.match.Fold && kind != 't' {
 				name = strings.ToLower(name)
 			}
-			key := string(kind) + name
-			s.by[key] = append(s.by[key], len(s.rules))
+			of := key{kind, name}
+			s.by[of] = append(s.by[of], len(s.rules))
 			s.rules = append(s.rules, rule{selector, all})
 		}
 	})
@@ -141,15 +147,15 @@ func (s *sheet) of(n *html.Node) (all [][]declaration) {
 		return nil
 	}
 	var found []int
-	try := func(key string) {
-		for _, i := range s.by[key] {
+	try := func(kind byte, name string) {
+		for _, i := range s.by[key{kind, name}] {
 			if s.match.Selects(&s.rules[i].selector, n) {
 				found = append(found, i)
 			}
 		}
 	}
-	try("*")
-	try("t" + n.Data)
+	try('*', "")
+	try('t', n.Data)
 	for _, a := range n.Attr {
 		if a.Key != "class" && a.Key != "id" {
 			continue
@@ -159,11 +165,11 @@ func (s *sheet) of(n *html.Node) (all [][]declaration) {
 			written = strings.ToLower(written)
 		}
 		if a.Key == "id" {
-			try("#" + written)
+			try('#', written)
 			continue
 		}
 		for class := range strings.FieldsSeq(written) {
-			try("." + class)
+			try('.', class)
 		}
 	}
 	s.match.Steps -= 2 * len(found) // for their order, and for what they declare

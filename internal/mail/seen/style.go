@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/net/html"
-
 	"github.com/bulkhead-mail/bulkhead/internal/text/css"
 )
 
@@ -746,14 +744,10 @@ func (v *styling) declared(style string) []declaration {
 	if ok {
 		return all
 	}
-	text := style[:min(len(style), maxStyle)]
-	if strings.IndexByte(text, '&') >= 0 {
-		text = html.UnescapeString(text)
-	}
 	if v.styles == nil || len(v.styles) == maxStyles {
 		v.styles = make(map[string][]declaration)
 	}
-	all = declarations(text)
+	all = declarations(style)
 	v.styles[style] = all
 	return all
 }

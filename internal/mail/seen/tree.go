@@ -48,7 +48,8 @@ func (v *visible) node(n *html.Node) {
 		v.nodes(n)
 		return
 	}
-	name := v.named(n.Data)
+	known := v.named(n)
+	name := &known
 	var t tagged
 	size := len(n.Data)
 	for i := range n.Attr {
@@ -99,10 +100,9 @@ func (v *visible) nodes(of *html.Node) {
 }
 
 // named returns the meaning of the name of an element.
-func (v *visible) named(name string) *knownName {
-	v.name = append(append(v.name[:0], name...), ' ')
-	tag := atom.Lookup(v.name[:len(v.name)-1])
-	known := &knownName{tag: tag, is: natures[tag], holds: containerOf(tag)}
+func (v *visible) named(n *html.Node) knownName {
+	v.name = append(append(v.name[:0], n.Data...), ' ')
+	known := meaningOf(n.DataAtom)
 	if len(v.name) <= len(known.lower) {
 		known.size = uint8(copy(known.lower[:], v.name))
 	}

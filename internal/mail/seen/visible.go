@@ -506,12 +506,15 @@ func (v *visible) nameOf(t *markup.Tokens) *knownName {
 		return known
 	}
 	v.name = append(t.AppendName(v.name[:0]), ' ')
-	tag := atom.Lookup(v.name[:len(v.name)-1])
-	*known = knownName{tag: tag, is: natures[tag], holds: containerOf(tag)}
+	*known = meaningOf(atom.Lookup(v.name[:len(v.name)-1]))
 	if short != 0 && len(v.name) <= len(known.lower) {
 		known.short, known.size = short, uint8(copy(known.lower[:], v.name))
 	}
 	return known
+}
+
+func meaningOf(tag atom.Atom) knownName {
+	return knownName{tag: tag, is: natures[tag], holds: containerOf(tag)}
 }
 
 // A nature is a set of properties of elements.

@@ -40,6 +40,9 @@ func Value(written string) (value string, important bool) {
 // block of its declarations. It also visits rules of which it is not sure that they apply: they depend on a feature of
 // the screen that is not known, or on what a browser supports. Rules takes time in proportion to sheet.
 func Rules(sheet string, width int, visit func(selectors, block string, sure bool)) {
+	if !strings.Contains(sheet, "{") {
+		return // most blocks have no rules in them
+	}
 	open := 0 // where the outermost group ends that may apply or not
 	for at := 0; at < len(sheet); {
 		switch rest := sheet[at:]; {

@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
@@ -372,53 +373,38 @@ func (t *Tokens) selfClosing() bool {
 // and where the value stands in the source, until it returns false. Of those that are
 // repeated only the first counts.
 func (t *Tokens) eachAttribute(visit func(key string, value [2]int) bool) {
-	const few = 16 // of which each is compared with all before it
-	var first [few]string
+	var first [maxWritten]string
 	keys := first[:0]
-	var known map[string]struct{}
+	if n, ok := t.Written(); ok {
+		for _, w := range t.written[:n] {
+			key := lower(t.source[w.key:w.keyEnd])
+			if slices.Contains(keys, key) {
+				continue
+			}
+			if keys = append(keys, key); !visit(key, [2]int{int(w.value), int(w.valueEnd)}) {
+				return
+			}
+		}
+		return
+	}
+	known := make(map[string]bool, 2*maxWritten)
 	source := t.source[:t.end]
 	for at := t.name; at < t.end-1; {
 		if classes[source[at]]&blank != 0 {
 			at++
 			continue
 		}
+		begin := at
 		next, keyEnd, value, end := attribute(source, at)
-		if keyEnd == at {
-			at = next
+		at = next
+		key := lower(source[begin:keyEnd])
+		if keyEnd == begin || known[key] {
 			continue
 		}
-		key := lower(source[at:keyEnd])
-		at = next
-		if known == nil && len(keys) == few {
-			known = make(map[string]struct{}, 2*few)
-			for _, k := range keys {
-				known[k] = struct{}{}
-			}
-		}
-		if known != nil {
-			if _, ok := known[key]; ok {
-				continue
-			}
-			known[key] = struct{}{}
-		} else {
-			if contains(keys, key) {
-				continue
-			}
-			keys = append(keys, key)
-		}
-		if !visit(key, [2]int{value, end}) {
+		if known[key] = true; !visit(key, [2]int{value, end}) {
 			return
 		}
 	}
-}
-
-func contains(keys []string, key string) bool {
-	for _, k := range keys {
-		if k == key {
-			return true
-		}
-	}
-	return false
 }
 
 // lower returns s with its ASCII letters in lower case.

@@ -3,7 +3,6 @@ package arrays
 import (
 	"fmt"
 	"math/bits"
-	"slices"
 
 	"github.com/bulkhead-mail/bulkhead/internal/codec"
 )
@@ -33,29 +32,42 @@ func (m *Image) Floor() uint32 { return m.floor }
 
 // Image returns a copy of page p, 0 to Pages()-1.
 func (c *Counting) Image(p int) *Image {
+	m := new(Image)
+	c.CopyPage(p, m)
+	return m
+}
+
+// CopyPage makes m a copy of page p, 0 to Pages()-1. It reuses the memory of m.
+func (c *Counting) CopyPage(p int, m *Image) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.image(p)
+	c.copyPage(p, m)
 	m.floor = c.floor
 	m.high = c.pages[p].table.Load().values(m.lines, m.Info.Overflow)
-	return m
 }
 
 // Image returns a copy of page p, 0 to Pages()-1.
 func (b *Bits) Image(p int) *Image {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.image(p)
+	m := new(Image)
+	b.CopyPage(p, m)
+	return m
 }
 
-// image copies the lines of page p, for the holder of a.mu.
-func (a *array) image(p int) *Image {
-	return &Image{
+// CopyPage makes m a copy of page p, as [Counting.CopyPage] does.
+func (b *Bits) CopyPage(p int, m *Image) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.copyPage(p, m)
+}
+
+// copyPage copies the lines of page p to m, for the holder of a.mu.
+func (a *array) copyPage(p int, m *Image) {
+	*m = Image{
 		Geometry:   a.geo,
 		Generation: a.generation,
 		Page:       p,
 		Info:       a.pages[p].PageInfo,
-		plane:      plane{lines: slices.Clone(a.pageWords(p))},
+		plane:      plane{lines: append(m.lines[:0], a.pageWords(p)...)},
 	}
 }
 

@@ -2,6 +2,7 @@ package arrays
 
 import (
 	"math/bits"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/bulkhead-mail/bulkhead/filter/shape"
@@ -41,6 +42,7 @@ func (a *array) stats(mark func(uint64) uint64, perLine int) Stats {
 			}
 		}
 		lines += len(page)
+		runtime.Gosched() // as in Tail
 	}
 	s := Stats{
 		Keys:  a.keys.Load(),

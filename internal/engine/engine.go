@@ -91,9 +91,9 @@ type writerState struct {
 	tally         *book.TallyKeeper
 	block         *book.BlockKeeper
 	leaving       leaving
-	buf           []byte   // for journal entries
-	accountsIndex uint64   // last journal entry that is in the trust book
-	stale         []string // names of accounts to be removed
+	buf           []byte // for journal entries
+	accountsIndex uint64 // last journal entry that is in the trust book
+	sweep         sweep
 }
 
 // counters count the work of an engine since it started.

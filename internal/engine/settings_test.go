@@ -401,6 +401,48 @@ func TestStaleAccounts(t *testing.T) {
 	}
 }
 
+// TestSweep: when a generation opens, the writer looks at a few accounts in each turn, and removes one at most. Reports
+// do not wait for thousands of accounts.
+func TestSweep(t *testing.T) {
+	c := newClock()
+	e := open(t, Options{Now: c.Now})
+	const accounts, every = 4 * sweptInTurn, sweptInTurn / 2
+	e.queue.between(func() {
+		for i := range accounts {
+			a := trust.Account{Name: fmt.Sprint("x", i), Role: trust.Member, Weight: 0.05,
+				From: netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), Created: c.Now()}
+			if i%every == 0 {
+				a.Created = c.Now().AddDate(0, 0, -trust.DefaultPolicy().IdleDays)
+			}
+			if err := e.accounts.Put(a); err != nil {
+				t.Error(err)
+			}
+		}
+		c.Advance(24 * time.Hour)
+		if err := e.rotate(); err != nil {
+			t.Error(err)
+		}
+		rest, left := len(e.writer.sweep.rest), e.accounts.Len()
+		if rest != accounts || left != accounts {
+			t.Errorf("a generation opens, and %d accounts are to be looked at; %d are left, want %d", rest, left, accounts)
+		}
+		for rest > 0 {
+			e.sweep()
+			n, gone := rest-len(e.writer.sweep.rest), left-e.accounts.Len()
+			if n == 0 || n > sweptInTurn || gone > 1 {
+				t.Errorf("one turn looked at %d accounts and removed %d", n, gone)
+				return
+			}
+			rest, left = rest-n, left-gone
+		}
+	})
+	for i := range accounts {
+		if _, ok := e.Accounts().Get(fmt.Sprint("x", i)); ok == (i%every == 0) {
+			t.Errorf("account %d is there: %v", i, ok)
+		}
+	}
+}
+
 // TestBatchRefused: if one of several queries is malformed, none is answered
 // and none counted.
 func TestBatchRefused(t *testing.T) {

@@ -386,6 +386,7 @@ func (s *Store) sweepFiles() error {
 			continue
 		}
 		errs = append(errs, removeIfThere(s.fs, s.path(filesDir, n.Name())))
+		yield()
 	}
 	return errors.Join(errs...)
 }

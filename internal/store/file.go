@@ -84,10 +84,12 @@ func (b *blockWriter) flush() {
 	sum := blockSum(b.id, b.block, b.buf)
 	_, b.err = b.w.Write(binary.LittleEndian.AppendUint32(b.buf, sum))
 	b.buf, b.block = b.buf[:0], b.block+1
-	// A checkpoint has no hurry. Without this, a report that becomes due meanwhile may wait until the scheduler
-	// ends the goroutine's turn, after 10 ms.
-	runtime.Gosched()
+	yield()
 }
+
+// yield ends the turn of a goroutine that writes, reads or removes files. A checkpoint has no hurry. Without this, a
+// report that becomes due meanwhile may wait until the scheduler ends the turn, after 10 ms.
+func yield() { runtime.Gosched() }
 
 // A blockReader returns the content of a checkpoint file, each byte only after its block has been
 // checked.
@@ -176,6 +178,7 @@ func (r *blockReader) fill() error {
 	r.crc = crc32.Update(r.crc, castagnoli, content)
 	r.buf = content
 	r.next++
+	yield()
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -222,7 +223,13 @@ func (b *Book) Snapshot() Snapshot {
 
 // Write writes the accounts as JSON, in the order of their names.
 func (s Snapshot) Write(w io.Writer) error {
-	all := slices.SortedFunc(slices.Values(s), func(x, y *Account) int { return cmp.Compare(x.Name, y.Name) })
+	compared := 0
+	all := slices.SortedFunc(slices.Values(s), func(x, y *Account) int {
+		if compared++; compared%1024 == 0 {
+			runtime.Gosched() // reports come first: to sort 20,000 accounts takes 5 ms
+		}
+		return cmp.Compare(x.Name, y.Name)
+	})
 	out := bufio.NewWriter(w)
 	next := byte('[')
 	for _, a := range all {

@@ -23,31 +23,14 @@ func (a *Account) idle(now time.Time) int {
 	return 0
 }
 
-// Stale returns the names of the open accounts that registered themselves, never had a report
-// confirmed, and have not voted for Policy.IdleDays. A closed account stays, so that its name
+// IsStale reports whether the account called name is open, registered itself, never had a report
+// confirmed, and has not voted for Policy.IdleDays. A closed account stays, so that its name
 // cannot be taken.
-func (b *Book) Stale(now time.Time) []string {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	var names []string
-	for name, a := range b.byName {
-		if b.stale(a, now) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// IsStale reports whether Stale returns the account called name.
 func (b *Book) IsStale(name string, now time.Time) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	a := b.byName[name]
-	return a != nil && b.stale(a, now)
-}
-
-func (b *Book) stale(a *Account, now time.Time) bool {
-	return a.self() && !a.Closed && a.Days == 0 && a.idle(now) >= b.policy.IdleDays
+	return a != nil && a.self() && !a.Closed && a.Days == 0 && a.idle(now) >= b.policy.IdleDays
 }
 
 // Room reports whether an account may register itself from the address: evict is the name of the

@@ -20,7 +20,7 @@ import (
 type Array interface {
 	Version() uint64
 	Geometry() filter.Geometry
-	Image(page int) *arrays.Image
+	CopyPage(page int, m *arrays.Image)
 	LoadPage(b []byte) (page int, err error)
 	Load(m *arrays.Image) error
 	Generation() uint64
@@ -38,31 +38,28 @@ const pagesAtOnce = 16
 // Writer returns a function that writes every page of an array. It copies the pages in functions
 // that it passes to between. between must run them while the array does not change.
 func Writer(array Array, between func(func())) func(io.Writer) error {
-	return func(w io.Writer) error { return writePages(array, between, w, func([]byte) {}) }
+	return func(w io.Writer) error { return writePages(array, between, w, func(*arrays.Image, []byte) {}) }
 }
 
-// writePages writes every page of an array, and calls each with its encoding.
-func writePages(array Array, between func(func()), w io.Writer, each func(page []byte)) error {
+// writePages writes every page of an array, and calls each with the page and its encoding.
+func writePages(array Array, between func(func()), w io.Writer, each func(m *arrays.Image, page []byte)) error {
 	var buf []byte
-	images := make([]*arrays.Image, 0, pagesAtOnce)
+	var images [pagesAtOnce]arrays.Image // reused, or the garbage collector would run
 	pages := array.Geometry().Pages()
 	for page := 0; page < pages; page += pagesAtOnce {
-		images, buf = images[:0], buf[:0]
+		n := min(pagesAtOnce, pages-page)
 		between(func() {
-			for p := page; p < min(page+pagesAtOnce, pages); p++ {
-				images = append(images, array.Image(p))
+			for i := range n {
+				array.CopyPage(page+i, &images[i])
 			}
 		})
-		for _, m := range images { // encoding takes ten times as long as copying, and no report waits for it
-			buf = appendSized(buf, m.Append)
-		}
-		for b := buf; len(b) > 0; {
-			end := sizeBytes + binary.LittleEndian.Uint32(b)
-			each(b[sizeBytes:end])
-			b = b[end:]
-		}
-		if _, err := w.Write(buf); err != nil {
-			return err
+		for i := range n { // encoding takes ten times as long as copying, and no report waits for it
+			m := &images[i]
+			buf = appendSized(buf[:0], m.Append)
+			each(m, buf[sizeBytes:])
+			if _, err := w.Write(buf); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

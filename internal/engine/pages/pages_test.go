@@ -2,6 +2,7 @@ package pages
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
@@ -104,6 +105,37 @@ func TestWriterStops(t *testing.T) {
 		if !errors.Is(err, errNarrow) || turns != want {
 			t.Errorf("room for %d thirds: %v after %d turns, want %v after %d", share, err, turns, errNarrow, want)
 		}
+	}
+}
+
+// A pagewise writer counts the writes that are not exactly one page.
+type pagewise int
+
+func (n *pagewise) Write(b []byte) (int, error) {
+	if len(b) < sizeBytes || binary.LittleEndian.Uint32(b) != uint32(len(b)-sizeBytes) {
+		*n++
+	}
+	return len(b), nil
+}
+
+// TestWriterTurns checks that each page is written as soon as it is encoded, since the store lets reports pass in
+// between. Pages are copied into the same memory again and again: else the garbage collector would run.
+func TestWriterTurns(t *testing.T) {
+	g := filter.Geometry{Kind: filter.Cells, Lines: 4 * pagesAtOnce * filter.PageLines, K: 4}
+	array, _ := filled(t, g)
+	write, _ := Summed(array, func(f func()) { f() })
+	var wrong pagewise
+	if err := write(&wrong); err != nil || wrong > 0 {
+		t.Errorf("%d writes of another size than one page; error %v", wrong, err)
+	}
+	empty := counting(t, g)
+	n := testing.AllocsPerRun(10, func() {
+		if err := Writer(empty, func(f func()) { f() })(io.Discard); err != nil {
+			t.Error(err)
+		}
+	})
+	if n > 3*pagesAtOnce {
+		t.Errorf("%.0f allocations for %d pages, want those of %d copies at most", n, g.Pages(), pagesAtOnce)
 	}
 }
 

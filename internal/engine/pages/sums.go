@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 )
 
@@ -42,14 +41,14 @@ func sumOf(page []byte) (s Sum) {
 	return s
 }
 
-// shownSum is sumOf for the part of an own page that others see, which is all that replicas have.
-func shownSum(page []byte, g filter.Geometry) Sum {
-	s := sumOf(page)
-	if m, err := arrays.ParseImage(page, g); err == nil && m.Floor() > 0 {
-		index := s.Index
-		s = SumOf(m.Above())
-		s.Index = index
+// shownSum returns the sum of the part of an own page that others see, which is all that replicas have. page is the
+// encoding of m.
+func shownSum(m *arrays.Image, page []byte) Sum {
+	if m.Floor() == 0 {
+		return sumOf(page)
 	}
+	s := SumOf(m.Above())
+	s.Index = m.Info.Index
 	return s
 }
 
@@ -81,8 +80,8 @@ func Summed(array Array, between func(func())) (write, sums func(io.Writer) erro
 	var table []byte
 	write = func(w io.Writer) error {
 		table = table[:0]
-		return writePages(array, between, w, func(page []byte) {
-			s := shownSum(page, array.Geometry())
+		return writePages(array, between, w, func(m *arrays.Image, page []byte) {
+			s := shownSum(m, page)
 			table = s.Append(table)
 		})
 	}

@@ -32,6 +32,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"below a file", filepath.Join(file, "store"), Options{}, syscall.ENOTDIR, file},
 		{"open to others", wide, Options{}, ErrPermission, "chmod 0700 " + wide},
 		{"durability", filepath.Join(base, "a"), Options{Durability: 2}, nil, "durability 2"},
+		{"pause", filepath.Join(base, "a"), Options{SyncEvery: -1}, nil, "-1"},
 		{"segment size", filepath.Join(base, "a"), Options{SegmentBytes: -1}, nil, "-1"},
 		{"random source", filepath.Join(base, "b"), Options{Random: strings.NewReader("short")}, io.ErrUnexpectedEOF,
 			"random source"},

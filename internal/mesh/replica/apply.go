@@ -115,12 +115,9 @@ func (o *origin) delta(ctx context.Context, m *wire.Message) {
 		m.Rounds[i].Boot, m.Rounds[i].Statement = m.Stamp.Boot, m.Statement
 	}
 	held := o.replica()
-	before := len(held)
 	o.rounds(ctx, held, m.Rounds)
 	o.figures(func(s *member.Stats) { s.Lag = max(0, o.r.opts.Now().Sub(m.Stamp.Time())) })
-	if len(held) > before || len(o.pending) > 0 {
-		o.drain(ctx, held)
-	}
+	o.drain(ctx, held)
 }
 
 func (o *origin) rounds(ctx context.Context, held map[wire.Ref]engine.ArrayState, rounds []wire.Round) {
@@ -214,7 +211,7 @@ func (o *origin) early(x wire.Ref) {
 	if x.Start >= o.engine.Horizon(x.Array) {
 		o.refuse(member.ReasonEarly,
 			fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
-				x.Array, time.Unix(int64(min(x.Start, 1<<40)), 0).UTC().Format(time.RFC3339)))
+				x.Array, time.Unix(int64(x.Start), 0).UTC().Format(time.RFC3339)))
 	}
 }
 

@@ -96,9 +96,8 @@ func (r *Receiver) Run(ctx context.Context) {
 		r.done.Wait()
 	}()
 	const every = gapWait / 2
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for idle := false; ; {
+	repair := time.After(every) // nil if nothing is missing
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -108,13 +107,12 @@ func (r *Receiver) Run(ctx context.Context) {
 				continue
 			}
 			r.take(ctx, &x)
-			if idle {
-				tick.Reset(every)
-				idle = false
+			if repair == nil {
+				repair = time.After(every)
 			}
-		case <-tick.C:
-			if idle = !r.repair(ctx); idle {
-				tick.Stop() // until the next message
+		case <-repair:
+			if repair = nil; r.repair(ctx) {
+				repair = time.After(every)
 			}
 		case <-r.wake:
 			r.mu.Lock()

@@ -3,6 +3,7 @@ package replica
 import (
 	"maps"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -288,6 +289,9 @@ func TestCaughtUp(t *testing.T) {
 				r.receiver.caught[r.Bus] != (tt.caught == 1) {
 				t.Errorf("%d stored: %d marks, %d messages, caught up %d; want %d, %d, %d", tt.stored, marks, messages, caught,
 					tt.marks, tt.messages, tt.caught)
+			}
+			if logged := strings.Contains(r.Log.String(), "not read to the end"); logged != (tt.broken > 0) {
+				t.Errorf("%d stored, broken after %d: log %s", tt.stored, tt.broken, r.Log)
 			}
 			if messages > 0 && !r.receiver.unread(r.Bus).Equal(at[messages-1]) {
 				t.Errorf("unread since %v, want %v", r.receiver.unread(r.Bus), at[messages-1])

@@ -124,6 +124,20 @@ func TestMessageRoundTrip(t *testing.T) {
 	}
 }
 
+// TestArrays checks that a message names the arrays of its rounds.
+func TestArrays(t *testing.T) {
+	one, two := Ref{engine.ArrayCounts, 5}, Ref{engine.ArraySpam, 6}
+	for _, want := range [][]Ref{nil, {one}, {one, two, one}} {
+		m := &Message{Kind: KindDelta}
+		for _, x := range want {
+			m.Rounds = append(m.Rounds, Round{Ref: x})
+		}
+		if got := m.Arrays(); !slices.Equal(got, want) {
+			t.Errorf("arrays %v, want %v", got, want)
+		}
+	}
+}
+
 func TestMessageRefusals(t *testing.T) {
 	id := newKeyPair(t)
 	raw := AppendMessage(nil, sampleMessages(t)[1], id)

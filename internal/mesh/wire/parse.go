@@ -29,7 +29,7 @@ func (r *reader) uvarint() uint64 {
 	x, n := binary.Uvarint(r.b)
 	if n <= 0 {
 		r.fail("a number ends early")
-		return 0
+		return x // 0
 	}
 	r.b = r.b[n:]
 	return x

@@ -26,6 +26,7 @@ type Engine struct {
 	ImagesErr error
 	ApplyErr  error
 	RenameErr error
+	FormerErr error // of [Engine.ForgetFormer]
 	// With Full, RoomNow and RoomLater are what [Engine.Room] returns.
 	Full, RoomNow, RoomLater bool
 	Life                     uint64  // of [Engine.Incarnation]
@@ -45,6 +46,7 @@ type Calls struct {
 	Renamed    [][2]string
 	Needs      []engine.Need
 	Superseded []engine.ArrayKey
+	Dropped    []string // origins of which [Engine.ForgetFormer] dropped the former incarnations
 }
 
 // Repairs is what a test sets of the calls that bring lost pages back, and what these were called with.
@@ -129,6 +131,14 @@ func (e *Engine) ForgetGenerations(_ context.Context, _ string, since uint64) er
 
 // FormerIncarnations implements [member.Engine].
 func (e *Engine) FormerIncarnations(string) []engine.FormerIncarnation { return e.Former }
+
+// ForgetFormer implements [member.Engine].
+func (e *Engine) ForgetFormer(_ context.Context, origin string) error {
+	if e.FormerErr == nil {
+		e.Dropped = append(e.Dropped, origin)
+	}
+	return e.FormerErr
+}
 
 // Supersede implements [member.Engine].
 func (e *Engine) Supersede(_ context.Context, _ string, keys []engine.ArrayKey) error {

@@ -16,8 +16,8 @@
 // noticed another change of the same file, then the others.
 //
 // Some kinds of change are left out, because they change nothing that a test could notice: texts of
-// logs and errors, the sizes of buffers that grow, calls of runtime.Gosched, and whether a bound with a
-// tolerance named slack is itself included.
+// logs and errors, the sizes of buffers that grow and of channels of empty structs, which are signals,
+// calls of runtime.Gosched, and whether a bound with a tolerance named slack is itself included.
 //
 // Of all possible changes of a package a sample of -n is tried, drawn from -seed; 0 tries
 // all. The score is the share that made a test fail, or made the tests run longer than five

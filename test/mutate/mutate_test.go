@@ -31,6 +31,7 @@ func Sum(limit int, list []int) (n int, ok bool) {
 		n += list[i]
 		record(n)
 		runtime.Gosched()
+		signal(make(chan struct{}, 1), make(chan int, 9))
 		if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) {
 			continue
 		}
@@ -84,6 +85,8 @@ func TestSites(t *testing.T) {
 		"for i := 0; i < len(list); i++ { | ++ -> --",
 		"n += list[i] | statement left out",
 		"record(n) | statement left out",
+		"signal(make(chan struct{}, 1), make(chan int, 9)) | statement left out",
+		"signal(make(chan struct{}, 1), make(chan int, 9)) | 9 -> 10",
 		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | condition -> true",
 		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | condition -> false",
 		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | || -> &&",

@@ -175,20 +175,24 @@ func mentions(e ast.Expr, name string) (found bool) {
 	return found
 }
 
-// sizes reports whether a node only sizes a buffer that grows by itself: its number is no part of a
-// contract.
+// sizes reports whether a node only sizes a buffer that grows by itself, or a channel of signals: its number
+// is no part of a contract.
 func sizes(n ast.Node) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
 		return false
 	}
 	switch f := call.Fun.(type) {
-	case *ast.Ident: // make([]T, 0, capacity), make(map[K]V, size)
+	case *ast.Ident: // make([]T, 0, capacity), make(map[K]V, size), make(chan struct{}, 1)
 		if f.Name != "make" || len(call.Args) < 2 {
 			return false
 		}
-		if _, ok := call.Args[0].(*ast.MapType); ok {
+		switch of := call.Args[0].(type) {
+		case *ast.MapType:
 			return true
+		case *ast.ChanType:
+			s, signal := of.Value.(*ast.StructType)
+			return signal && len(s.Fields.List) == 0
 		}
 		if len(call.Args) < 3 {
 			return false

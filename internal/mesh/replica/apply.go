@@ -356,7 +356,7 @@ func (o *origin) drain(ctx context.Context, held map[wire.Ref]engine.ArrayState)
 func (o *origin) image(ctx context.Context, m *wire.Message) {
 	x := &m.Image
 	held := o.replica()
-	a, ok := held[x.Ref]
+	a := held[x.Ref]
 	switch {
 	case !o.engine.Keeps(x.Array, x.Start):
 		o.early(x.Ref)
@@ -364,7 +364,7 @@ func (o *origin) image(ctx context.Context, m *wire.Message) {
 	case o.peer.Refuses(x.Start):
 		o.refuse(member.ReasonRollback, "")
 		return
-	case ok && a.Partial == 0 && x.At <= a.Version, a.Partial > x.At:
+	case a.Partial == 0 && x.At <= a.Version, a.Partial > x.At:
 		return // older than the replica
 	case m.Stamp.Boot < a.Boot:
 		return // from a past that may have been rolled back

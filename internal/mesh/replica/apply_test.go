@@ -1,13 +1,19 @@
 package replica
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"log/slog"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -159,5 +165,248 @@ func TestRunRepairs(t *testing.T) {
 		}
 		cancel()
 		<-done
+	})
+}
+
+// TestStill checks what a hub's word does that a peer still publishes a head: the peer is heard if this node has the
+// head, and else it is asked for it, once a heartbeat.
+func TestStill(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		for _, role := range []member.Role{member.Both, member.Publish} {
+			r := newRig(t, k, func(o *member.Options) { o.Role = role })
+			from, mine, other := r.Peer.Hint(), wire.HeadSum{1}, wire.HeadSum{2}
+			r.t.sum = mine
+			word := func(x incoming, taken bool, heard, asked bool) {
+				t.Helper()
+				bubble.Advance(time.Second)
+				if got := r.receiver.still(&x); got != taken {
+					t.Errorf("%s: %+v is a hub's word: %v", role, x, got)
+				}
+				if s := r.Entry(); s.Heard.Equal(time.Now()) != heard || s.Messages != 0 || s.Bytes != 0 {
+					t.Errorf("%s: %+v: heard at %v, %d messages", role, x, s.Heard, s.Messages)
+				}
+				if got := len(r.asked.wants) == 1; got != asked || asked && (<-r.asked.wants).To != from {
+					t.Errorf("%s: %+v: asked %v", role, x, got)
+				}
+			}
+			counts := role == member.Both
+			word(incoming{from: from, sum: mine, m: &wire.Message{}}, false, false, false)
+			word(incoming{from: from}, false, false, false)
+			word(incoming{from: wire.Hint{9}, sum: mine}, true, false, false)
+			if len(r.receiver.origins) != 1 {
+				t.Errorf("%s: a stranger has a state", role)
+			}
+			word(incoming{from: from, sum: mine}, true, counts, false)
+			word(incoming{from: from, sum: other}, true, false, counts)
+			word(incoming{from: from, sum: other}, true, false, false)
+			bubble.Advance(r.Options.Heartbeat - 3*time.Second)
+			word(incoming{from: from, sum: other}, true, false, false)
+			word(incoming{from: from, sum: other}, true, false, counts)
+		}
+	})
+}
+
+// TestHeardSaved checks that the last messages of peers survive a restart, and that a statement that the peer did not
+// sign does not.
+func TestHeardSaved(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		m := &wire.Message{Kind: wire.KindHead, From: r.Peer.Hint(), Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}
+		for name, tt := range map[string]struct {
+			by    *member.Identity
+			known bool
+			want  bool
+		}{
+			"its head": {r.Peer, true, true}, "of another key": {meshtest.Identity(t), true, false}, "nothing": {nil, true, false},
+			"of a peer that was removed": {r.Peer, false, false},
+		} {
+			r.again()
+			at := time.Now().UTC()
+			r.Figures(r.Peer.Hint(), func(s *member.Stats) { s.LastHeard = at })
+			if r.t.evidence.Head = nil; tt.by != nil {
+				e, err := wire.OpenEnvelope(wire.AppendMessage(nil, m, tt.by))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.t.evidence.Head = e.Statement()
+			}
+			if err := r.receiver.Save(); err != nil {
+				t.Fatal(err)
+			}
+			list, err := ReadHeard(r.Options.Dir)
+			if err != nil || len(list) != 1 || list[0].Key != r.Peer.ID() || !list[0].At.Equal(at) ||
+				!bytes.Equal(list[0].Head, r.t.evidence.Head) {
+				t.Fatalf("%s: saved %+v, %v", name, list, err)
+			}
+			next := newRig(t, k, nil)
+			next.Options.Dir = r.Options.Dir
+			if tt.known {
+				if err := next.AddPeer(t.Context(), r.Peer.ID(), "", 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := next.receiver.Load(); err != nil {
+				t.Fatal(err)
+			}
+			var heard time.Time
+			next.Figures(r.Peer.Hint(), func(s *member.Stats) { heard = s.LastHeard })
+			o := next.receiver.origins[r.Peer.Hint()]
+			if kept := o != nil && len(o.evidence.Head) > 0; kept != tt.want || heard.Equal(at) != tt.known ||
+				!tt.known && o != nil {
+				t.Errorf("%s: kept %v, heard %v", name, kept, heard)
+			}
+			bubble.Advance(time.Minute)
+		}
+	})
+}
+
+// TestOwnName checks which name of a head is noted as the peer's own: one that is valid, of a peer without a name in the
+// list.
+func TestOwnName(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		for _, tt := range []struct{ listed, own, want string }{
+			{"", "north", "north"}, {"", "", "before"}, {"peer", "north", "before"}, {"", "two\nlines", "before"},
+		} {
+			r.again()
+			r.p.Name = tt.listed
+			r.Figures(r.Peer.Hint(), func(s *member.Stats) { s.OwnName = "before" })
+			r.t.applyHead(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Boot: 1, Seq: 1}, Name: tt.own})
+			if got := r.Entry().OwnName; got != tt.want {
+				t.Errorf("%+v: the own name is %q", tt, got)
+			}
+		}
+	})
+}
+
+// TestHeadSum checks that a head is queued with the sum of its content, by which a hub refers to it, and that no other
+// message has one.
+func TestHeadSum(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		ms := uint64(time.Now().UnixMilli())
+		for _, kind := range []wire.Kind{wire.KindHead, wire.KindDelta} {
+			m := &wire.Message{Kind: kind, From: r.Peer.Hint(), Stamp: wire.Stamp{Incarnation: ms - 2, Boot: ms - 1, Seq: 1, At: ms}}
+			data := wire.AppendMessage(nil, m, r.Peer)
+			e, err := wire.OpenEnvelope(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, want, _ := e.Content()
+			if kind != wire.KindHead {
+				want = wire.HeadSum{}
+			}
+			r.receiver.Deliver(t.Context(), r.Bus, wire.Arrival{Topic: wire.Topic{Kind: kind, Origin: m.From}, Data: data}, false)
+			if x, ok := r.receiver.in.take(); !ok || x.sum != want {
+				t.Errorf("%c: queued %v with the sum %v, want %v", kind, ok, x.sum, want)
+			}
+		}
+	})
+}
+
+// TestFormerNetworkHeads checks what is logged about a peer in another network, and in a former one of this node. While
+// the secret is new, a peer in a former network may be about to change.
+func TestFormerNetworkHeads(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		former := filter.Secret{9}
+		r := newRig(t, k, func(o *member.Options) { o.Former = []filter.Secret{former} })
+		r.Secrets.Began = time.Now()
+		for _, tt := range []struct {
+			after         time.Duration
+			network, want string
+		}{
+			{0, member.NetworkOf(former), ""}, {0, "cafe", "peer has another network secret"},
+			{time.Hour, member.NetworkOf(former), "peer still has a former secret of the network"},
+		} {
+			bubble.Advance(tt.after)
+			r.Log.Reset()
+			ms := uint64(time.Now().UnixMilli())
+			m := &wire.Message{Kind: wire.KindHead, From: r.Peer.Hint(), Stamp: wire.Stamp{Incarnation: ms - 2, Boot: ms - 1,
+				Seq: 1, At: ms}}
+			r.receiver.Deliver(t.Context(), r.Bus, wire.Arrival{Topic: wire.Topic{Kind: wire.KindHead, Origin: m.From},
+				Network: tt.network, Data: wire.AppendMessage(nil, m, r.Peer)}, false)
+			if log := r.Log.String(); !strings.Contains(log, tt.want) || (log == "") != (tt.want == "") {
+				t.Errorf("network %s: log %q, want %q", tt.network, log, tt.want)
+			}
+		}
+	})
+}
+
+// TestUnknownSecrets checks that a message about arrays of secrets that this node never had alone is dropped.
+func TestUnknownSecrets(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		ms := uint64(time.Now().UnixMilli())
+		for _, known := range []bool{true, false} {
+			one := meshtest.Round(t, wire.Ref{Array: engine.ArrayCounts, Start: 7}, 0, 1)
+			one.Lineage = wire.Lineage{{Boot: ms - 1, Base: 0}}
+			if one.Geometry.KeyID = r.Options.KeyID; !known {
+				one.Geometry.KeyID++
+			}
+			m := &wire.Message{Kind: wire.KindDelta, From: r.Peer.Hint(), Rounds: []wire.Round{one}, KeyID: r.Options.KeyID,
+				Stamp: wire.Stamp{Incarnation: ms - 2, Boot: ms - 1, Seq: 1, At: ms}}
+			a := wire.Arrival{Topic: wire.Topic{Kind: wire.KindDelta, Origin: m.From}, Data: wire.AppendMessage(nil, m, r.Peer)}
+			got := r.Refused(func() { r.receiver.Deliver(t.Context(), r.Bus, a, false) })
+			if x, queued := r.receiver.in.take(); queued != known || got != "" {
+				t.Errorf("known %v: queued %v %+v, refused %q", known, queued, x, got)
+			}
+		}
+	})
+}
+
+// TestSavedQuietly checks that only a failure to save, or to read what a broker has stored, is logged.
+func TestSavedQuietly(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		var log strings.Builder
+		r := newRig(t, k, func(o *member.Options) {
+			o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		})
+		for _, fails := range []bool{false, true} {
+			var bus wire.Transport = r.Bus
+			if fails {
+				r.Options.Dir = filepath.Join(r.Options.Dir, HeardFile) // a file
+				bus = &imageless{Transport: r.Bus, err: io.ErrUnexpectedEOF}
+			}
+			for what, do := range map[string]func(){
+				"last messages of peers not saved": func() { r.receiver.saveSeen(time.Now()) },
+				"stored images were not read":      func() { r.receiver.fetch(t.Context(), bus, r.Peer.Hint(), false) },
+				"last messages of peers not saved ": func() {
+					r.t.renew(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 40}})
+				},
+			} {
+				log.Reset()
+				if do(); strings.Contains(log.String(), strings.TrimSpace(what)) != fails {
+					t.Errorf("fails %v: log %q, want %q", fails, log.String(), what)
+				}
+			}
+			bubble.Advance(time.Hour)
+		}
+	})
+}
+
+// TestKeysBefore checks that the log names how many keys a peer had counted before it lost its store.
+func TestKeysBefore(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		r.Engine.Former = []engine.FormerIncarnation{{ID: "older", Incarnation: 1}, {ID: "former", Incarnation: 2}}
+		r.Engine.HeldOf = map[string][]engine.ArrayState{"former": {{Keys: 5}, {Start: 1, Keys: 7}}, "older": {{Keys: 100}}}
+		r.t.lostIncarnation(3)
+		if log := r.Log.String(); !strings.Contains(log, "keys_before=12 ") {
+			t.Errorf("log %q", log)
+		}
+	})
+}
+
+// TestLag checks how late a delta is by its sender's clock: not at all if that clock is ahead.
+func TestLag(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		for late, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, 0: 0, -time.Minute: 0} {
+			at := uint64(time.Now().Add(-late).UnixMilli())
+			r.t.delta(t.Context(), &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Boot: 1, Seq: 1, At: at}})
+			if got := r.Entry().Lag; got != want {
+				t.Errorf("sent %v ago: lag %v, want %v", late, got, want)
+			}
+		}
 	})
 }

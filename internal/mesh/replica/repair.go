@@ -85,7 +85,6 @@ func (o *origin) ask(ctx context.Context, wants []wire.ArrayHead) {
 
 // subscribe listens for the images that an origin publishes from now on.
 func (o *origin) subscribe(ctx context.Context, h wire.Hint) {
-	o.stop = []func(){}
 	for _, b := range o.r.buses {
 		stop, err := b.ListenImages(h, func(a wire.Arrival) { o.r.Deliver(ctx, b, a, true) })
 		if err == nil {

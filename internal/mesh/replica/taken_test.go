@@ -86,6 +86,24 @@ func TestOwnMessages(t *testing.T) {
 	})
 }
 
+// TestOlderTwin checks that heads of an older process with the node's own key show another server if they go on, and
+// that one head does not: it may have been on its way.
+func TestOlderTwin(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		life, boot := r.State.Life()
+		for n, want := range []bool{false, true} {
+			bubble.Advance(r.Options.Heartbeat)
+			m := &wire.Message{Kind: wire.KindHead, From: r.Options.Identity.Hint(), Stamp: wire.Stamp{Incarnation: life,
+				Boot: boot - 1000, Seq: uint64(n + 1), At: uint64(time.Now().UnixMilli())}}
+			r.receiver.take(t.Context(), &incoming{m: m})
+			if r.State.TwinAt.IsZero() == want || (r.Strangers()["own key elsewhere"] == 1) != want {
+				t.Errorf("head %d: twin %v, %v; want %v", n+1, r.State.TwinAt, r.Strangers(), want)
+			}
+		}
+	})
+}
+
 // TestTaken checks what is recorded of each message of a peer, and which messages a node handles.
 func TestTaken(t *testing.T) {
 	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {

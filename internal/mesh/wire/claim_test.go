@@ -187,6 +187,9 @@ func TestClaims(t *testing.T) {
 		"a refill":                        {KindRefill, lost(2, 3, 4, 2, 1, 0), []byte{1}, true},
 		"a refill of fewer pages":         {KindRefill, lost(2, 3, 4, 1, 1), []byte{1}, false},
 		"a refill of more pages":          {KindRefill, lost(1, 3, 2, 1, 0), []byte{1}, false},
+		"a study that is none":            {KindStudy, begin().b(make([]byte, 8)...).v(1, 3), []byte{9, 9, 9}, false},
+		"a lesson that is none":           {KindLesson, begin().b(make([]byte, 8)...).v(1, 3), []byte{9, 9, 9}, false},
+		"two studies":                     {KindStudy, begin().b(make([]byte, 8)...).v(2, 0, 0), nil, false},
 		"images of an array that is none": {KindImage, begin().b(4).v(5, 7).cells().one().v(0), nil, false},
 	} {
 		m, err := parseMessage(tt.claim.raw(tt.kind, tt.data), enginetest.Secret.ID())

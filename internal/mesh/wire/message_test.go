@@ -68,6 +68,7 @@ func sampleMessages(t testing.TB) []*Message {
 		{Kind: KindRefill, To: id.Public().Hint(),
 			Lost: LostPages{Ref: Ref{engine.ArraySpam, 7}, Geometry: bits, List: []uint64{5, 1},
 				Pages: [][]byte{{1, 2, 3}, {}}}},
+		{Kind: KindDelta, Rounds: []Round{{Ref: Ref{engine.ArraySpam, 7}, From: 3, To: 5, Data: []byte{1, 2}}}},
 		// Of a former secret of the network.
 		{Kind: KindDelta, Rounds: rounds},
 		{Kind: KindHead, Heads: []ArrayHead{

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -196,6 +197,12 @@ func TestClaims(t *testing.T) {
 		if (err == nil) != tt.ok || (m == nil) == tt.ok || err != nil && !errors.Is(err, errMessage) {
 			t.Errorf("%s: read %v, %v; want it read: %v", name, m != nil, err, tt.ok)
 		}
+	}
+	// The first fault of a claim is named, and not what follows from it.
+	bad := delta(1, func(c claim) claim { return c.b(3).v(1<<20, 1) })
+	if _, err := parseMessage(bad.raw(KindDelta, nil), enginetest.Secret.ID()); err == nil ||
+		!strings.Contains(err.Error(), "array 3") {
+		t.Errorf("an unknown array in a claim that ends early: %v", err)
 	}
 	// The values that are read are the ones that were written.
 	m, err := parseMessage(lineage(0, 2, 10, 4).raw(KindHead, nil), enginetest.Secret.ID())

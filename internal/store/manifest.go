@@ -134,18 +134,17 @@ func decodeManifest(file string, b []byte) (Manifest, error) {
 	}
 	want := fmt.Sprintf("%s %d %08x %d", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
 	if want != string(head) {
-		return Manifest{}, damaged(file, int64(len(head))+1,
-			"checksum or length differ: the first line says %.80q, the content %q", head, want)
+		return Manifest{}, unusable(file, "checksum or length differ: the first line says %.80q, the content %q", head, want)
 	}
 	var j manifestJSON
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&j); err != nil {
-		return Manifest{}, damaged(file, int64(len(head))+1+dec.InputOffset(), "%v", err)
+		return Manifest{}, unusable(file, "%v", err)
 	}
 	m, err := j.manifest()
 	if err != nil {
-		return Manifest{}, damaged(file, int64(len(head))+1, "%v", err)
+		return Manifest{}, unusable(file, "%v", err)
 	}
 	return m, nil
 }

@@ -85,6 +85,22 @@ func TestInspectionContent(t *testing.T) {
 	}
 }
 
+// TestContentOfBlocks checks that the content of a file of whole blocks ends with its last block.
+func TestContentOfBlocks(t *testing.T) {
+	s := open(t, newDir(t), Options{FS: fastFS{}})
+	want := strings.Repeat("x", 2*blockBytes)
+	if err := s.Checkpoint(t.Context(), 1, nil, []File{text("a", want)}); err != nil {
+		t.Fatal(err)
+	}
+	n, err := Inspect(t.Context(), s.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := contentOf(t, n, "a"); got != want {
+		t.Errorf("%d bytes, want %d", len(got), len(want))
+	}
+}
+
 // TestInspectionReplay checks that the entries that the checkpoint does not cover are passed on, in order, without the
 // ones that a damaged segment has lost, and that an error of the caller ends it.
 func TestInspectionReplay(t *testing.T) {

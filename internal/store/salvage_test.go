@@ -42,6 +42,7 @@ func TestSalvage(t *testing.T) {
 	for i := range want {
 		elsewhere[i] = fmt.Appendf(nil, "entry %d from elsewhere", i)
 	}
+	elsewhere[start-1], elsewhere[last+1] = []byte("an entry before"), []byte("an entry behind")
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, path := range paths {
 		for what, change := range map[string]func([]byte) []byte{
@@ -78,6 +79,9 @@ func TestSalvage(t *testing.T) {
 				if got[i] != want[i] && got[i] != string(elsewhere[i]) {
 					t.Errorf("%s: entry %d is %.40q", name, i, got[i])
 				}
+			}
+			if got[start-1] != "" || got[last+1] != "" {
+				t.Errorf("%s: entries outside of the journal are passed on", name)
 			}
 			if _, err := s.Append(nil); !errors.Is(err, ErrFailed) {
 				t.Errorf("%s: an entry is taken before all is written anew: %v", name, err)

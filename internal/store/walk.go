@@ -43,7 +43,7 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 	fn func(index uint64, entry []byte) error) (faults []Fault, torn bool, err error) {
 	f, size, err := s.open(fsys)
 	if err != nil {
-		return nil, false, err
+		return faults, torn, err
 	}
 	defer f.Close()
 	w := &walker{segment: s, f: f, end: size, sc: newScanner(f, size), fn: fn}

@@ -163,6 +163,11 @@ func TestRunRepairs(t *testing.T) {
 			}
 			head()
 		}
+		called := false
+		r.receiver.Do(func(context.Context) { called = true })
+		if synctest.Wait(); !called {
+			t.Error("a call was not made")
+		}
 		cancel()
 		<-done
 	})
@@ -407,6 +412,36 @@ func TestLag(t *testing.T) {
 			if got := r.Entry().Lag; got != want {
 				t.Errorf("sent %v ago: lag %v, want %v", late, got, want)
 			}
+		}
+	})
+}
+
+// TestTwinsAsked checks that a peer whose key two servers seem to use is asked for two more heads, the second one after
+// both servers may send another.
+func TestTwinsAsked(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		for _, beat := range []time.Duration{20 * time.Second, time.Hour} {
+			r := newRig(t, k, func(o *member.Options) { o.Heartbeat = beat })
+			rest := min(beat/4, conflictRest)
+			start := uint64(time.Now().UnixMilli())
+			for seq, boot := range []uint64{start, start + 1000, start} { // the older process is heard again
+				bubble.Advance(2 * time.Second)
+				r.t.conflict(t.Context(), &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 1, Boot: boot,
+					Seq: uint64(seq + 1), At: uint64(time.Now().UnixMilli())}})
+			}
+			asked := func(after time.Duration, want int) {
+				t.Helper()
+				bubble.Advance(after)
+				synctest.Wait()
+				if got := len(r.asked.wants); got != want {
+					t.Errorf("heartbeat %v: asked %d times, want %d", beat, got, want)
+				}
+			}
+			asked(rest/2-1, 0)
+			asked(1, 1)
+			asked(rest/2+member.HeadRest-1, 1)
+			asked(1, 2)
+			asked(time.Hour, 2)
 		}
 	})
 }

@@ -188,6 +188,11 @@ func TestShowsTooMuch(t *testing.T) {
 			if why := r.t.showsTooMuch(a); (why != "") != (shown > maxShown) {
 				t.Errorf("shown %v: %q", shown, why)
 			}
+			r.Engine.ShownShare = 0.25
+			if why := r.t.showsTooMuch(engine.ArrayState{Array: a.Array, Start: 8, Geometry: a.Geometry, Keys: a.Keys}); why !=
+				"spam of generation 8 shows 25 % of all signatures, limit 10 %" {
+				t.Errorf("the reason is %q", why)
+			}
 			if r.t.inspected[x] != a.Keys {
 				t.Errorf("noted %v", r.t.inspected)
 			}

@@ -147,7 +147,8 @@ func (c *changedSegment) checkTwice(from, to int) {
 	}
 }
 
-// TestScannedRecords checks what is reported of a record that does not follow, and of a file that is shorter than it was.
+// TestScannedRecords checks what is reported of a record that does not follow, and of a file that is shorter than
+// before.
 func TestScannedRecords(t *testing.T) {
 	const id = "00112233445566778899aabbccddeeff"
 	seg := segment{path: "s.log", epoch: 1, first: 1, salt: 7}

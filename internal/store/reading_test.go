@@ -146,7 +146,8 @@ func TestInspectionReplay(t *testing.T) {
 // link of an unknown one.
 func TestPosition(t *testing.T) {
 	// Nodes of all versions compute the same links: the first 8 bytes of SHA-256 over link, index and entry.
-	if got, want := (Position{Index: 41, Link: 7}).After([]byte("entry")), (Position{42, 0x43bc8d750a7cb347}); got != want {
+	want := Position{Index: 42, Link: 0x43bc8d750a7cb347}
+	if got := (Position{Index: 41, Link: 7}).After([]byte("entry")); got != want {
 		t.Errorf("position %+v, want %+v", got, want)
 	}
 	seen := make(map[Position]string)

@@ -181,13 +181,13 @@ func TestStill(t *testing.T) {
 			r := newRig(t, k, func(o *member.Options) { o.Role = role })
 			from, mine, other := r.Peer.Hint(), wire.HeadSum{1}, wire.HeadSum{2}
 			r.t.sum = mine
-			word := func(x incoming, taken bool, heard, asked bool) {
+			word := func(x incoming, taken bool, alive, asked bool) {
 				t.Helper()
 				bubble.Advance(time.Second)
 				if got := r.receiver.still(&x); got != taken {
 					t.Errorf("%s: %+v is a hub's word: %v", role, x, got)
 				}
-				if s := r.Entry(); s.Heard.Equal(time.Now()) != heard || s.Messages != 0 || s.Bytes != 0 {
+				if s := r.Entry(); s.Heard.Equal(time.Now()) != alive || s.Messages != 0 || s.Bytes != 0 {
 					t.Errorf("%s: %+v: heard at %v, %d messages", role, x, s.Heard, s.Messages)
 				}
 				if got := len(r.asked.wants) == 1; got != asked || asked && (<-r.asked.wants).To != from {
@@ -216,14 +216,15 @@ func TestStill(t *testing.T) {
 func TestHeardSaved(t *testing.T) {
 	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		r := newRig(t, k, nil)
-		m := &wire.Message{Kind: wire.KindHead, From: r.Peer.Hint(), Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}
+		m := &wire.Message{Kind: wire.KindHead, From: r.Peer.Hint(),
+			Stamp: wire.Stamp{Incarnation: 1, Boot: 1, Seq: 1, At: 1}}
 		for name, tt := range map[string]struct {
 			by    *member.Identity
 			known bool
 			want  bool
 		}{
-			"its head": {r.Peer, true, true}, "of another key": {meshtest.Identity(t), true, false}, "nothing": {nil, true, false},
-			"of a peer that was removed": {r.Peer, false, false},
+			"its head": {r.Peer, true, true}, "of another key": {meshtest.Identity(t), true, false},
+			"nothing": {nil, true, false}, "of a peer that was removed": {r.Peer, false, false},
 		} {
 			r.again()
 			at := time.Now().UTC()
@@ -253,20 +254,20 @@ func TestHeardSaved(t *testing.T) {
 			if err := next.receiver.Load(); err != nil {
 				t.Fatal(err)
 			}
-			var heard time.Time
-			next.Figures(r.Peer.Hint(), func(s *member.Stats) { heard = s.LastHeard })
+			var last time.Time
+			next.Figures(r.Peer.Hint(), func(s *member.Stats) { last = s.LastHeard })
 			o := next.receiver.origins[r.Peer.Hint()]
-			if kept := o != nil && len(o.evidence.Head) > 0; kept != tt.want || heard.Equal(at) != tt.known ||
+			if kept := o != nil && len(o.evidence.Head) > 0; kept != tt.want || last.Equal(at) != tt.known ||
 				!tt.known && o != nil {
-				t.Errorf("%s: kept %v, heard %v", name, kept, heard)
+				t.Errorf("%s: kept %v, heard %v", name, kept, last)
 			}
 			bubble.Advance(time.Minute)
 		}
 	})
 }
 
-// TestOwnName checks which name of a head is noted as the peer's own: one that is valid, of a peer without a name in the
-// list.
+// TestOwnName checks which name of a head is noted as the peer's own: one that is valid, of a peer without a name in
+// the list.
 func TestOwnName(t *testing.T) {
 	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		r := newRig(t, k, nil)
@@ -291,7 +292,8 @@ func TestHeadSum(t *testing.T) {
 		r := newRig(t, k, nil)
 		ms := uint64(time.Now().UnixMilli())
 		for _, kind := range []wire.Kind{wire.KindHead, wire.KindDelta} {
-			m := &wire.Message{Kind: kind, From: r.Peer.Hint(), Stamp: wire.Stamp{Incarnation: ms - 2, Boot: ms - 1, Seq: 1, At: ms}}
+			m := &wire.Message{Kind: kind, From: r.Peer.Hint(),
+				Stamp: wire.Stamp{Incarnation: ms - 2, Boot: ms - 1, Seq: 1, At: ms}}
 			data := wire.AppendMessage(nil, m, r.Peer)
 			e, err := wire.OpenEnvelope(data)
 			if err != nil {
@@ -301,7 +303,8 @@ func TestHeadSum(t *testing.T) {
 			if kind != wire.KindHead {
 				want = wire.HeadSum{}
 			}
-			r.receiver.Deliver(t.Context(), r.Bus, wire.Arrival{Topic: wire.Topic{Kind: kind, Origin: m.From}, Data: data}, false)
+			a := wire.Arrival{Topic: wire.Topic{Kind: kind, Origin: m.From}, Data: data}
+			r.receiver.Deliver(t.Context(), r.Bus, a, false)
 			if x, ok := r.receiver.in.take(); !ok || x.sum != want {
 				t.Errorf("%c: queued %v with the sum %v, want %v", kind, ok, x.sum, want)
 			}

@@ -93,9 +93,10 @@ func TestKeepKnown(t *testing.T) {
 		heads, rounds int
 		want          bool
 	}{
-		"an image":                 {Message{Kind: KindImage, Image: Image{Geometry: of(1)}}, 0, 0, true},
-		"an unknown image":         {Message{Kind: KindImage, Image: Image{Geometry: of(2)}}, 0, 0, false},
-		"a head":                   {Message{Kind: KindHead, Heads: []ArrayHead{{Geometry: of(1)}, {Geometry: of(2)}}}, 1, 0, true},
+		"an image":         {Message{Kind: KindImage, Image: Image{Geometry: of(1)}}, 0, 0, true},
+		"an unknown image": {Message{Kind: KindImage, Image: Image{Geometry: of(2)}}, 0, 0, false},
+		"a head": {Message{Kind: KindHead, Heads: []ArrayHead{{Geometry: of(1)}, {Geometry: of(2)}}},
+			1, 0, true},
 		"a head of unknown arrays": {Message{Kind: KindHead, Heads: []ArrayHead{{Geometry: of(2)}}}, 0, 0, true},
 		"rounds": {Message{Kind: KindDelta, Rounds: []Round{{Announce: true, Geometry: of(1)},
 			{Announce: true, Geometry: of(2)}, {}}}, 0, 2, true},

@@ -469,6 +469,9 @@ func TestRemembered(t *testing.T) {
 		s.order, s.history, s.arrays = nil, 0, make(map[wire.Ref]*ownArray)
 		add(x, 0, 1, 0)
 		add(x, 5, 6, 0)
+		if got := held(x); !slices.Equal(got, []uint64{5}) {
+			t.Errorf("after a gap behind one round %v are held", got)
+		}
 		add(y, 0, 1, half)
 		add(y, 1, 2, half)
 		add(y, 2, 3, half)

@@ -24,9 +24,6 @@ type Engine struct {
 	TakenErr  error
 	Pages     []engine.Part // of [Engine.Images]
 	ImagesErr error
-	ApplyErr  error
-	RenameErr error
-	FormerErr error // of [Engine.ForgetFormer]
 	// With Full, RoomNow and RoomLater are what [Engine.Room] returns.
 	Full, RoomNow, RoomLater bool
 	Life                     uint64  // of [Engine.Incarnation]
@@ -34,8 +31,16 @@ type Engine struct {
 	Expired                  uint64  // starts up to this are not kept
 	Oldest                   uint64  // of [Engine.Floor]
 	Former                   []engine.FormerIncarnation
+	Failures
 	Calls
 	Repairs
+}
+
+// Failures are the errors of calls that change an engine.
+type Failures struct {
+	ApplyErr  error // of [Engine.ApplyRemote]
+	RenameErr error // of [Engine.RenameOrigin]
+	FormerErr error // of [Engine.ForgetFormer]
 }
 
 // Calls are the arguments of the calls that change an engine.

@@ -168,8 +168,16 @@ func TestRunRepairs(t *testing.T) {
 		if synctest.Wait(); !called {
 			t.Error("a call was not made")
 		}
+		head(missing)
+		asked(time.Minute)
+		if len(r.Bus.Subs) == 0 {
+			t.Error("nothing is listened for while something is missing")
+		}
 		cancel()
 		<-done
+		if len(r.Bus.Subs) != 0 {
+			t.Error("a receiver that has ended listens on")
+		}
 	})
 }
 

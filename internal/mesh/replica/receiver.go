@@ -299,7 +299,7 @@ func (r *Receiver) twin(m *wire.Message) {
 // saveSeen records now and then which brokers the node is connected to and has caught up with.
 // After a restart it then reads no more stored messages than necessary.
 func (r *Receiver) saveSeen(now time.Time) {
-	if d := now.Sub(r.seenSaved); d >= 0 && d < time.Minute {
+	if now.Sub(r.seenSaved).Abs() < time.Minute {
 		return
 	}
 	r.seenSaved = now

@@ -56,7 +56,7 @@ RACELESS     = /(filter/shape|internal/(engine/resolve|mail/document|mail/pictur
 
 # What decides and what keeps, and the doors. About an hour on two processors.
 PKG         ?= ./internal/engine/verdict ./internal/engine/resolve ./internal/store ./razor2 ./pyzor ./dcc ./fuzzy ./milter \
-	./policy ./dnsbl ./internal/mesh ./internal/mesh/origin ./internal/mesh/replica
+	./policy ./dnsbl ./internal/mesh ./internal/mesh/origin ./internal/mesh/replica ./internal/mesh/wire
 # Tests of many random schedules, which notice much and take minutes for each change.
 SCHEDULES    = ^(TestModel|TestModelDays|TestModelNATS|TestAggregateModel)$$
 

@@ -20,8 +20,9 @@ const (
 	frameContent  = 2 // a piece of the files' content, in the order of the files
 	frameEntry    = 3 // index u64, entry
 	frameEnd      = 4 // last index u64
-	maxFrame      = maxManifestBytes + 128
-	frameOverhead = 9 // kind u8, payload length u32, and the CRC-32C u32 after the payload
+	maxFrame      = maxManifestFile
+	frameOverhead = 9        // kind u8, payload length u32, and the CRC-32C u32 after the payload
+	leastPiece    = 64 << 10 // of a payload, which is read in pieces
 )
 
 // A BackupInfo describes a backup.
@@ -58,7 +59,7 @@ func backup(ctx context.Context, fsys FS, dir string, w io.Writer) (BackupInfo, 
 	}
 	defer src.close()
 	head := binary.LittleEndian.AppendUint16([]byte(backupMagic), backupVersion)
-	bw := bufio.NewWriterSize(&stopper{ctx, w}, 256<<10)
+	bw := bufio.NewWriterSize(&stopper{ctx, w}, bufferBytes)
 	if _, err := bw.Write(head); err != nil {
 		return BackupInfo{}, fmt.Errorf("store: backup: %w", err)
 	}
@@ -128,9 +129,7 @@ func (s *source) open(fsys FS, dir string) error {
 		return unusable(filepath.Join(dir, manifestFile),
 			"the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
 	}
-	if mark.epoch == m.epoch {
-		s.last = max(s.last, mark.acked)
-	}
+	s.last = max(s.last, mark.acked) // one of an earlier epoch is below the checkpoint
 	for i := range m.Files {
 		r, err := openBlocks(fsys, filepath.Join(dir, filesDir, m.Files[i].stored()), m.Files[i])
 		if err != nil {
@@ -192,39 +191,32 @@ func (s *source) copyTo(ctx context.Context, w *frameWriter) error {
 			return err
 		}
 	}
-	next := s.manifest.Start
 	for i := range s.segs {
-		if next, err = s.copySegment(ctx, w, i, next); err != nil {
+		if err := s.copySegment(ctx, w, i); err != nil {
 			return err
 		}
-	}
-	if next != s.last+1 && s.last >= s.manifest.Start {
-		return damaged(s.segs[len(s.segs)-1].path, s.segs[len(s.segs)-1].size,
-			"the journal ends with entry %d, and entry %d had been acknowledged", next-1, s.last)
 	}
 	return w.write(frameEnd, binary.LittleEndian.AppendUint64(nil, s.last))
 }
 
-// copySegment copies the entries from next on and returns the index after the last one.
-func (s *source) copySegment(ctx context.Context, w *frameWriter, i int, next uint64) (uint64, error) {
+// copySegment copies the entries of a segment that the checkpoint does not cover.
+func (s *source) copySegment(ctx context.Context, w *frameWriter, i int) error {
 	seg := &s.segs[i]
 	size, err := dataSize(s.handles[i])
 	if err != nil {
-		return 0, fmt.Errorf("store: %w", err)
+		return fmt.Errorf("store: %w", err)
 	}
 	sc := newScanner(s.handles[i], size)
 	if err := seg.begin(sc, s.manifest.Incarnation); err != nil {
-		return 0, seg.fault(err)
+		return seg.fault(err)
 	}
 	end := s.last
 	if i+1 < len(s.segs) {
 		end = s.segs[i+1].first - 1
 	}
-	err = seg.entries(ctx, sc, next, end, func(index uint64, entry []byte) error {
-		next = index + 1
+	return seg.entries(ctx, sc, s.manifest.Start, end, func(index uint64, entry []byte) error {
 		return w.write(frameEntry, binary.LittleEndian.AppendUint64(nil, index), entry)
 	})
-	return next, err
 }
 
 // A frameWriter numbers and checksums frames.
@@ -266,7 +258,7 @@ func (c contentWriter) Write(p []byte) (int, error) { return len(p), c.f.write(f
 
 // A frameReader reads a backup. It never allocates more bytes than the stream has.
 type frameReader struct {
-	r      io.Reader
+	r      *bufio.Reader
 	n      uint64 // number of frames read
 	offset int64  // end of the last good frame
 	buf    []byte
@@ -274,7 +266,7 @@ type frameReader struct {
 
 var errTruncated = errors.New("the backup ends in the middle")
 
-func newFrameReader(r io.Reader) (*frameReader, error) {
+func newFrameReader(r *bufio.Reader) (*frameReader, error) {
 	head := make([]byte, len(backupMagic)+2)
 	if _, err := io.ReadFull(r, head); err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
 		return nil, fmt.Errorf("store: restore: %w", err)
@@ -290,24 +282,24 @@ func newFrameReader(r io.Reader) (*frameReader, error) {
 func (f *frameReader) next() (kind byte, payload []byte, err error) {
 	var head [5]byte
 	if _, err := io.ReadFull(f.r, head[:]); err != nil {
-		return 0, nil, f.fault(err)
+		return kind, payload, f.fault(err)
 	}
 	n := binary.LittleEndian.Uint32(head[1:])
 	if n > maxFrame {
-		return 0, nil, f.fault(fmt.Errorf("a frame of %d bytes, limit %d", n, maxFrame))
+		return kind, payload, f.fault(fmt.Errorf("a frame of %d bytes, limit %d", n, maxFrame))
 	}
 	f.buf = f.buf[:0]
 	for want := int(n) + 4; len(f.buf) < want; {
 		have := len(f.buf)
-		piece := min(want-have, max(64<<10, have))
+		piece := min(want-have, max(leastPiece, have))
 		f.buf = append(f.buf, make([]byte, piece)...)
 		if _, err := io.ReadFull(f.r, f.buf[have:]); err != nil {
-			return 0, nil, f.fault(err)
+			return kind, payload, f.fault(err)
 		}
 	}
 	payload = f.buf[:n]
 	if binary.LittleEndian.Uint32(f.buf[n:]) != frameSum(f.n, head[0], payload) {
-		return 0, nil, f.fault(errors.New("checksum mismatch"))
+		return kind, payload, f.fault(errors.New("checksum mismatch"))
 	}
 	f.n++
 	f.offset += int64(n) + frameOverhead

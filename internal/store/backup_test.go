@@ -250,6 +250,8 @@ func TestForgedBackup(t *testing.T) {
 		"no entries": {[]frame{manifest, whole, end(3)}, true},
 		"content in two": {[]frame{manifest, {frameContent, content[:3]}, {frameContent, content[3:]},
 			end(3)}, true},
+		"content byte by byte at first": {[]frame{manifest, {frameContent, content[:1]}, {frameContent, content[1:]},
+			end(3)}, true},
 		"content too long":          {[]frame{manifest, {frameContent, []byte("contents")}, end(3)}, false},
 		"content too short":         {[]frame{manifest, {frameContent, content[:3]}, end(3)}, false},
 		"empty content":             {[]frame{manifest, {frameContent, nil}, whole, end(3)}, false},

@@ -92,13 +92,7 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 		if next.Incarnation, err = newIncarnation(s.opts.Random); err != nil {
 			return err
 		}
-		before := s.id
 		s.id = next.Incarnation
-		defer func() {
-			if err != nil {
-				s.id = before
-			}
-		}()
 	}
 	if err := s.writeFiles(ctx, &m, &next, files, true); err != nil {
 		return errors.Join(err, s.removeNew(&next))
@@ -250,12 +244,11 @@ func writeBlocks(ctx context.Context, fsys FS, path string, info *FileInfo, writ
 			err = cerr
 		}
 	}()
-	b := newBlockWriter(&gather{w: &stopper{ctx, f}}, info.id)
+	b := newBlockWriter(&stopper{ctx, f}, info.id)
 	if err := write(b); err != nil {
 		return err
 	}
-	b.flush()
-	if err := cmp.Or(b.err, b.w.(*gather).flush()); err != nil {
+	if err := b.finish(); err != nil {
 		return err
 	}
 	info.Size, info.CRC = b.size, b.crc
@@ -281,9 +274,9 @@ type stopper struct {
 	w   io.Writer
 }
 
-func (s *stopper) Write(p []byte) (int, error) {
+func (s *stopper) Write(p []byte) (n int, err error) {
 	if err := s.ctx.Err(); err != nil {
-		return 0, err
+		return n, err
 	}
 	return s.w.Write(p)
 }
@@ -292,7 +285,7 @@ func (s *stopper) Write(p []byte) (int, error) {
 func (s *Store) commit(next *Manifest) (committed bool, err error) {
 	content, err := next.encode()
 	if err != nil {
-		return false, err
+		return committed, err
 	}
 	committed, err = replaceFile(s.fs, s.dir, s.path(manifestFile), content)
 	if committed {
@@ -395,34 +388,8 @@ func (s *Store) sweepFiles() error {
 // file.
 func isStored(name string) bool {
 	name = strings.TrimSuffix(name, tempSuffix)
-	i := strings.LastIndexByte(name, '.')
-	if i < 0 || len(name)-i != 17 || checkName(name[:i]) != nil {
-		return false
-	}
-	_, err := strconv.ParseUint(name[i+1:], 16, 64)
-	return err == nil
-}
-
-// A gather combines small writes into large ones.
-type gather struct {
-	w   io.Writer
-	buf []byte
-}
-
-const gatherBytes = 128 << 10
-
-func (g *gather) Write(p []byte) (int, error) {
-	g.buf = append(g.buf, p...)
-	if len(g.buf) >= gatherBytes {
-		if err := g.flush(); err != nil {
-			return 0, err
-		}
-	}
-	return len(p), nil
-}
-
-func (g *gather) flush() error {
-	_, err := g.w.Write(g.buf)
-	g.buf = g.buf[:0]
-	return err
+	i := max(strings.LastIndexByte(name, '.'), 0)
+	seq, _ := strconv.ParseUint(strings.TrimPrefix(name[i:], "."), 16, 64)
+	info := FileInfo{Name: name[:i], seq: seq}
+	return checkName(info.Name) == nil && name == info.stored()
 }

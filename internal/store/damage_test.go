@@ -451,7 +451,7 @@ func TestNewerFormats(t *testing.T) {
 	file := filepath.Join(c, manifestFile)
 	b, _ := os.ReadFile(file)
 	os.WriteFile(file, bytes.Replace(b, []byte(" 1 "), []byte(" 2 "), 1), 0o600)
-	if _, err := Open(c, Options{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), `"2"`) {
+	if _, err := Open(c, Options{}); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "format 2") {
 		t.Errorf("manifest of version 2: %v", err)
 	}
 }

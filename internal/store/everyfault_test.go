@@ -429,6 +429,18 @@ func TestEveryFault(t *testing.T) {
 				noError(t, s.Close())
 			},
 		},
+		"an entry that may not be on the disk": {
+			prepare: func() string {
+				dir := copyTree(t, sound)
+				mark := watermark{epoch: 1, acked: last, durable: last - 1}
+				if err := os.WriteFile(filepath.Join(dir, watermarkFile), mark.encode(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return dir
+			},
+			do:    whole,
+			check: func(dir string, _ error) { noError(t, whole(dir, fastFS{})) },
+		},
 		"a folder of version 0.1": {
 			prepare: func() string { return oldStore(t, "checkpointed") },
 			do: func(dir string, fsys FS) error {

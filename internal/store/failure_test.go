@@ -387,7 +387,8 @@ func TestPruneKeepsNewest(t *testing.T) {
 	}
 }
 
-// A lyingFS writes other bytes than it was given to files whose paths contain part.
+// A lyingFS puts other bytes on the disk than it was given, in files whose paths contain part. Reads find them once the
+// file's cache is dropped.
 type lyingFS struct {
 	fastFS
 	part *string // "": to none
@@ -398,21 +399,40 @@ func (f lyingFS) OpenFile(name string, flag int, perm fs.FileMode) (Handle, erro
 	if err != nil || *f.part == "" || !strings.Contains(name, *f.part) {
 		return h, err
 	}
-	return lyingFile{h}, nil
+	return &lyingFile{Handle: h}, nil
 }
 
-type lyingFile struct{ Handle }
+type lyingFile struct {
+	Handle
+	end  int64   // of what Write has written
+	lies []int64 // offsets of bytes that the disk has changed
+}
 
-func lie(b []byte) []byte {
-	b = bytes.Clone(b)
+func (f *lyingFile) Write(b []byte) (int, error) {
+	n, err := f.WriteAt(b, f.end)
+	f.end += int64(n)
+	return n, err
+}
+
+func (f *lyingFile) WriteAt(b []byte, at int64) (int, error) {
 	if len(b) > 0 {
-		b[len(b)/2] ^= 8
+		f.lies = append(f.lies, at+int64(len(b)/2))
 	}
-	return b
+	return f.Handle.WriteAt(b, at)
 }
 
-func (f lyingFile) Write(b []byte) (int, error)             { return f.Handle.Write(lie(b)) }
-func (f lyingFile) WriteAt(b []byte, at int64) (int, error) { return f.Handle.WriteAt(lie(b), at) }
+func (f *lyingFile) DropCache() {
+	var b [1]byte
+	for _, at := range f.lies {
+		if _, err := f.ReadAt(b[:], at); err != nil {
+			panic(err)
+		}
+		b[0] ^= 8
+		if _, err := f.Handle.WriteAt(b[:], at); err != nil {
+			panic(err)
+		}
+	}
+}
 
 // TestReadBack checks that what a checkpoint and a recovery have written is read back. On a disk that keeps other
 // bytes, they fail with the name of the file, and the last checkpoint stays in force.

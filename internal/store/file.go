@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ const (
 	blockBytes   = 64 << 10 // content of a block; its CRC-32C follows it
 	maxFileBytes = 1 << 50
 	tempSuffix   = ".tmp"
+	bufferBytes  = 256 << 10 // of files read or written at once
 )
 
 // storedBytes returns the size on disk of a file with size bytes of content.
@@ -44,47 +46,51 @@ func blockSum(id, block uint64, content []byte) uint32 {
 
 // A blockWriter splits its input into checksummed blocks.
 type blockWriter struct {
-	w     io.Writer
+	w     *bufio.Writer // which keeps its first error
 	id    uint64
 	buf   []byte // the block being filled
 	block uint64
 	size  int64
 	crc   uint32
-	err   error
 }
 
 func newBlockWriter(w io.Writer, id uint64) *blockWriter {
-	b := &blockWriter{w: w, id: id, buf: make([]byte, 0, blockBytes+4)}
-	_, b.err = w.Write(fileHeader(id))
+	b := &blockWriter{w: bufio.NewWriterSize(w, bufferBytes), id: id, buf: make([]byte, 0, blockBytes+4)}
+	_, _ = b.w.Write(fileHeader(id)) // finish returns its error
 	return b
 }
 
-func (b *blockWriter) Write(p []byte) (int, error) {
-	n := 0
-	for len(p) > 0 && b.err == nil {
-		c := min(len(p), blockBytes-len(b.buf))
-		b.buf = append(b.buf, p[:c]...)
-		p, n = p[c:], n+c
+func (b *blockWriter) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		c := min(len(p)-n, blockBytes-len(b.buf))
+		b.buf = append(b.buf, p[n:n+c]...)
+		n += c
 		if len(b.buf) == blockBytes {
-			b.flush()
+			err = b.flush()
 		}
 	}
-	if b.err != nil {
-		return n, b.err
-	}
-	return n, nil
+	return n, err
 }
 
-func (b *blockWriter) flush() {
-	if len(b.buf) == 0 || b.err != nil {
-		return
-	}
+// flush writes the block, full or not.
+func (b *blockWriter) flush() error {
 	b.size += int64(len(b.buf))
 	b.crc = crc32.Update(b.crc, castagnoli, b.buf)
 	sum := blockSum(b.id, b.block, b.buf)
-	_, b.err = b.w.Write(binary.LittleEndian.AppendUint32(b.buf, sum))
+	_, err := b.w.Write(binary.LittleEndian.AppendUint32(b.buf, sum))
 	b.buf, b.block = b.buf[:0], b.block+1
 	yield()
+	return err
+}
+
+// finish writes what is left.
+func (b *blockWriter) finish() error {
+	if len(b.buf) > 0 {
+		if err := b.flush(); err != nil {
+			return err
+		}
+	}
+	return b.w.Flush()
 }
 
 // yield ends the turn of a goroutine that writes, reads or removes files. A checkpoint has no hurry. Without this, a
@@ -101,7 +107,10 @@ type blockReader struct {
 	page []byte
 	next int64 // number of the next block
 	crc  uint32
-	err  error
+}
+
+func newBlockReader(f Handle, path string, info FileInfo) *blockReader {
+	return &blockReader{f: f, path: path, info: info, page: make([]byte, blockBytes+4)}
 }
 
 // openBlocks opens the stored file and checks its size and header.
@@ -113,7 +122,7 @@ func openBlocks(fsys FS, path string, info FileInfo) (*blockReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	r := &blockReader{f: f, path: path, info: info}
+	r := newBlockReader(f, path, info)
 	if err := r.open(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -142,16 +151,14 @@ func (r *blockReader) open() error {
 	if id := binary.LittleEndian.Uint64(head[8:]); id != r.info.id {
 		return damaged(r.path, 8, "file id %016x, the manifest says %016x", id, r.info.id)
 	}
-	r.page = make([]byte, min(r.info.Size, blockBytes)+4)
 	return nil
 }
 
 func (r *blockReader) Read(p []byte) (int, error) {
-	for len(r.buf) == 0 && r.err == nil && len(p) > 0 {
-		r.err = r.fill()
-	}
 	if len(r.buf) == 0 {
-		return 0, r.err
+		if err := r.fill(); err != nil {
+			return 0, err
+		}
 	}
 	n := copy(p, r.buf)
 	r.buf = r.buf[n:]

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // A Journal is an ordered log of entries that a node is a state machine of: entries are decisions, so
@@ -127,13 +128,7 @@ func (s *Store) Follow(limit int) Following {
 func (f *following) Close() {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
-	f.queue = nil
-	for i, other := range f.s.followers {
-		if other == f {
-			f.s.followers = append(f.s.followers[:i:i], f.s.followers[i+1:]...)
-			return
-		}
-	}
+	f.s.followers = slices.DeleteFunc(f.s.followers, func(other *following) bool { return other == f })
 }
 
 // Next implements [Following].
@@ -181,9 +176,6 @@ func (s *Store) publish(index uint64, entry []byte) {
 	}
 	e := Entry{index, bytes.Clone(entry)}
 	for _, f := range s.followers {
-		if f.lost {
-			continue
-		}
 		f.queue = append(f.queue, e)
 		if f.bytes += len(entry); f.bytes > f.limit {
 			f.lost, f.queue = true, nil

@@ -190,7 +190,9 @@ func FuzzCheckpointFile(f *testing.F) {
 	var b bytes.Buffer
 	w := newBlockWriter(&b, 99)
 	w.Write([]byte("content"))
-	w.flush()
+	if err := w.finish(); err != nil {
+		f.Fatal(err)
+	}
 	f.Add(b.Bytes(), int64(7))
 	f.Add(fileHeader(99), int64(0))
 	f.Add([]byte("BHCF"), int64(1<<40))

@@ -47,7 +47,7 @@ type Span struct{ From, To int64 }
 func (n *Inspection) BadSpans(name string) (out []Span) {
 	for _, f := range n.Faults {
 		if f.Name == name && f.Bytes > 0 {
-			from := max(0, f.Offset-fileHead) / (blockBytes + 4) * blockBytes
+			from := (f.Offset - fileHead) / (blockBytes + 4) * blockBytes // 0 of a missing file
 			out = append(out, Span{from, from + f.Bytes})
 		}
 	}
@@ -127,7 +127,7 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 // spareManifest returns the manifest in dir with one flipped bit repaired, or else its copy.
 func spareManifest(fsys FS, dir string) (Manifest, error) {
 	path := filepath.Join(dir, manifestFile)
-	if b, err := os.ReadFile(path); err == nil && len(b) <= maxManifestBytes+128 {
+	if b, err := os.ReadFile(path); err == nil && len(b) <= maxManifestFile {
 		if m, ok := mendManifest(path, b); ok {
 			return m, nil
 		}
@@ -199,9 +199,6 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 			What: fmt.Sprintf("the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date",
 				m.epoch, mark.epoch)})
 		return nil
-	}
-	if mark.epoch != m.epoch {
-		mark, known = watermark{}, false
 	}
 	segs, err := n.segments(filepath.Join(dir, journalDir), m)
 	if err != nil {

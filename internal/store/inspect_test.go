@@ -49,8 +49,21 @@ func TestInspectSound(t *testing.T) {
 		}
 	}
 	check(14)
-	if n, err := Inspect(t.Context(), dir); err != nil || n.Files != len(paths)-1 { // the manifest counts apart
-		t.Errorf("%d files were read, %v; want %d", n.Files, err, len(paths)-1)
+	size := int64(0)
+	for _, path := range paths {
+		switch filepath.Dir(path) {
+		case filesDir:
+			n := fileSize(t, filepath.Join(dir, path)) - fileHead
+			size += n - 4*((n+blockBytes+3)/(blockBytes+4)) // without checksums
+		case journalDir:
+			size += fileSize(t, filepath.Join(dir, path))
+		}
+	}
+	size += watermarkBytes
+	n, err := Inspect(t.Context(), dir)
+	if err != nil || n.Files != len(paths)-1 || n.Bytes != size || n.Entries != 12 { // the manifest counts apart
+		t.Errorf("%d files of %d bytes with %d entries were read, %v; want %d, %d, 12", n.Files, n.Bytes, n.Entries, err,
+			len(paths)-1, size)
 	}
 	s := open(t, dir, Options{FS: fastFS{}})
 	appendN(t, s, 3, 100)
@@ -115,8 +128,15 @@ func TestInspectForeign(t *testing.T) {
 	if !n.Foreign("pages") || n.Foreign("small") || len(n.Faults) == 0 {
 		t.Errorf("foreign %v and %v, %+v", n.Foreign("pages"), n.Foreign("small"), n.Faults)
 	}
-	if n := inspected(t, dir, files[0], func([]byte) []byte { return nil }); n.Foreign("pages") || len(n.Faults) == 0 {
-		t.Errorf("a missing file: foreign %v, %+v", n.Foreign("pages"), n.Faults)
+	for what, change := range map[string]func([]byte) []byte{
+		"a missing file": func([]byte) []byte { return nil },
+		"an empty file":  func([]byte) []byte { return []byte{} },
+	} {
+		n := inspected(t, dir, files[0], change)
+		whole := []Span{{0, n.Manifest.Files[0].Size}}
+		if n.Foreign("pages") || !slices.Equal(n.BadSpans("pages"), whole) || n.Faults[0].Offset != 0 {
+			t.Errorf("%s: foreign %v, bad spans %v of %v, %+v", what, n.Foreign("pages"), n.BadSpans("pages"), whole, n.Faults)
+		}
 	}
 }
 
@@ -188,6 +208,21 @@ func TestSpareManifest(t *testing.T) {
 		}
 		if got, err := spareManifest(osFS{}, dir); (err == nil) != tt.want || tt.want && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v: %v", name, got, err, want, tt.want)
+		}
+	}
+}
+
+// TestManifestVersionBit checks that a bit that makes the version of a manifest no number is damage, which is mended,
+// and no other format.
+func TestManifestVersionBit(t *testing.T) {
+	dir, _, _ := victims(t)
+	for bit := 4; bit < 8; bit++ {
+		n := inspected(t, dir, manifestFile, func(b []byte) []byte {
+			b[len(manifestMagic)+1] ^= 1 << bit
+			return b
+		})
+		if !n.Readable || len(n.Faults) != 1 || !n.Faults[0].Mended || n.Entries != 12 {
+			t.Errorf("bit %d: %+v", bit, n)
 		}
 	}
 }
@@ -351,6 +386,22 @@ func TestInspectCovered(t *testing.T) {
 			if b, whole := n.Whole(name); !whole || int64(len(b)) != n.Manifest.Files[0].Size && name == "pages" {
 				t.Errorf("%s: %d bytes of it are whole: %v", name, len(b), whole)
 			}
+		}
+	}
+}
+
+// TestInspectLaterEpoch checks that a segment of a later epoch shows that the manifest is out of date, unless it is as
+// a failed recovery leaves it.
+func TestInspectLaterEpoch(t *testing.T) {
+	dir, _, _ := victims(t)
+	path := filepath.Join(dir, journalDir, segmentName(2, 15))
+	for size, sound := range map[int]bool{0: true, segmentHead: true, segmentHead + 1: false} {
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n, err := Inspect(t.Context(), dir)
+		if err != nil || (len(n.Faults) == 0) != sound || (n.newer == "") != sound {
+			t.Errorf("%d bytes of a later epoch: %+v, %v", size, n, err)
 		}
 	}
 }

@@ -147,6 +147,34 @@ func (c *changedSegment) checkTwice(from, to int) {
 	}
 }
 
+// TestScannedRecords checks what is reported of a record that does not follow, and of a file that is shorter than
+// before.
+func TestScannedRecords(t *testing.T) {
+	const id = "00112233445566778899aabbccddeeff"
+	seg := segment{path: "s.log", epoch: 1, first: 1, salt: 7}
+	b := append(seg.header(id), entryOf(7, 1, nil)...)
+	repeated := append(bytes.Clone(b), entryOf(7, 1, nil)...)
+	for name, tt := range map[string]struct {
+		b    []byte
+		size int
+		want string
+	}{
+		"an entry twice":     {repeated, len(repeated), "a record of index 1, want 2; its salt matches the segment: true"},
+		"a file that shrank": {repeated[:len(repeated)-3], len(repeated), "the file has become shorter"},
+		"cut at a record":    {b, len(repeated), "the file has become shorter"},
+	} {
+		s, sc := seg, newScanner(bytes.NewReader(tt.b), int64(tt.size))
+		err := s.begin(sc, id)
+		for err == nil {
+			_, err = s.entry(sc)
+		}
+		var bad *badRecord
+		if !errors.As(err, &bad) || bad.what != tt.want || bad.offset != int64(len(b)) || s.last != 1 {
+			t.Errorf("%s: after entry %d: %v, want %q at %d", name, s.last, err, tt.want, len(b))
+		}
+	}
+}
+
 // TestStaleRecords checks that records of another segment are not accepted, even with the same
 // position and index.
 func TestStaleRecords(t *testing.T) {

@@ -11,13 +11,14 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
+	"strconv"
 )
 
 const (
 	manifestMagic    = "bulkhead-store"
 	manifestVersion  = 1
-	maxManifestBytes = 64 << 20
+	maxManifestBytes = 64 << 20               // without the first line
+	maxManifestFile  = maxManifestBytes + 128 // with it
 	incarnationBytes = 16
 	maxNameBytes     = 180
 	maxNumber        = 1 << 62 // of an index, epoch or checkpoint: counting to it outlives the disk
@@ -122,28 +123,28 @@ func (m *Manifest) encode() ([]byte, error) {
 // errors.
 func decodeManifest(file string, b []byte) (Manifest, error) {
 	head, body, ok := bytes.Cut(b, []byte("\n"))
-	fields := strings.Split(string(head[:min(len(head), 80)]), " ")
-	if !ok || len(fields) != 4 || fields[0] != manifestMagic {
+	magic, rest, _ := bytes.Cut(head, []byte(" "))
+	version, _, _ := bytes.Cut(rest, []byte(" "))
+	if !ok || string(magic) != manifestMagic {
 		return Manifest{}, unusable(file, "the first line does not begin a manifest")
 	}
-	if fields[1] != fmt.Sprint(manifestVersion) {
-		return Manifest{}, fmt.Errorf("store: %s: %w: format %.20q, this program reads %d; use the program that wrote it",
-			file, formatOf(fields[1] > fmt.Sprint(manifestVersion) || len(fields[1]) > 1), fields[1], manifestVersion)
+	if v, err := strconv.Atoi(string(version)); err == nil && v != manifestVersion {
+		return Manifest{}, fmt.Errorf("store: %s: %w: format %d, this program reads %d; use the program that wrote it",
+			file, formatOf(v > manifestVersion), v, manifestVersion)
 	}
 	want := fmt.Sprintf("%s %d %08x %d", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
 	if want != string(head) {
-		return Manifest{}, damaged(file, int64(len(head))+1,
-			"checksum or length differ: the first line says %.80q, the content %q", head, want)
+		return Manifest{}, unusable(file, "checksum or length differ: the first line says %.80q, the content %q", head, want)
 	}
 	var j manifestJSON
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&j); err != nil {
-		return Manifest{}, damaged(file, int64(len(head))+1+dec.InputOffset(), "%v", err)
+		return Manifest{}, unusable(file, "%v", err)
 	}
 	m, err := j.manifest()
 	if err != nil {
-		return Manifest{}, damaged(file, int64(len(head))+1, "%v", err)
+		return Manifest{}, unusable(file, "%v", err)
 	}
 	return m, nil
 }
@@ -182,7 +183,7 @@ func readManifest(fsys FS, file string) (Manifest, error) {
 		return Manifest{}, fmt.Errorf("store: %w", err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxManifestBytes+128))
+	b, err := io.ReadAll(io.LimitReader(f, maxManifestFile))
 	if err != nil {
 		return Manifest{}, fmt.Errorf("store: %w", err)
 	}
@@ -199,7 +200,8 @@ func replaceFile(fsys FS, dir, file string, content []byte) (committed bool, err
 	}
 	if err := fsys.Rename(temp, file); err != nil {
 		// On a network's file system, a rename that was made may fail, because it was repeated.
-		return holds(fsys, file, content), errors.Join(fmt.Errorf("store: %w", err), removeIfThere(fsys, temp))
+		committed, _ = holds(fsys, file, content)
+		return committed, errors.Join(fmt.Errorf("store: %w", err), removeIfThere(fsys, temp))
 	}
 	if err := fsys.SyncDir(dir); err != nil {
 		return true, fmt.Errorf("store: %w", err)
@@ -208,14 +210,17 @@ func replaceFile(fsys FS, dir, file string, content []byte) (committed bool, err
 }
 
 // holds reports whether a file has exactly the content.
-func holds(fsys FS, file string, content []byte) bool {
+func holds(fsys FS, file string, content []byte) (same bool, err error) {
 	f, err := openRead(fsys, file)
 	if err != nil {
-		return false
+		return same, fmt.Errorf("store: %w", err)
 	}
 	defer f.Close()
-	back, err := io.ReadAll(io.LimitReader(f, int64(len(content))+1))
-	return err == nil && bytes.Equal(back, content)
+	back, err := io.ReadAll(f)
+	if err != nil {
+		return same, fmt.Errorf("store: %w", err)
+	}
+	return bytes.Equal(back, content), nil
 }
 
 func writeNew(fsys FS, file string, content []byte) (err error) {
@@ -235,14 +240,11 @@ func writeNew(fsys FS, file string, content []byte) (err error) {
 		return fmt.Errorf("store: %w", err)
 	}
 	f.DropCache()
-	back, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(content))+1))
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
+	same, err := holds(fsys, file, content)
+	if err == nil && !same {
+		err = unusable(file, "reads back differently from what was written")
 	}
-	if !bytes.Equal(back, content) {
-		return unusable(file, "reads back differently from what was written")
-	}
-	return nil
+	return err
 }
 
 func removeIfThere(fsys FS, file string) error {

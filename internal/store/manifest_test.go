@@ -1,9 +1,27 @@
 package store
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
+
+// TestManifestFields checks that a manifest with a field that this program does not know is refused.
+func TestManifestFields(t *testing.T) {
+	m := Manifest{Incarnation: strings.Repeat("0a", incarnationBytes), Start: 1, epoch: 1}
+	text, err := m.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := bytes.Cut(text, []byte("\n"))
+	if _, err := decodeManifest("MANIFEST", withHead(body)); err != nil {
+		t.Fatal(err)
+	}
+	body = bytes.Replace(body, []byte("{"), []byte(`{"another": 1, `), 1)
+	if m, err := decodeManifest("MANIFEST", withHead(body)); err == nil {
+		t.Errorf("%q is read as %+v", body, m)
+	}
+}
 
 // TestManifestRanges checks that a manifest with a value out of range is refused although its checksum is right.
 func TestManifestRanges(t *testing.T) {

@@ -46,7 +46,7 @@ func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec reco
 		return rec, false, nil
 	}
 	if _, err := r.ReadAt(head, offset); err != nil {
-		return rec, false, err
+		return rec, ok, err
 	}
 	if sum, want := crc32.Checksum(head[4:], castagnoli), binary.LittleEndian.Uint32(head); sum != want {
 		if !MendBit(head[4:], sum, want) {
@@ -55,13 +55,12 @@ func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec reco
 		binary.LittleEndian.PutUint32(head, crc32.Checksum(head[4:], castagnoli))
 	}
 	rec, length, want, err := parseHead(head)
-	if err != nil || rec.salt != salt || rec.index != index || length > MaxEntry ||
-		offset+recordHead+int64(length) > size {
+	if err != nil || rec.salt != salt || rec.index != index || offset+recordHead+int64(length) > size {
 		return rec, false, nil
 	}
 	rec.data = make([]byte, length)
-	if _, err := r.ReadAt(rec.data, offset+recordHead); err != nil && length > 0 {
-		return rec, false, err
+	if _, err := r.ReadAt(rec.data, offset+recordHead); err != nil {
+		return rec, ok, err
 	}
 	if sum := crc32.Checksum(rec.data, castagnoli); sum != want && !MendBit(rec.data, sum, want) {
 		return rec, false, nil
@@ -79,9 +78,7 @@ func mendManifest(file string, b []byte) (Manifest, bool) {
 	var want uint32
 	if _, err := fmt.Sscanf(string(head), manifestMagic+" %d %08x %d", &version, &want, &length); err == nil &&
 		length == len(body) {
-		if sum := crc32.Checksum(body, castagnoli); sum != want && !MendBit(body, sum, want) {
-			return Manifest{}, false
-		}
+		MendBit(body, crc32.Checksum(body, castagnoli), want) // without success, the first line differs by more
 	}
 	line := fmt.Sprintf("%s %d %08x %d", manifestMagic, manifestVersion, crc32.Checksum(body, castagnoli), len(body))
 	if len(line) != len(head) {

@@ -85,6 +85,22 @@ func TestInspectionContent(t *testing.T) {
 	}
 }
 
+// TestContentOfBlocks checks that the content of a file of whole blocks ends with its last block.
+func TestContentOfBlocks(t *testing.T) {
+	s := open(t, newDir(t), Options{FS: fastFS{}})
+	want := strings.Repeat("x", 2*blockBytes)
+	if err := s.Checkpoint(t.Context(), 1, nil, []File{text("a", want)}); err != nil {
+		t.Fatal(err)
+	}
+	n, err := Inspect(t.Context(), s.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := contentOf(t, n, "a"); got != want {
+		t.Errorf("%d bytes, want %d", len(got), len(want))
+	}
+}
+
 // TestInspectionReplay checks that the entries that the checkpoint does not cover are passed on, in order, without the
 // ones that a damaged segment has lost, and that an error of the caller ends it.
 func TestInspectionReplay(t *testing.T) {
@@ -129,6 +145,11 @@ func TestInspectionReplay(t *testing.T) {
 // TestPosition checks that a position depends on everything before it, and that no position after an entry has the
 // link of an unknown one.
 func TestPosition(t *testing.T) {
+	// Nodes of all versions compute the same links: the first 8 bytes of SHA-256 over link, index and entry.
+	want := Position{Index: 42, Link: 0x43bc8d750a7cb347}
+	if got := (Position{Index: 41, Link: 7}).After([]byte("entry")); got != want {
+		t.Errorf("position %+v, want %+v", got, want)
+	}
 	seen := make(map[Position]string)
 	for _, from := range []Position{{}, {Index: 1}, {Link: 1}, {1, 1}} {
 		for _, e := range []string{"", "a", "b", "aa"} {

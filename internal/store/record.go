@@ -46,10 +46,10 @@ func (r *record) append(b []byte) []byte {
 // error describes the fault, for a *badRecord.
 func parseHead(head []byte) (r record, length, sum uint32, err error) {
 	if binary.LittleEndian.Uint32(head) != crc32.Checksum(head[4:recordHead], castagnoli) {
-		return r, 0, 0, errors.New("checksum mismatch in the head of a record")
+		return r, length, sum, errors.New("checksum mismatch in the head of a record")
 	}
 	if t := binary.LittleEndian.Uint32(head[12:]); t != typeEntry {
-		return r, 0, 0, fmt.Errorf("a record of type %d, want %d", t, typeEntry)
+		return r, length, sum, fmt.Errorf("a record of type %d, want %d", t, typeEntry)
 	}
 	r.salt = binary.LittleEndian.Uint64(head[16:])
 	r.index = binary.LittleEndian.Uint64(head[24:])
@@ -80,7 +80,7 @@ func newScanner(r io.ReaderAt, size int64) *scanner { return scannerAt(r, 0, siz
 // scannerAt is newScanner starting at an offset.
 func scannerAt(r io.ReaderAt, offset, size int64) *scanner {
 	section := io.NewSectionReader(r, offset, size-offset)
-	return &scanner{r: bufio.NewReaderSize(section, 256<<10), size: size, offset: offset}
+	return &scanner{r: bufio.NewReaderSize(section, bufferBytes), size: size, offset: offset}
 }
 
 func (s *scanner) bad(what string, args ...any) error {
@@ -143,21 +143,23 @@ func findLater(r io.ReaderAt, offset, size int64, salt, index uint64) (int64, bo
 
 // findHead returns the first position from offset on for which the function is reports a record's
 // head. It tries every byte.
-func findHead(r io.ReaderAt, offset, size int64, is func(at int64, head []byte) (bool, error)) (int64, bool, error) {
-	window := make([]byte, 256<<10)
+func findHead(r io.ReaderAt, offset, size int64, is func(at int64, head []byte) (bool, error)) (at int64, found bool,
+	err error) {
+	window := make([]byte, bufferBytes)
 	for size-offset >= recordHead {
 		b := window[:min(int64(len(window)), size-offset)]
 		if _, err := r.ReadAt(b, offset); err != nil && err != io.EOF {
-			return 0, false, err
+			return at, found, err
 		}
 		for i := 0; i+recordHead <= len(b); i++ {
-			if ok, err := is(offset+int64(i), b[i:i+recordHead]); ok || err != nil {
-				return offset + int64(i), ok, err
+			at = offset + int64(i)
+			if found, err = is(at, b[i:i+recordHead]); found || err != nil {
+				return at, found, err
 			}
 		}
 		offset += int64(len(b)) - recordHead + 1
 	}
-	return 0, false, nil
+	return at, found, nil
 }
 
 // laterHead reports whether head belongs to an entry that was written when index was durable.

@@ -173,19 +173,13 @@ func (s *Store) scanTail(seg segment, durable uint64) (tail, error) {
 		return tail{}, err
 	}
 	defer f.Close()
-	t := tail{seg: seg, doubt: -1}
-	if seg.first > durable {
-		t.doubt = 0 // the segment's own first record is as doubtful as the entry after it
-	}
+	t := tail{seg: seg}
 	sc := newScanner(f, size)
 	err = t.seg.begin(sc, s.id)
 	for err == nil {
-		if _, err = t.seg.entry(sc); err == nil && t.seg.last > durable && t.doubt < 0 {
-			t.doubt = sc.start
+		if _, err = t.seg.entry(sc); err == nil && t.seg.last <= durable {
+			t.doubt = t.seg.size // the header is as doubtful as the first entry
 		}
-	}
-	if t.doubt < 0 {
-		t.doubt = t.seg.size
 	}
 	var bad *badRecord
 	if !errors.As(err, &bad) {
@@ -232,7 +226,7 @@ func (s *Store) repairTail(t tail) (err error) {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
-	buf := make([]byte, 256<<10)
+	buf := make([]byte, bufferBytes)
 	for at := t.doubt; at < t.seg.size; {
 		b := buf[:min(int64(len(buf)), t.seg.size-at)]
 		if _, err := f.ReadAt(b, at); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"below a file", filepath.Join(file, "store"), Options{}, syscall.ENOTDIR, file},
 		{"open to others", wide, Options{}, ErrPermission, "chmod 0700 " + wide},
 		{"durability", filepath.Join(base, "a"), Options{Durability: 2}, nil, "durability 2"},
+		{"pause", filepath.Join(base, "a"), Options{SyncEvery: -1}, nil, "-1"},
 		{"segment size", filepath.Join(base, "a"), Options{SegmentBytes: -1}, nil, "-1"},
 		{"random source", filepath.Join(base, "b"), Options{Random: strings.NewReader("short")}, io.ErrUnexpectedEOF,
 			"random source"},
@@ -191,6 +193,22 @@ func TestQuiet(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = reopen(t, s, o)
+	}
+	if log.Len() > 0 {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+// TestQuietRecovery checks that a recovery on a sound disk warns of nothing.
+func TestQuietRecovery(t *testing.T) {
+	var log bytes.Buffer
+	o := Options{FS: fastFS{}, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	s := open(t, newDir(t), o)
+	for range 2 {
+		appendN(t, s, 3, 50)
+		if err := s.Recover(t.Context(), s.LastIndex()+1, nil, []File{text("a", "content")}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if log.Len() > 0 {
 		t.Errorf("log: %s", log.String())

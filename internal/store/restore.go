@@ -71,7 +71,7 @@ func mustBeFree(dir string) error {
 
 // fill copies the backup into a new store, and returns the incarnation of the original.
 func fill(ctx context.Context, r io.Reader, dir string, o Options) (from string, err error) {
-	fr, err := newFrameReader(bufio.NewReaderSize(r, 256<<10))
+	fr, err := newFrameReader(bufio.NewReaderSize(r, bufferBytes))
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +100,7 @@ func fill(ctx context.Context, r io.Reader, dir string, o Options) (from string,
 	if err := fillJournal(ctx, fr, s); err != nil {
 		return "", err
 	}
-	return m.Incarnation, s.Sync()
+	return m.Incarnation, nil // the store is synced when it is closed
 }
 
 // contents returns the files of m, each of which reads its content from fr. They must be written in
@@ -145,7 +145,7 @@ func fillJournal(ctx context.Context, fr *frameReader, s *Store) error {
 		last := s.LastIndex()
 		switch {
 		case kind == frameEnd && len(p) == 8 && binary.LittleEndian.Uint64(p) == last:
-			if _, err := io.ReadFull(fr.r, make([]byte, 1)); err != io.EOF {
+			if _, err := fr.r.ReadByte(); err != io.EOF {
 				return fr.fault(errors.New("bytes after the end of the backup"))
 			}
 			return nil

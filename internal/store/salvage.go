@@ -116,10 +116,7 @@ func (s *Store) setAside(n *Inspection) error {
 			continue // missing files cannot be kept
 		}
 		to := filepath.Join(s.opts.Salvage.Aside, rel)
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-		if err := keep(f.File, to); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), keep(f.File, to)); err != nil {
 			return fmt.Errorf("store: setting aside %s: %w", f.File, err)
 		}
 		if rel == filepath.Join(journalDir, filepath.Base(rel)) {

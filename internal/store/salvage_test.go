@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -41,6 +42,7 @@ func TestSalvage(t *testing.T) {
 	for i := range want {
 		elsewhere[i] = fmt.Appendf(nil, "entry %d from elsewhere", i)
 	}
+	elsewhere[start-1], elsewhere[last+1] = []byte("an entry before"), []byte("an entry behind")
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, path := range paths {
 		for what, change := range map[string]func([]byte) []byte{
@@ -77,6 +79,9 @@ func TestSalvage(t *testing.T) {
 				if got[i] != want[i] && got[i] != string(elsewhere[i]) {
 					t.Errorf("%s: entry %d is %.40q", name, i, got[i])
 				}
+			}
+			if got[start-1] != "" || got[last+1] != "" {
+				t.Errorf("%s: entries outside of the journal are passed on", name)
 			}
 			if _, err := s.Append(nil); !errors.Is(err, ErrFailed) {
 				t.Errorf("%s: an entry is taken before all is written anew: %v", name, err)
@@ -187,4 +192,49 @@ func TestNoManifest(t *testing.T) {
 		}
 	}
 	refused(nil, "the watermark counts 1 entries")
+}
+
+// TestKeep checks that a file gets a second name where the file system can do so, and is copied elsewhere.
+func TestKeep(t *testing.T) {
+	here := ramDir(t)
+	from := filepath.Join(here, "from")
+	if err := os.WriteFile(from, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stat := func(path string) os.FileInfo {
+		t.Helper()
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	device := func(path string) any {
+		t.Helper()
+		sys, ok := stat(path).Sys().(*syscall.Stat_t)
+		if !ok {
+			t.Skip("the device of a file is not known")
+		}
+		return sys.Dev
+	}
+	for to, linked := range map[string]bool{here: true, t.TempDir(): false} {
+		if !linked && device(to) == device(here) {
+			continue // there is no second file system
+		}
+		path := filepath.Join(to, "to")
+		if err := keep(from, path); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(path); string(b) != "content" || os.SameFile(stat(from), stat(path)) != linked {
+			t.Errorf("linked %v: %q, %v", linked, b, err)
+		}
+		if linked {
+			if err := keep(from, path); err != nil {
+				t.Errorf("what was kept before: %v", err)
+			}
+		}
+	}
+	if err := keep(filepath.Join(here, "none"), filepath.Join(here, "kept")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
 }

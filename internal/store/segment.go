@@ -90,10 +90,10 @@ func createSegment(fsys FS, dir, incarnation string, random io.Reader, epoch, fi
 }
 
 // newSalt returns a random number other than 0.
-func newSalt(random io.Reader) (uint64, error) {
+func newSalt(random io.Reader) (salt uint64, err error) {
 	var b [8]byte
 	if _, err := io.ReadFull(random, b[:]); err != nil {
-		return 0, fmt.Errorf("random source: %w", err)
+		return salt, fmt.Errorf("random source: %w", err)
 	}
 	return max(1, binary.LittleEndian.Uint64(b[:])), nil
 }
@@ -116,13 +116,9 @@ func (s *segment) header(incarnation string) []byte {
 func (s *segmentWriter) write() (size int64, err error) {
 	n, err := s.f.WriteAt(s.buf, s.size)
 	if err != nil {
-		return 0, err
+		return size, err
 	}
-	s.buf = s.buf[:0]
-	// A single large batch must not hold on to its memory.
-	if cap(s.buf) > 1<<20 {
-		s.buf = nil
-	}
+	s.buf = nil // not kept: a single entry can be large
 	return s.size + int64(n), nil
 }
 
@@ -213,10 +209,10 @@ func (s *segment) fault(err error) error {
 }
 
 // dataSize returns the size of an open file.
-func dataSize(f Handle) (int64, error) {
+func dataSize(f Handle) (size int64, err error) {
 	st, err := f.Stat()
 	if err != nil {
-		return 0, err
+		return size, err
 	}
 	return st.Size(), nil
 }

@@ -261,6 +261,20 @@ func TestOldManifest(t *testing.T) {
 		string(n.Manifest.Meta) != "new" || n.Entries != 1 {
 		t.Fatalf("%+v, %v", n, err)
 	}
+	// A later copy of another store says nothing about this one.
+	other := n.Manifest
+	other.Incarnation, other.Checkpoint = strings.Repeat("0a", incarnationBytes), 99
+	text, err := other.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := copyTree(t, s.Dir())
+	if err := os.WriteFile(filepath.Join(c, manifestCopy), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := Inspect(t.Context(), c); err != nil || string(n.Manifest.Meta) != "old" {
+		t.Errorf("with a copy of another store: %+v, %v", n, err)
+	}
 	s = open(t, s.Dir(), Options{FS: fastFS{}, Salvage: &Salvage{Aside: filepath.Join(ramDir(t), "aside")}})
 	if got := entriesOf(t, s, 3); readFile(t, s, "a") != "new" || len(got) != 1 || got[3] != string(entry(3, 50)) {
 		t.Errorf("a salvage has entries %v", got)

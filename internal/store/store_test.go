@@ -257,8 +257,9 @@ func TestClosed(t *testing.T) {
 	}
 	_, aerr := s.Append(nil)
 	_, ferr := s.OpenFile("a")
+	_, berr := s.Backup(t.Context(), io.Discard)
 	for i, err := range []error{aerr, ferr, s.Replay(t.Context(), 1, nil), s.Err(), s.Sync(),
-		s.Checkpoint(t.Context(), 1, nil, nil), s.Recover(t.Context(), 1, nil, nil)} {
+		s.Checkpoint(t.Context(), 1, nil, nil), s.Recover(t.Context(), 1, nil, nil), berr} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("call %d on a closed store: %v, want ErrClosed", i, err)
 		}

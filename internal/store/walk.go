@@ -43,102 +43,146 @@ func (s *segment) walk(ctx context.Context, fsys FS, incarnation string,
 	fn func(index uint64, entry []byte) error) (faults []Fault, torn bool, err error) {
 	f, size, err := s.open(fsys)
 	if err != nil {
-		return nil, false, err
+		return faults, torn, err
 	}
 	defer f.Close()
-	sc := newScanner(f, size)
-	if err := s.begin(sc, incarnation); err != nil {
-		var bad *badRecord
-		var damage *DamageError
-		switch {
-		case errors.As(err, &damage): // another segment's content, none of which belongs to this one
-			return []Fault{{File: s.path, Offset: damage.Offset, What: damage.What}}, true, nil
-		case !errors.As(err, &bad):
-			return nil, false, s.fault(err)
-		}
-		faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what})
-		if size <= segmentHead {
-			return faults, true, nil
-		}
-		if s.salt, err = saltAt(f, size); err != nil {
-			return faults, false, s.fault(err)
-		}
-		s.size = segmentHead
-		sc = scannerAt(f, segmentHead, size)
-	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return faults, false, err
-		}
-		rec, err := sc.next()
-		if err == io.EOF {
-			return faults, false, nil
-		}
-		if err == nil && (s.salt != 0 && rec.salt != s.salt || rec.index <= s.last) {
-			err = &badRecord{sc.start,
-				fmt.Sprintf("a record of index %d behind entry %d; its salt matches the segment: %v",
-					rec.index, s.last, rec.salt == s.salt)}
-		}
-		var bad *badRecord
-		switch {
-		case errors.As(err, &bad):
-			rec, ok, err := mendRecord(f, bad.offset, size, s.salt, s.last+1)
-			if err != nil {
-				return faults, false, s.fault(err)
-			}
-			if ok {
-				faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what + ": one bit was flipped",
-					Mended: true})
-				s.last, s.size = rec.index, bad.offset+recordHead+int64(len(rec.data))
-				if err := fn(rec.index, rec.data); err != nil {
-					return faults, false, err
-				}
-				sc = scannerAt(f, s.size, size)
-				continue
-			}
-			faults = append(faults, Fault{File: s.path, Offset: bad.offset, What: bad.what})
-			next, found, err := findRecord(f, bad.offset+1, size, s.salt, s.last)
-			if err != nil {
-				return faults, false, s.fault(err)
-			}
-			if !found {
-				return faults, true, nil
-			}
-			sc = scannerAt(f, next, size)
-			continue
-		case err != nil:
-			return faults, false, s.fault(err)
-		}
-		if rec.index > s.last+1 {
-			if n := len(faults); n > 0 && faults[n-1].Offset >= s.size && faults[n-1].First == 0 && !faults[n-1].Mended {
-				faults[n-1].First, faults[n-1].Last = s.last+1, rec.index-1
-			} else {
-				faults = append(faults, Fault{File: s.path, Offset: sc.start,
-					What:  fmt.Sprintf("entry %d follows entry %d", rec.index, s.last),
-					First: s.last + 1, Last: rec.index - 1})
-			}
-		}
-		s.salt, s.last, s.size = rec.salt, rec.index, sc.offset
-		if err := fn(rec.index, rec.data); err != nil {
-			return faults, false, err
+	w := &walker{segment: s, f: f, end: size, sc: newScanner(f, size), fn: fn}
+	at, err := w.begin(incarnation)
+	for err == nil && at == onTheWay {
+		if err = ctx.Err(); err == nil {
+			at, err = w.step()
 		}
 	}
+	return w.faults, err == nil && at == atTornEnd, err
 }
+
+// A walker is a walk over a segment.
+type walker struct {
+	*segment
+	f      Handle
+	end    int64 // of the file
+	sc     *scanner
+	fn     func(index uint64, entry []byte) error
+	faults []Fault
+}
+
+// A stage is how far a walk is.
+type stage int
+
+const (
+	onTheWay  stage = iota
+	atEnd           // after the last record
+	atTornEnd       // after a fault that no good record follows
+)
+
+// begin reads the header. Without it, the salt of the first record replaces the header's.
+func (w *walker) begin(incarnation string) (stage, error) {
+	err := w.segment.begin(w.sc, incarnation)
+	var bad *badRecord
+	var damage *DamageError
+	switch {
+	case err == nil:
+		return onTheWay, nil
+	case errors.As(err, &damage): // another segment's content, none of which belongs to this one
+		w.note(Fault{Offset: damage.Offset, What: damage.What})
+		return atTornEnd, nil
+	case !errors.As(err, &bad):
+		return onTheWay, w.fault(err)
+	}
+	w.note(Fault{Offset: bad.offset, What: bad.what})
+	if w.end <= segmentHead {
+		return atTornEnd, nil
+	}
+	if w.salt, err = saltAt(w.f); err != nil {
+		return onTheWay, w.fault(err)
+	}
+	w.size = segmentHead
+	w.resume(segmentHead)
+	return onTheWay, nil
+}
+
+// step reads the next record.
+func (w *walker) step() (stage, error) {
+	rec, err := w.sc.next()
+	if err == io.EOF {
+		return atEnd, nil
+	}
+	if err == nil && (w.salt != 0 && rec.salt != w.salt || rec.index <= w.last) {
+		err = &badRecord{w.sc.start,
+			fmt.Sprintf("a record of index %d behind entry %d; its salt matches the segment: %v",
+				rec.index, w.last, rec.salt == w.salt)}
+	}
+	var bad *badRecord
+	switch {
+	case errors.As(err, &bad):
+		return w.pass(bad)
+	case err != nil:
+		return onTheWay, w.fault(err)
+	}
+	if rec.index > w.last+1 {
+		w.lacks(rec.index - 1)
+	}
+	return onTheWay, w.take(rec, w.sc.offset)
+}
+
+// pass mends the record that should begin at a bad place, or else continues at the next good one.
+func (w *walker) pass(bad *badRecord) (stage, error) {
+	rec, ok, err := mendRecord(w.f, bad.offset, w.end, w.salt, w.last+1)
+	if err != nil {
+		return onTheWay, w.fault(err)
+	}
+	if ok {
+		w.note(Fault{Offset: bad.offset, What: bad.what + ": one bit was flipped", Mended: true})
+		end := bad.offset + recordHead + int64(len(rec.data))
+		w.resume(end)
+		return onTheWay, w.take(rec, end)
+	}
+	w.note(Fault{Offset: bad.offset, What: bad.what})
+	next, found, err := findRecord(w.f, bad.offset+1, w.end, w.salt, w.last)
+	if err != nil {
+		return onTheWay, w.fault(err)
+	}
+	if !found {
+		return atTornEnd, nil
+	}
+	w.resume(next)
+	return onTheWay, nil
+}
+
+// take passes on a record that ends at an offset.
+func (w *walker) take(rec record, end int64) error {
+	w.salt, w.last, w.size = rec.salt, rec.index, end
+	return w.fn(rec.index, rec.data)
+}
+
+// lacks notes that the entries from the last one to an index are unreadable: with the fault that is
+// behind the last one, or else with a fault of their own.
+func (w *walker) lacks(index uint64) {
+	n := len(w.faults)
+	if n == 0 || w.faults[n-1].Offset < w.size {
+		w.note(Fault{Offset: w.sc.start, What: fmt.Sprintf("entry %d follows entry %d", index+1, w.last)})
+		n++
+	}
+	w.faults[n-1].First, w.faults[n-1].Last = w.last+1, index
+}
+
+// note adds a fault of the segment.
+func (w *walker) note(f Fault) {
+	f.File = w.path
+	w.faults = append(w.faults, f)
+}
+
+// resume continues at an offset.
+func (w *walker) resume(at int64) { w.sc = scannerAt(w.f, at, w.end) }
 
 // saltAt returns the salt of the first record after an unreadable header; 0 if that record is
 // unreadable as well.
-func saltAt(r io.ReaderAt, size int64) (uint64, error) {
+func saltAt(r io.ReaderAt) (salt uint64, err error) {
 	head := make([]byte, recordHead)
-	if size < segmentHead+recordHead {
-		return 0, nil
+	if _, err := r.ReadAt(head, segmentHead); err != nil && err != io.EOF {
+		return salt, err
 	}
-	if _, err := r.ReadAt(head, segmentHead); err != nil {
-		return 0, err
-	}
-	rec, _, _, err := parseHead(head)
-	if err != nil {
-		return 0, nil
-	}
+	rec, _, _, _ := parseHead(head)
 	return rec.salt, nil
 }
 
@@ -179,25 +223,24 @@ func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (fa
 		return []Fault{fault(0, info.Size, "the file is missing, and the manifest names it")}, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("store: %w", err)
+		return nil, foreign, fmt.Errorf("store: %w", err)
 	}
 	defer f.Close()
 	id, whole, err := readID(f)
 	if err != nil {
-		return nil, false, fmt.Errorf("store: %s: %w", path, err)
+		return nil, foreign, fmt.Errorf("store: %s: %w", path, err)
 	}
 	foreign = whole && id != info.id
-	r := &blockReader{f: f, path: path, info: info}
+	r := newBlockReader(f, path, info)
 	if err := r.open(); err != nil {
 		var damage *DamageError
 		if !errors.As(err, &damage) {
-			return nil, false, err
+			return nil, foreign, err
 		}
 		faults = append(faults, fault(damage.Offset, 0, "%s", damage.What))
-		r.page = make([]byte, min(info.Size, blockBytes)+4)
 	}
 	blocks := (info.Size + blockBytes - 1) / blockBytes
-	run := -1 // the fault to which the next bad block belongs
+	run := false // the block before was bad, and the last fault is of it
 	for ; r.next < blocks; r.next++ {
 		if err := ctx.Err(); err != nil {
 			return faults, foreign, err
@@ -210,15 +253,15 @@ func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (fa
 		}
 		switch {
 		case good:
-			run = -1
-		case run < 0:
-			run = len(faults)
+		case !run:
 			faults = append(faults, fault(offset, size, "block %d of %d is not as it was written", r.next+1, blocks))
 		default:
-			faults[run].Bytes += size
-			faults[run].What = fmt.Sprintf("blocks %d to %d of %d are not as they were written",
-				(faults[run].Offset-fileHead)/(blockBytes+4)+1, r.next+1, blocks)
+			f := &faults[len(faults)-1]
+			f.Bytes += size
+			f.What = fmt.Sprintf("blocks %d to %d of %d are not as they were written",
+				(f.Offset-fileHead)/(blockBytes+4)+1, r.next+1, blocks)
 		}
+		run = !good
 	}
 	if len(faults) == 0 && r.crc != info.CRC {
 		faults = append(faults, fault(0, info.Size, "checksum of the content is %08x, the manifest says %08x",
@@ -230,24 +273,21 @@ func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (fa
 // readID returns the id in the header of a stored file; whole means that the header is a valid one.
 func readID(f Handle) (id uint64, whole bool, err error) {
 	head := make([]byte, fileHead)
-	if n, err := f.ReadAt(head, 0); n < len(head) {
-		if err == io.EOF {
-			err = nil
-		}
-		return 0, false, err
+	if _, err := f.ReadAt(head, 0); err == io.EOF {
+		return id, whole, nil
+	} else if err != nil {
+		return id, whole, err
 	}
 	sum := crc32.Checksum(head[:fileHead-4], castagnoli)
 	return binary.LittleEndian.Uint64(head[8:]), sum == binary.LittleEndian.Uint32(head[fileHead-4:]), nil
 }
 
 // check reads one block and reports whether it is intact. A block that the file cuts short is not.
-func (r *blockReader) check(offset int64, page []byte) (bool, error) {
-	n, err := r.f.ReadAt(page, offset)
-	if err != nil && err != io.EOF && n < len(page) {
-		return false, fmt.Errorf("store: %s: offset %d: %w", r.path, offset, err)
-	}
-	if n < len(page) {
+func (r *blockReader) check(offset int64, page []byte) (good bool, err error) {
+	if _, err := r.f.ReadAt(page, offset); err == io.EOF {
 		return false, nil
+	} else if err != nil {
+		return good, fmt.Errorf("store: %s: offset %d: %w", r.path, offset, err)
 	}
 	content := page[:len(page)-4]
 	r.crc = crc32.Update(r.crc, castagnoli, content)
@@ -271,12 +311,8 @@ func openRaw(fsys FS, path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	size, err := dataSize(f)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("store: %w", err), f.Close())
-	}
-	content := io.NewSectionReader(f, fileHead, max(0, size-fileHead))
-	return &rawReader{f: f, r: bufio.NewReaderSize(content, 256<<10), left: blockBytes}, nil
+	content := io.NewSectionReader(f, fileHead, maxFileBytes)
+	return &rawReader{f: f, r: bufio.NewReaderSize(content, bufferBytes), left: blockBytes}, nil
 }
 
 func (r *rawReader) Read(p []byte) (int, error) {

@@ -37,7 +37,7 @@ func walkOver(t *testing.T, header bool, records ...[]byte) walked {
 	var err error
 	w.faults, w.torn, err = s.walk(t.Context(), osFS{}, incarnation, func(index uint64, entry []byte) error {
 		w.entries = append(w.entries, index)
-		if want := fmt.Sprint("entry ", index); !bytes.HasPrefix(entry, []byte(want)) {
+		if want := fmt.Sprint("entry ", index); len(entry) > 0 && !bytes.HasPrefix(entry, []byte(want)) {
 			t.Errorf("entry %d is %q", index, entry)
 		}
 		return nil
@@ -74,6 +74,8 @@ func TestWalk(t *testing.T) {
 	forged := entryOf(7, 2, entryOf(12345, 3, nil))
 	flipped := bytes.Clone(two)
 	flipped[recordHead+3] ^= 4
+	empty := (&record{salt: 7, index: 2}).append(nil)
+	empty[9] ^= 4 // of its length
 	type fault struct {
 		offset      int64
 		first, last uint64
@@ -107,6 +109,12 @@ func TestWalk(t *testing.T) {
 		{"the last is broken", true, [][]byte{one, broken(two)}, []uint64{1}, []fault{{offset: head + len1}}, true},
 		{"a flipped bit", true, [][]byte{one, flipped, three}, []uint64{1, 2, 3},
 			[]fault{{offset: head + len1, mended: true}}, false},
+		{"a flipped bit of the last entry", true, [][]byte{one, flipped}, []uint64{1, 2},
+			[]fault{{offset: head + len1, mended: true}}, false},
+		{"a flipped bit of the last entry, which is empty", true, [][]byte{one, empty}, []uint64{1, 2},
+			[]fault{{offset: head + len1, mended: true}}, false},
+		{"a flipped bit of an entry that comes too late", true, [][]byte{one, one, flipped}, []uint64{1, 2},
+			[]fault{{offset: head + len1}, {offset: head + 2*len1, mended: true}}, false},
 		{"a flipped bit, and an entry is missing after it", true, [][]byte{one, flipped, four}, []uint64{1, 2, 4},
 			[]fault{{offset: head + len1, mended: true}, {offset: head + 2*len1, first: 3, last: 3}}, false},
 		{"bytes between two entries", true, [][]byte{one, make([]byte, 100), two}, []uint64{1, 2},

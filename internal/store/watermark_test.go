@@ -79,31 +79,42 @@ func TestBackupPassesOverOldSegments(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Checkpoint(t.Context(), 10, nil, []File{text("a", "content")}); err != nil {
-		t.Fatal(err)
-	}
-	var want bytes.Buffer
-	if _, err := s.Backup(t.Context(), &want); err != nil {
-		t.Fatal(err)
-	}
-	for _, damage := range []bool{false, true} {
-		for name, b := range old {
-			if damage {
-				b = b[:len(b)/2]
-			}
-			if err := os.WriteFile(filepath.Join(journal, name), b, 0o600); err != nil {
+	// The journal from entry 10 on begins within a segment, and the journal from entry 11 on begins with one. From 13 on
+	// there is none.
+	for start := uint64(10); start <= 13; start++ {
+		if start == 13 {
+			b, err := os.ReadFile(s.tail.path)
+			if err != nil {
 				t.Fatal(err)
 			}
+			old[filepath.Base(s.tail.path)] = b
 		}
-		var got bytes.Buffer
-		info, err := s.Backup(t.Context(), &got)
-		if err != nil || info.LastIndex != 12 || info.Manifest.Start != 10 || !bytes.Equal(got.Bytes(), want.Bytes()) {
-			t.Errorf("damaged %v: %+v, %v; %d bytes, want %d", damage, info, err, got.Len(), want.Len())
+		if err := s.Checkpoint(t.Context(), start, nil, []File{text("a", "content")}); err != nil {
+			t.Fatal(err)
 		}
+		var want bytes.Buffer
+		if _, err := s.Backup(t.Context(), &want); err != nil {
+			t.Fatal(err)
+		}
+		for _, damage := range []bool{false, true} {
+			for name, b := range old {
+				if damage {
+					b = b[:len(b)/2]
+				}
+				if err := os.WriteFile(filepath.Join(journal, name), b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got bytes.Buffer
+			info, err := s.Backup(t.Context(), &got)
+			if err != nil || info.LastIndex != 12 || info.Manifest.Start != start || !bytes.Equal(got.Bytes(), want.Bytes()) {
+				t.Errorf("from %d, damaged %v: %+v, %v; %d bytes, want %d", start, damage, info, err, got.Len(), want.Len())
+			}
+		}
+		dir := newDir(t)
+		if _, err := Restore(t.Context(), &want, dir, o); err != nil {
+			t.Fatal(err)
+		}
+		checkReplay(t, open(t, dir, o), start, 12, 500)
 	}
-	dir := newDir(t)
-	if _, err := Restore(t.Context(), &want, dir, o); err != nil {
-		t.Fatal(err)
-	}
-	checkReplay(t, open(t, dir, o), 10, 12, 500)
 }

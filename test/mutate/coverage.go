@@ -9,26 +9,27 @@ import (
 	"strings"
 )
 
-// coverage runs the tests of a package as it is, and returns the lines of each
-// file that they run, and the order to run them in with a change.
-func (o *options) coverage(ctx context.Context, p pkg, profile string) (map[string]map[int]bool, *order, error) {
-	args := []string{"test", "-v", "-count=1", "-vet=off", "-coverprofile", profile, "-skip", o.skip}
+// coverage runs a suite as it is, and notes the lines of a package that it runs, and the order to run its
+// tests in with a change.
+func (o *options) coverage(ctx context.Context, s *suite, of, profile string) error {
+	args := []string{"test", "-v", "-count=1", "-vet=off", "-coverprofile", profile, "-coverpkg", of, "-skip", o.skip}
 	if o.short {
 		args = append(args, "-short")
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, p.ImportPath)...)
-	cmd.Dir = p.Dir
+	cmd := exec.CommandContext(ctx, "go", append(args, s.ImportPath)...)
+	cmd.Dir = s.Dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: the tests fail as it is: %w\n%s", p.ImportPath, err, out)
+		return fmt.Errorf("%s: the tests fail as it is: %w\n%s", s.ImportPath, err, out)
 	}
 	f, err := os.Open(profile)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	defer f.Close()
-	lines, err := readProfile(bufio.NewScanner(f))
-	return lines, orderOf(out), err
+	s.tests = orderOf(out)
+	s.lines, err = readProfile(bufio.NewScanner(f))
+	return err
 }
 
 // readProfile reads a cover profile; see "go tool cover".

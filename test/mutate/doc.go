@@ -1,7 +1,7 @@
 // Command mutate changes one small thing in the code of a package, runs the package's tests, and
 // reports the changes that no test noticed.
 //
-//	go run ./test/mutate [-n 60] [-seed 1] [-min 0] [-short] [-skip TESTS] [-list] [-v] PACKAGE...
+//	go run ./test/mutate [-n 60] [-seed 1] [-min 0] [-short] [-skip TESTS] [-with PACKAGES] [-list] [-v] PACKAGE...
 //
 // A change turns a comparison round or shifts its bound, swaps && and || or an
 // arithmetic operator, makes a condition always true or false, negates a
@@ -10,12 +10,14 @@
 // environment variable selects one. The compiler reads the changed files as an
 // overlay: no file of the tree is touched, and several runs may share it.
 //
+// With -with, the tests of other packages follow, of those that use the package.
+//
 // Where the tests of a package take long, the short ones are run first, then those that
 // noticed another change of the same file, then the others.
 //
 // Some kinds of change are left out, because they change nothing that a test could notice: texts of
-// logs and errors, the sizes of buffers that grow, and whether a bound with a tolerance named slack
-// is itself included.
+// logs and errors, the sizes of buffers that grow and of channels of empty structs, which are signals,
+// calls of runtime.Gosched, and whether a bound with a tolerance named slack is itself included.
 //
 // Of all possible changes of a package a sample of -n is tried, drawn from -seed; 0 tries
 // all. The score is the share that made a test fail, or made the tests run longer than five

@@ -30,6 +30,7 @@ type options struct {
 	verbose bool
 	short   bool
 	skip    string // tests that are left out
+	with    string // packages whose tests are run too, separated by commas
 }
 
 func main() {
@@ -42,16 +43,24 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "print each change as it was tried")
 	flag.BoolVar(&o.short, "short", false, "run the tests with -short")
 	flag.StringVar(&o.skip, "skip", "", "regular expression of tests to leave out, for packages whose tests take minutes")
+	flag.StringVar(&o.with, "with", "", "packages whose tests are run too, separated by commas")
 	flag.Parse()
 	ctx := context.Background()
 	dirs, err := packages(ctx, flag.Args())
 	if err == nil && len(dirs) == 0 {
 		err = errors.New("no packages; name some, such as ./filter")
 	}
+	var with []pkg
+	if err == nil && o.with != "" {
+		with, err = packages(ctx, strings.Split(o.with, ","))
+	}
 	low := false
 	for _, d := range dirs {
+		if err != nil {
+			break
+		}
 		var score float64
-		if score, err = o.run(ctx, d); err != nil {
+		if score, err = o.run(ctx, d, with); err != nil {
 			break
 		}
 		low = low || score < o.min
@@ -91,12 +100,20 @@ func packages(ctx context.Context, patterns []string) ([]pkg, error) {
 	return all, nil
 }
 
+// A suite is the tests of one package: of the changed one, or of one that uses it.
+type suite struct {
+	pkg
+	binary string
+	tests  *order
+	lines  map[string]map[int]bool // the lines of the changed package that they run, by file
+}
+
 // A job is a mutant to be tried.
 type job struct {
 	*mutant
-	number  int // of the switch, from 1 on
-	covered bool
-	fate    fate
+	number int      // of the switch, from 1 on
+	by     []*suite // those that run its line
+	fate   fate
 }
 
 type fate int
@@ -109,46 +126,66 @@ const (
 
 // run tries the sample of one package, prints what survived, and returns the
 // score in percent.
-func (o *options) run(ctx context.Context, p pkg) (float64, error) {
+func (o *options) run(ctx context.Context, p pkg, with []pkg) (float64, error) {
 	dir, err := folder("", "mutate")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
 	if o.list {
-		jobs, _, err := o.sample(p, nil)
+		jobs, _, err := o.sample(p)
 		for _, j := range jobs {
 			fmt.Printf("%s:%d: %s\n", relative(j.file), j.line, j.what)
 		}
 		return 100, err
 	}
-	lines, tests, err := o.coverage(ctx, p, filepath.Join(dir, "cover"))
+	suites := []*suite{{pkg: p}}
+	for _, w := range with {
+		if w.ImportPath != p.ImportPath {
+			suites = append(suites, &suite{pkg: w})
+		}
+	}
+	for i, s := range suites {
+		s.binary = filepath.Join(dir, fmt.Sprint("tests", i))
+		if err := o.coverage(ctx, s, p.ImportPath, filepath.Join(dir, "cover")); err != nil {
+			return 0, err
+		}
+	}
+	jobs, sources, err := o.sample(p)
 	if err != nil {
 		return 0, err
 	}
-	jobs, sources, err := o.sample(p, lines)
-	if err != nil {
-		return 0, err
+	for _, j := range jobs {
+		for _, s := range suites {
+			if j.source.covered(j.line, s.lines[p.ImportPath+"/"+filepath.Base(j.file)]) {
+				j.by = append(j.by, s)
+			}
+		}
 	}
 	if err := o.prepare(ctx, p, sources); err != nil {
 		return 0, err
 	}
-	binary, err := o.build(ctx, p, sources, jobs, dir)
-	if err != nil {
+	if err := o.build(ctx, suites[0], sources, jobs, dir); err != nil {
 		return 0, err
 	}
-	if out, err := o.test(
-		ctx, p, binary, 0, selection{others: true}, tests.limit(selection{others: true}), dir,
-	); err != nil {
-		return 0, fmt.Errorf("%s: the tests fail with all changes switched off: %w\n%s", p.ImportPath, err, out)
+	for _, s := range suites[1:] {
+		if out, err := s.link(ctx, dir); err != nil {
+			return 0, fmt.Errorf("%s: the tests do not compile: %w\n%s", s.ImportPath, err, out)
+		}
 	}
-	o.tryAll(ctx, p, binary, tests, jobs, dir)
+	for _, s := range suites {
+		all := selection{others: true}
+		if out, err := o.test(ctx, s, 0, all, s.tests.limit(all), dir); err != nil {
+			return 0, fmt.Errorf("%s: the tests fail with all changes switched off: %w\n%s", s.ImportPath, err, out)
+		}
+	}
+	o.tryAll(ctx, jobs, dir)
 	return o.print(p, jobs, sources), nil
 }
 
 // sample draws the mutants to try, a few more than wanted because some will not compile, and
 // returns all files of the package.
-func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, sources []*source, err error) {
+func (o *options) sample(p pkg) (jobs []*job, sources []*source, err error) {
 	fset := token.NewFileSet()
 	for _, name := range p.GoFiles {
 		s, err := parse(fset, filepath.Join(p.Dir, name))
@@ -157,7 +194,7 @@ func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, sou
 		}
 		sources = append(sources, s)
 		for _, m := range s.mutants {
-			jobs = append(jobs, &job{mutant: m, covered: s.covered(m.line, lines[p.ImportPath+"/"+name])})
+			jobs = append(jobs, &job{mutant: m})
 		}
 	}
 	rand.New(rand.NewPCG(o.seed, 0)).Shuffle(len(jobs), func(i, j int) { jobs[i], jobs[j] = jobs[j], jobs[i] })
@@ -171,7 +208,7 @@ func (o *options) sample(p pkg, lines map[string]map[int]bool) (jobs []*job, sou
 }
 
 // tryAll tries the jobs, several at once, until o.n of those that compiled were tried.
-func (o *options) tryAll(ctx context.Context, p pkg, binary string, tests *order, jobs []*job, dir string) {
+func (o *options) tryAll(ctx context.Context, jobs []*job, dir string) {
 	left := slices.DeleteFunc(slices.Clone(jobs), func(j *job) bool { return j.fate == invalid })
 	if o.n > 0 && len(left) > o.n {
 		for _, j := range left[o.n:] {
@@ -184,7 +221,7 @@ func (o *options) tryAll(ctx context.Context, p pkg, binary string, tests *order
 	for range max(1, o.jobs) {
 		wg.Go(func() {
 			for j := range queue {
-				j.fate = o.try(ctx, p, binary, tests, j, dir)
+				j.fate = o.try(ctx, j, dir)
 				if o.verbose {
 					fmt.Fprintf(os.Stderr, "%s %s:%d: %s\n", [...]string{"SURVIVED", "killed"}[j.fate], relative(j.file),
 						j.line, j.what)
@@ -208,32 +245,31 @@ func folder(parent, pattern string) (string, error) {
 	return dir, err
 }
 
-// try runs the tests of a package with one change in force.
-func (o *options) try(ctx context.Context, p pkg, binary string, tests *order, j *job, dir string) fate {
-	if !j.covered {
-		return survived // no test runs the line
-	}
+// try runs the tests that run the line of a change, with the change in force.
+func (o *options) try(ctx context.Context, j *job, dir string) fate {
 	tmp, err := folder(dir, "try")
 	if err != nil {
 		return survived
 	}
 	defer os.RemoveAll(tmp)
-	for _, s := range tests.selections(j.file) {
-		if out, err := o.test(ctx, p, binary, j.number, s, tests.limit(s), tmp); err != nil {
-			tests.note(j.file, out)
-			return killed
+	for _, s := range j.by {
+		for _, part := range s.tests.selections(j.file) {
+			if out, err := o.test(ctx, s, j.number, part, s.tests.limit(part), tmp); err != nil {
+				s.tests.note(j.file, out)
+				return killed
+			}
 		}
 	}
 	return survived
 }
 
 // test runs a selection of the tests with the change of a number in force, 0 for none.
-func (o *options) test(ctx context.Context, p pkg, binary string, number int, s selection, limit time.Duration,
+func (o *options) test(ctx context.Context, s *suite, number int, part selection, limit time.Duration,
 	dir string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	test := exec.CommandContext(ctx, binary, append(o.args(p, limit), s.args(o.skip)...)...)
-	test.Dir = p.Dir
+	test := exec.CommandContext(ctx, s.binary, append(o.args(s.pkg, limit), part.args(o.skip)...)...)
+	test.Dir = s.Dir
 	// Some changes allocate without end.
 	test.Env = append(os.Environ(), "GOMEMLIMIT=2GiB", "TMPDIR="+dir, fmt.Sprintf("%s=%d", variable, number))
 	return test.CombinedOutput()
@@ -265,7 +301,7 @@ func (o *options) print(p pkg, jobs []*job, sources []*source) float64 {
 		case survived:
 			n++
 			note := ""
-			if !j.covered {
+			if len(j.by) == 0 {
 				note = " (no test runs this line)"
 			}
 			fmt.Printf("%s:%d: %s%s\n", relative(j.file), j.line, j.what, note)

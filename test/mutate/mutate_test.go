@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"go/token"
 	"os"
@@ -29,6 +30,8 @@ func Sum(limit int, list []int) (n int, ok bool) {
 		}
 		n += list[i]
 		record(n)
+		runtime.Gosched()
+		signal(make(chan struct{}, 1), make(chan int, 9))
 		if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) {
 			continue
 		}
@@ -82,6 +85,8 @@ func TestSites(t *testing.T) {
 		"for i := 0; i < len(list); i++ { | ++ -> --",
 		"n += list[i] | statement left out",
 		"record(n) | statement left out",
+		"signal(make(chan struct{}, 1), make(chan int, 9)) | statement left out",
+		"signal(make(chan struct{}, 1), make(chan int, 9)) | 9 -> 10",
 		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | condition -> true",
 		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | condition -> false",
 		"if n >= limit-slack || cap(make([]int, 0, 5)) > cap(make([]int, 6)) { | || -> &&",
@@ -193,19 +198,19 @@ func TestSwitches(t *testing.T) {
 		t.Fatal(pkgs, err)
 	}
 	o, p := &options{}, pkgs[0]
-	jobs, sources, err := o.sample(p, nil)
+	jobs, sources, err := o.sample(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := o.prepare(t.Context(), p, sources); err != nil {
 		t.Fatal(err)
 	}
-	binary, err := o.build(t.Context(), p, sources, jobs, tmp)
-	if err != nil {
+	own := &suite{pkg: p, binary: filepath.Join(tmp, "tests")}
+	if err := o.build(t.Context(), own, sources, jobs, tmp); err != nil {
 		t.Fatal(err)
 	}
 	printed := func(number int) map[string]string {
-		out, _ := o.test(t.Context(), p, binary, number, selection{others: true}, time.Minute, tmp)
+		out, _ := o.test(t.Context(), own, number, selection{others: true}, time.Minute, tmp)
 		lines := make(map[string]string)
 		for line := range strings.Lines(string(out)) {
 			name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -264,6 +269,37 @@ func TestSwitches(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("results: %q\nwant %q", got, want)
+	}
+}
+
+// TestWith tries the changes of a package with its own tests, which notice none, and with the tests of a package that
+// uses it, which notice all.
+func TestWith(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":      "module example.org/with\n\ngo 1.26\n",
+		"a/a.go":      "package a\n\nfunc Positive(n int) bool { return n > 0 }\n",
+		"a/a_test.go": "package a\n\nimport \"testing\"\n\nfunc Test(t *testing.T) { Positive(2) }\n",
+		"uses/b.go":   "package uses\n",
+		"uses/b_test.go": "package uses\n\nimport (\n\t\"testing\"\n\n\t\"example.org/with/a\"\n)\n\n" +
+			"func Test(t *testing.T) {\n\tif a.Positive(0) || !a.Positive(1) {\n\t\tt.Fail()\n\t}\n}\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	t.Setenv("GOFLAGS", "-mod=mod")
+	pkgs, err := packages(t.Context(), []string{"./a", "./uses"})
+	if err != nil || len(pkgs) != 2 {
+		t.Fatal(pkgs, err)
+	}
+	o := &options{jobs: 1}
+	for want, with := range map[float64][]pkg{0: nil, 100: pkgs} {
+		if got, err := o.run(t.Context(), pkgs[0], with); err != nil || got != want {
+			t.Errorf("with %d packages: %v, %v; want %v", len(with), got, err, want)
+		}
 	}
 }
 

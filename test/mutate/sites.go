@@ -15,9 +15,10 @@ import (
 
 // A mutant is one change of one file.
 type mutant struct {
-	file string
-	line int
-	what string // "< -> <=", "statement left out"
+	source *source
+	file   string
+	line   int
+	what   string // "< -> <=", "statement left out"
 	// embed puts the change into the tree it was found in, as a switch with this number. typ is the
 	// name of the type of the expression of, "" if it is not known. embed returns false, and changes
 	// nothing, if the place takes no switch.
@@ -79,7 +80,8 @@ func directives(all []*ast.CommentGroup) []*ast.CommentGroup {
 }
 
 func (s *source) add(at token.Pos, what string, of ast.Expr, embed func(number int, typ string) bool) {
-	s.mutants = append(s.mutants, &mutant{file: s.path, line: s.fset.Position(at).Line, what: what, of: of, embed: embed})
+	s.mutants = append(s.mutants,
+		&mutant{source: s, file: s.path, line: s.fset.Position(at).Line, what: what, of: of, embed: embed})
 }
 
 // swaps holds the replacements of an operator. Each one is a mutant of its own.
@@ -173,20 +175,24 @@ func mentions(e ast.Expr, name string) (found bool) {
 	return found
 }
 
-// sizes reports whether a node only sizes a buffer that grows by itself: its number is no part of a
-// contract.
+// sizes reports whether a node only sizes a buffer that grows by itself, or a channel of signals: its number
+// is no part of a contract.
 func sizes(n ast.Node) bool {
 	call, ok := n.(*ast.CallExpr)
 	if !ok {
 		return false
 	}
 	switch f := call.Fun.(type) {
-	case *ast.Ident: // make([]T, 0, capacity), make(map[K]V, size)
+	case *ast.Ident: // make([]T, 0, capacity), make(map[K]V, size), make(chan struct{}, 1)
 		if f.Name != "make" || len(call.Args) < 2 {
 			return false
 		}
-		if _, ok := call.Args[0].(*ast.MapType); ok {
+		switch of := call.Args[0].(type) {
+		case *ast.MapType:
 			return true
+		case *ast.ChanType:
+			s, signal := of.Value.(*ast.StructType)
+			return signal && len(s.Fields.List) == 0
 		}
 		if len(call.Args) < 3 {
 			return false
@@ -233,6 +239,20 @@ func spoken(n ast.Node) bool {
 		return true
 	}
 	return false
+}
+
+// yields reports whether a node only lets other goroutines run: no result depends on that.
+func yields(n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	of, ok := sel.X.(*ast.Ident)
+	return ok && of.Name == "runtime" && sel.Sel.Name == "Gosched"
 }
 
 func (s *source) operator(at token.Pos, was token.Token, of ast.Expr,
@@ -316,7 +336,7 @@ func (s *source) statements(list []ast.Stmt) {
 		s.slots[st] = &list[i]
 		switch st := st.(type) {
 		case *ast.ExprStmt:
-			if spoken(st.X) {
+			if spoken(st.X) || yields(st.X) {
 				continue
 			}
 		case *ast.AssignStmt:

@@ -170,15 +170,14 @@ var numbers = regexp.MustCompile(`\b_[a-z]+(?:\[[^\]]*\])?\((\d+)`)
 
 // build compiles the test binary of a package with all changes of jobs, and sets their numbers. A
 // change that does not compile has the fate invalid.
-func (o *options) build(ctx context.Context, p pkg, sources []*source, jobs []*job, dir string) (string, error) {
+func (o *options) build(ctx context.Context, s *suite, sources []*source, jobs []*job, dir string) error {
 	for i, j := range jobs {
 		j.number = i + 1
 	}
-	out := filepath.Join(dir, "tests")
 	for range 20 {
-		report, files, err := o.compile(ctx, p, sources, jobs, dir, out)
+		report, files, err := o.compile(ctx, s, sources, jobs, dir)
 		if err == nil {
-			return out, nil
+			return nil
 		}
 		dropped := 0
 		for _, m := range errorLine.FindAllStringSubmatch(report, -1) {
@@ -199,14 +198,15 @@ func (o *options) build(ctx context.Context, p pkg, sources []*source, jobs []*j
 			}
 		}
 		if dropped == 0 {
-			return "", fmt.Errorf("%s: does not compile with its changes: %w\n%s", p.ImportPath, err, report)
+			return fmt.Errorf("%s: does not compile with its changes: %w\n%s", s.ImportPath, err, report)
 		}
 	}
-	return "", fmt.Errorf("%s: does not compile with its changes", p.ImportPath)
+	return fmt.Errorf("%s: does not compile with its changes", s.ImportPath)
 }
 
-// compile compiles the binary. It returns the compiler's report, and the code of each file.
-func (o *options) compile(ctx context.Context, p pkg, sources []*source, jobs []*job, dir, out string) (string,
+// compile compiles the binary of the changed package. It returns the compiler's report, and the code of
+// each file.
+func (o *options) compile(ctx context.Context, own *suite, sources []*source, jobs []*job, dir string) (string,
 	map[string][]byte, error) {
 	files, replace := make(map[string][]byte), make(map[string]string)
 	for _, s := range sources {
@@ -229,7 +229,7 @@ func (o *options) compile(ctx context.Context, p pkg, sources []*source, jobs []
 	}
 	helper := "zz_mutants.go"
 	files[helper] = helperFile(sources[0].tree.Name.Name)
-	replace[filepath.Join(p.Dir, helper)] = filepath.Join(dir, helper)
+	replace[filepath.Join(own.Dir, helper)] = filepath.Join(dir, helper)
 	for name, code := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), code, 0o666); err != nil {
 			return "", nil, err
@@ -239,13 +239,19 @@ func (o *options) compile(ctx context.Context, p pkg, sources []*source, jobs []
 	if err != nil {
 		return "", nil, err
 	}
-	list := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(list, overlay, 0o666); err != nil {
+	if err := os.WriteFile(overlayOf(dir), overlay, 0o666); err != nil {
 		return "", nil, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-gcflags=-e", "-overlay", list,
-		"-o", out, p.ImportPath)
-	cmd.Dir = p.Dir
-	report, err := cmd.CombinedOutput()
+	report, err := own.link(ctx, dir)
 	return string(report), files, err
+}
+
+func overlayOf(dir string) string { return filepath.Join(dir, "overlay.json") }
+
+// link compiles the binary of a suite with the changes in dir, and returns the compiler's report.
+func (s *suite) link(ctx context.Context, dir string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-gcflags=-e", "-overlay",
+		overlayOf(dir), "-o", s.binary, s.ImportPath)
+	cmd.Dir = s.Dir
+	return cmd.CombinedOutput()
 }

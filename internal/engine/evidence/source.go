@@ -149,80 +149,104 @@ func (v *View) Epoch(g filter.Geometry) (epoch int, ok bool) {
 // NewSources returns the sources in v. promotion is the weight from which an origin can list alone,
 // its sightings are deliveries, and its counts have no bound.
 func NewSources(v View, promotion float64) *Sources {
-	voices := newVoices(v.Remote, promotion)
-	s := &Sources{at: make(map[*arrays.Sliced]int), voices: voices.shares}
-	for _, x := range v.Remote.Indexes {
-		if epoch, ok := v.Epoch(x.Geometry()); ok {
-			s.at[x.Sliced] = len(s.indexes)
-			s.indexes = append(s.indexes, newIndex(x.Sliced, epoch))
+	m := maker{Sources: &Sources{at: make(map[*arrays.Sliced]int)}, view: v, numbers: newVoices(v.Remote, promotion)}
+	m.Sources.voices = m.numbers.shares
+	m.index()
+	m.own()
+	m.origins()
+	m.merged()
+	m.cut()
+	for i := range m.indexes {
+		m.indexes[i].part()
+	}
+	return m.Sources
+}
+
+// A maker makes the sources in a view.
+type maker struct {
+	*Sources
+	view    View
+	numbers *voices
+}
+
+// index adds the indexes, before the arrays that they find.
+func (m *maker) index() {
+	for _, x := range m.view.Remote.Indexes {
+		if epoch, ok := m.view.Epoch(x.Geometry()); ok {
+			m.at[x.Sliced] = len(m.indexes)
+			m.indexes = append(m.indexes, newIndex(x.Sliced, epoch))
 		}
 	}
-	if len(v.Tally.Live) > 0 {
-		s.today = v.Tally.Live[0].Start
+}
+
+// own adds the node's own books.
+func (m *maker) own() {
+	if live := m.view.Tally.Live; len(live) > 0 {
+		m.today = live[0].Start
 	}
-	for _, g := range v.Tally.Live {
-		if epoch, ok := v.Epoch(g.CountsGeometry); ok {
-			s.count(counts{generation{g.Start, g.Counts, epoch}, 1, true, true, 0})
+	for _, g := range m.view.Tally.Live {
+		if epoch, ok := m.view.Epoch(g.CountsGeometry); ok {
+			m.count(counts{generation{g.Start, g.Counts, epoch}, 1, true, true, 0})
 		}
 	}
-	first := len(s.gens)
-	for _, g := range v.Block.Live {
-		epoch, ok := v.Epoch(g.SpamGeometry)
-		if !ok {
-			continue
+	var gens []lists
+	for _, g := range m.view.Block.Live {
+		if epoch, ok := m.view.Epoch(g.SpamGeometry); ok {
+			gens = append(gens, lists{start: g.Start, spam: g.Spam, revoked: g.Revoked, epoch: epoch})
+			m.weights = append(m.weights, generation{g.Start, g.Weights, epoch})
+			m.names = append(m.names, generation{g.Start, g.Names, epoch})
 		}
-		s.gens = append(s.gens, lists{start: g.Start, spam: g.Spam, revoked: g.Revoked, epoch: epoch})
-		s.weights = append(s.weights, generation{g.Start, g.Weights, epoch})
-		s.names = append(s.names, generation{g.Start, g.Names, epoch})
 	}
-	s.list(1, true, false, first)
+	m.list(list{weight: 1, own: true}, gens)
+}
+
+// origins adds the replicas of origins. The lists of a former incarnation are joined to its owner's.
+func (m *maker) origins() {
 	former := make(map[string][]*replica.Held) // by owner
-	for _, r := range v.Remote.Origins {
+	for _, r := range m.view.Remote.Origins {
 		if r.Owner() != r.ID {
 			former[r.Owner()] = append(former[r.Owner()], r)
 		}
 	}
-	for _, r := range v.Remote.Origins {
+	for _, r := range m.view.Remote.Origins {
 		if r.Weight == 0 {
 			continue
 		}
 		for _, g := range r.Tally {
-			if epoch, ok := v.Epoch(g.Counts.Geometry()); ok {
-				s.count(counts{generation{g.Start, g.Counts, epoch}, r.Weight, r.Weight >= promotion, false,
-					voices.of(r.ID, r.Weight)})
-			}
+			m.remote(g.Start, g.Counts, r.Weight, r.ID)
 		}
-		if r.Owner() != r.ID {
-			continue // its lists are joined to its owner's
-		}
-		first := len(s.gens)
-		for _, g := range blocksOf(r, former[r.ID]) {
-			if epoch, ok := v.epochOf(append(slices.Clone(g.Spam), g.Revoked...)...); ok {
-				s.gens = append(s.gens, lists{start: g.Start, spam: setOf(g.Spam), revoked: setOf(g.Revoked), epoch: epoch})
-			}
-		}
-		s.list(r.Weight, false, false, first)
-	}
-	for _, m := range v.Remote.Counts {
-		if epoch, ok := v.Epoch(m.Counts.Geometry()); ok {
-			s.count(counts{generation{m.Start, m.Counts, epoch}, m.Weight, m.Weight >= promotion, false,
-				voices.of(m.Origins[0], m.Weight)})
+		if r.Owner() == r.ID {
+			m.list(list{weight: r.Weight}, m.gensOf(blocksOf(r, former[r.ID]), setOf))
 		}
 	}
-	for _, l := range v.Remote.Lists {
-		first := len(s.gens)
-		for _, g := range l.Block {
-			if epoch, ok := v.epochOf(append(slices.Clone(g.Spam), g.Revoked...)...); ok {
-				s.gens = append(s.gens, lists{start: g.Start, spam: (*union)(&g.Spam), revoked: (*union)(&g.Revoked), epoch: epoch})
-			}
+}
+
+// merged adds the arrays into which arrays of several origins are merged.
+func (m *maker) merged() {
+	for _, c := range m.view.Remote.Counts {
+		m.remote(c.Start, c.Counts, c.Weight, c.Origins[0])
+	}
+	for _, l := range m.view.Remote.Lists {
+		m.list(list{weight: l.Weight, union: true}, m.gensOf(l.Block, unionOf))
+	}
+}
+
+// remote adds counts of an origin, or of several that share its voice.
+func (m *maker) remote(start uint64, array *arrays.Counting, weight float64, origin string) {
+	if epoch, ok := m.view.Epoch(array.Geometry()); ok {
+		m.count(counts{generation{start, array, epoch}, weight, weight >= m.numbers.promotion, false,
+			m.numbers.of(origin, weight)})
+	}
+}
+
+// gensOf returns the generations of a remote list whose secret is known.
+func (m *maker) gensOf(blocks []*replica.MergedBlock, combine func([]*arrays.Bits) set) (gens []lists) {
+	for _, b := range blocks {
+		if epoch, ok := m.view.epochOf(slices.Concat(b.Spam, b.Revoked)...); ok {
+			gens = append(gens, lists{start: b.Start, spam: combine(b.Spam), revoked: combine(b.Revoked), epoch: epoch})
 		}
-		s.list(l.Weight, false, true, first)
 	}
-	s.cut()
-	for i := range s.indexes {
-		s.indexes[i].part()
-	}
-	return s
+	return gens
 }
 
 func newIndex(of *arrays.Sliced, epoch int) index {
@@ -287,9 +311,11 @@ func (s *Sources) count(c counts) {
 	s.counts = append(s.counts, c)
 }
 
-// list adds a list whose generations are s.gens[first:].
-func (s *Sources) list(weight float64, own, union bool, first int) {
-	l := list{weight: weight, own: own, union: union, gens: s.gens[first:len(s.gens):len(s.gens)]}
+// list adds a list with its generations.
+func (s *Sources) list(l list, gens []lists) {
+	first := len(s.gens)
+	s.gens = append(s.gens, gens...)
+	l.gens = s.gens[first:]
 	for i := range l.gens {
 		g := &l.gens[i]
 		for _, of := range []side{spamOf, revokedOf} {
@@ -380,6 +406,10 @@ func setOf(arrays []*arrays.Bits) set {
 	case 1:
 		return arrays[0]
 	}
+	return unionOf(arrays)
+}
+
+func unionOf(arrays []*arrays.Bits) set {
 	u := union(arrays)
 	return &u
 }

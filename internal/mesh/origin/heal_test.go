@@ -458,6 +458,9 @@ func TestRefill(t *testing.T) {
 		}
 		wants("pages that no array has", ask(h, 6, 1<<40), fmt.Sprintf("6:0 %d:0", 1<<40))
 		wants("of a stranger", ask(wire.Hint{9}, 0))
+		clear(s.refills)
+		r.Engine.Copies = map[string][][]byte{id: {page(maxRefill)}}
+		wants("a page of the largest size", ask(h, 0), fmt.Sprintf("0:%d", maxRefill))
 		r.Engine.Copies = nil
 		wants("of an array that is not here", ask(h, 2), "2:0")
 		// A former incarnation has what the present one does not.

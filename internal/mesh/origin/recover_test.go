@@ -437,7 +437,9 @@ func TestRecover(t *testing.T) {
 	t.Run("holds nothing", func(t *testing.T) {
 		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 			r, ended, _ := start(t, k)
-			bubble.Advance((healHeard + 1) * r.Options.Heartbeat)
+			bubble.Advance(healHeard*r.Options.Heartbeat - 1)
+			shares(t, r, ended, false)
+			bubble.Advance(1)
 			shares(t, r, ended, true)
 			if !r.sender.goOn(t.Context(), r.name(0, spam, many)) || r.sender.recovery != nil {
 				t.Error("asked again after the answer")

@@ -47,6 +47,10 @@ func TestRun(t *testing.T) {
 		wants("the first interval", "i")
 		bubble.Advance(r.Options.Heartbeat - r.Options.Interval)
 		wants("a heartbeat", "h")
+		r.Engine.Taken = []engine.Part{{Array: spam.Array, Start: spam.Start, From: 0, To: 1, Geometry: meshtest.Bits,
+			Round: []byte{1}}}
+		bubble.Advance(r.Options.Interval)
+		wants("adds", "d")
 		s.Want(&wire.Message{To: h})
 		wants("a wish", "a")
 		bubble.Advance(member.HeadRest)

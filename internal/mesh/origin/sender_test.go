@@ -465,6 +465,19 @@ func TestRemembered(t *testing.T) {
 			s.history != maxHistory/2+wire.RoundCost || len(s.order) != 2 {
 			t.Errorf("one more: %v, %v, %d bytes, %d in order", got, held(y), s.history, len(s.order))
 		}
+		// A round that a gap dropped keeps its place in the order.
+		s.order, s.history, s.arrays = nil, 0, make(map[wire.Ref]*ownArray)
+		add(x, 0, 1, 0)
+		add(x, 5, 6, 0)
+		if got := held(x); !slices.Equal(got, []uint64{5}) {
+			t.Errorf("after a gap behind one round %v are held", got)
+		}
+		add(y, 0, 1, half)
+		add(y, 1, 2, half)
+		add(y, 2, 3, half)
+		if got := held(y); len(held(x)) != 0 || !slices.Equal(got, []uint64{1, 2}) || s.history != maxHistory {
+			t.Errorf("after a gap: %v, %v, %d bytes", held(x), got, s.history)
+		}
 	})
 }
 

@@ -108,7 +108,7 @@ func (r *Receiver) fetch(ctx context.Context, b wire.Transport, origin wire.Hint
 	if err == nil && deltas {
 		err = b.StoredDeltas(ctx, &origin, time.Time{}, handle)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		r.opts.Log.Debug("stored images were not read", "origin", origin, "err", err)
 	}
 }

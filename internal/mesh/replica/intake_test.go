@@ -4,15 +4,41 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 )
+
+// TestIntakeFrees checks that the queue does not keep a message that was taken.
+func TestIntakeFrees(t *testing.T) {
+	q := newIntake()
+	var freed weak.Pointer[wire.Message]
+	func() {
+		m := &wire.Message{Statement: make([]byte, 1<<20)}
+		freed = weak.Make(m)
+		if err := q.put(t.Context(), incoming{m: m}, false); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	if err := q.put(t.Context(), incoming{m: &wire.Message{}}, false); err != nil {
+		t.Fatal(err)
+	}
+	if x, ok := q.take(); !ok || len(x.m.Statement) != 1<<20 {
+		t.Fatal("the first item is another")
+	}
+	runtime.GC()
+	if freed.Value() != nil {
+		t.Error("the queue keeps a message that was taken")
+	}
+	runtime.KeepAlive(q)
+}
 
 // TestLook checks that an array is inspected when its keys could report too much, and again when
 // they have grown by a sixteenth or begun anew.

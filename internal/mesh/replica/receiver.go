@@ -96,9 +96,8 @@ func (r *Receiver) Run(ctx context.Context) {
 		r.done.Wait()
 	}()
 	const every = gapWait / 2
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for idle := false; ; {
+	repair := time.After(every) // nil if nothing is missing
+	for {
 		select {
 		case <-ctx.Done():
 			return
@@ -108,13 +107,12 @@ func (r *Receiver) Run(ctx context.Context) {
 				continue
 			}
 			r.take(ctx, &x)
-			if idle {
-				tick.Reset(every)
-				idle = false
+			if repair == nil {
+				repair = time.After(every)
 			}
-		case <-tick.C:
-			if idle = !r.repair(ctx); idle {
-				tick.Stop() // until the next message
+		case <-repair:
+			if repair = nil; r.repair(ctx) {
+				repair = time.After(every)
 			}
 		case <-r.wake:
 			r.mu.Lock()
@@ -230,7 +228,7 @@ func (r *Receiver) noteAlive(p *member.Peer, now time.Time, size int) {
 		// Use the wall clock: the processor's clock stands still while a machine sleeps.
 		s.Growth.Credit(r.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
 		s.Heard, s.LastHeard, s.Network = now, now, ""
-		if size > 0 {
+		if size != 0 {
 			s.Messages++
 			s.Bytes += uint64(size)
 		}
@@ -282,8 +280,9 @@ func (r *Receiver) twin(m *wire.Message) {
 	if m.Stamp.Boot < boot {
 		// This process is heard at every moment, and began with its start.
 		mine := wire.Stamp{Incarnation: m.Stamp.Incarnation, Boot: boot, Seq: r.twins.Newest.Seq + 1, At: r.state.Started()}
-		r.twins.Note(mine, r.opts.Now(), 0, 0)
-		r.twins.Note(m.Stamp, r.opts.Now(), r.signRest(), member.TwinRest*r.opts.Heartbeat)
+		for _, s := range []wire.Stamp{mine, m.Stamp} {
+			r.twins.Note(s, r.opts.Now(), r.signRest(), member.TwinRest*r.opts.Heartbeat)
+		}
 		if !r.twins.Certain() {
 			return
 		}
@@ -300,7 +299,7 @@ func (r *Receiver) twin(m *wire.Message) {
 // saveSeen records now and then which brokers the node is connected to and has caught up with.
 // After a restart it then reads no more stored messages than necessary.
 func (r *Receiver) saveSeen(now time.Time) {
-	if d := now.Sub(r.seenSaved); d >= 0 && d < time.Minute {
+	if now.Sub(r.seenSaved).Abs() < time.Minute {
 		return
 	}
 	r.seenSaved = now

@@ -85,7 +85,6 @@ func (o *origin) ask(ctx context.Context, wants []wire.ArrayHead) {
 
 // subscribe listens for the images that an origin publishes from now on.
 func (o *origin) subscribe(ctx context.Context, h wire.Hint) {
-	o.stop = []func(){}
 	for _, b := range o.r.buses {
 		stop, err := b.ListenImages(h, func(a wire.Arrival) { o.r.Deliver(ctx, b, a, true) })
 		if err == nil {
@@ -115,9 +114,6 @@ func (o *origin) roomier(x wire.Ref, g filter.Geometry, waits *bool) bool {
 // missing returns the arrays to ask an origin for, and how many changes they lack. waits is set if
 // more is missing, for which there is no memory yet.
 func (o *origin) missing() (wants []wire.ArrayHead, changes uint64, waits bool) {
-	if len(o.heads) == 0 && len(o.pending) == 0 && len(o.gone) == 0 {
-		return nil, 0, false
-	}
 	held := o.replica()
 	fresh := o.next != 0 // everything of a new incarnation is missing
 	want := func(r wire.Ref, version uint64) {

@@ -3,6 +3,7 @@ package replica
 import (
 	"maps"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +81,24 @@ func TestOwnMessages(t *testing.T) {
 			}
 			for len(r.asked.pasts) > 0 {
 				<-r.asked.pasts
+			}
+		}
+	})
+}
+
+// TestOlderTwin checks that heads of an older process with the node's own key show another server if they go on, and
+// that one head does not: it may have been on its way.
+func TestOlderTwin(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		life, boot := r.State.Life()
+		for n, want := range []bool{false, true} {
+			bubble.Advance(r.Options.Heartbeat)
+			m := &wire.Message{Kind: wire.KindHead, From: r.Options.Identity.Hint(), Stamp: wire.Stamp{Incarnation: life,
+				Boot: boot - 1000, Seq: uint64(n + 1), At: uint64(time.Now().UnixMilli())}}
+			r.receiver.take(t.Context(), &incoming{m: m})
+			if r.State.TwinAt.IsZero() == want || (r.Strangers()["own key elsewhere"] == 1) != want {
+				t.Errorf("head %d: twin %v, %v; want %v", n+1, r.State.TwinAt, r.Strangers(), want)
 			}
 		}
 	})
@@ -168,6 +187,11 @@ func TestShowsTooMuch(t *testing.T) {
 			r.Engine.ShownShare = shown
 			if why := r.t.showsTooMuch(a); (why != "") != (shown > maxShown) {
 				t.Errorf("shown %v: %q", shown, why)
+			}
+			r.Engine.ShownShare = 0.25
+			if why := r.t.showsTooMuch(engine.ArrayState{Array: a.Array, Start: 8, Geometry: a.Geometry, Keys: a.Keys}); why !=
+				"spam of generation 8 shows 25 % of all signatures, limit 10 %" {
+				t.Errorf("the reason is %q", why)
 			}
 			if r.t.inspected[x] != a.Keys {
 				t.Errorf("noted %v", r.t.inspected)
@@ -288,6 +312,9 @@ func TestCaughtUp(t *testing.T) {
 				r.receiver.caught[r.Bus] != (tt.caught == 1) {
 				t.Errorf("%d stored: %d marks, %d messages, caught up %d; want %d, %d, %d", tt.stored, marks, messages, caught,
 					tt.marks, tt.messages, tt.caught)
+			}
+			if logged := strings.Contains(r.Log.String(), "not read to the end"); logged != (tt.broken > 0) {
+				t.Errorf("%d stored, broken after %d: log %s", tt.stored, tt.broken, r.Log)
 			}
 			if messages > 0 && !r.receiver.unread(r.Bus).Equal(at[messages-1]) {
 				t.Errorf("unread since %v, want %v", r.receiver.unread(r.Bus), at[messages-1])

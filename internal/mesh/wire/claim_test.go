@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
@@ -59,6 +61,7 @@ func TestClaims(t *testing.T) {
 	image := func(pages func(claim) claim) claim { return pages(begin().b(0).v(5, 7).cells().one()) }
 	round := func(c claim) claim { return c.b(0).v(5, 1, 2, 0) }
 	want := func(c claim) claim { return c.b(1).v(5, 7, 0) }
+	lost := func(numbers ...uint64) claim { return begin().b(make([]byte, 8)...).b(0).v(5).cells().v(numbers...) }
 	anArray := func(c claim) claim { return c.b(0).v(5, 7).cells().one() }
 	for name, tt := range map[string]struct {
 		kind  Kind
@@ -180,12 +183,26 @@ func TestClaims(t *testing.T) {
 		"1025": {KindImage, image(func(c claim) claim {
 			return c.v(1025).b(make([]byte, 1025)...)
 		}), nil, false},
+		"pages":                           {KindPages, lost(2, 3, 4), nil, true},
+		"pages and a size":                {KindPages, lost(2, 3, 4, 0), nil, false},
+		"a refill":                        {KindRefill, lost(2, 3, 4, 2, 1, 0), []byte{1}, true},
+		"a refill of fewer pages":         {KindRefill, lost(2, 3, 4, 1, 1), []byte{1}, false},
+		"a refill of more pages":          {KindRefill, lost(1, 3, 2, 1, 0), []byte{1}, false},
+		"a study that is none":            {KindStudy, begin().b(make([]byte, 8)...).v(1, 3), []byte{9, 9, 9}, false},
+		"a lesson that is none":           {KindLesson, begin().b(make([]byte, 8)...).v(1, 3), []byte{9, 9, 9}, false},
+		"two studies":                     {KindStudy, begin().b(make([]byte, 8)...).v(2, 0, 0), nil, false},
 		"images of an array that is none": {KindImage, begin().b(4).v(5, 7).cells().one().v(0), nil, false},
 	} {
 		m, err := parseMessage(tt.claim.raw(tt.kind, tt.data), enginetest.Secret.ID())
 		if (err == nil) != tt.ok || (m == nil) == tt.ok || err != nil && !errors.Is(err, errMessage) {
 			t.Errorf("%s: read %v, %v; want it read: %v", name, m != nil, err, tt.ok)
 		}
+	}
+	// The first fault of a claim is named, and not what follows from it.
+	bad := delta(1, func(c claim) claim { return c.b(3).v(1<<20, 1) })
+	if _, err := parseMessage(bad.raw(KindDelta, nil), enginetest.Secret.ID()); err == nil ||
+		!strings.Contains(err.Error(), "array 3") {
+		t.Errorf("an unknown array in a claim that ends early: %v", err)
 	}
 	// The values that are read are the ones that were written.
 	m, err := parseMessage(lineage(0, 2, 10, 4).raw(KindHead, nil), enginetest.Secret.ID())
@@ -210,6 +227,22 @@ func TestEnvelopes(t *testing.T) {
 	for n := range len(least) {
 		if _, err := OpenEnvelope(least[:n]); !errors.Is(err, errMessage) {
 			t.Errorf("%d bytes of %d: %v", n, len(least), err)
+		}
+	}
+	if _, err := OpenEnvelope([]byte{3}); !errors.Is(err, ErrNewer) {
+		t.Errorf("a byte of another version: %v", err)
+	}
+	for name, tt := range map[string]struct {
+		message []byte
+		ok      bool
+	}{
+		"a stamp":                     {begin().raw(KindDelta, nil), true},
+		"no claim":                    {claim(nil).raw(KindDelta, make([]byte, 9)), true},
+		"no claim, and no signature":  {claim(nil).raw(KindDelta, make([]byte, 9))[:74], false},
+		"a claim longer than a claim": {slices.Concat(least[:10], bytes.Repeat([]byte{255}, 100)), false},
+	} {
+		if e, err := OpenEnvelope(tt.message); (err == nil) != tt.ok || err != nil && !errors.Is(err, errMessage) {
+			t.Errorf("%s: %+v, %v", name, e, err)
 		}
 	}
 	e, err := OpenEnvelope(append(slices.Clone(least[:len(least)-64]), append([]byte("data"), make([]byte, 64)...)...))

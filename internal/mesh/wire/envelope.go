@@ -3,7 +3,6 @@ package wire
 import (
 	"crypto/ed25519"
 	"crypto/sha512"
-	"encoding/binary"
 	"fmt"
 )
 
@@ -49,7 +48,7 @@ func openClaim(b []byte) (*Envelope, []byte, error) {
 	const fixed = 2 + len(Hint{})
 	const least = fixed + 1 + 4 + ed25519.SignatureSize
 	switch {
-	case len(b) < 2 || len(b) > MaxMessage:
+	case len(b) == 0 || len(b) > MaxMessage:
 		return nil, nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, MaxMessage)
 	case b[0] != messageVersion:
 		return nil, nil, fmt.Errorf("%w: version %d, this program speaks %d", ErrNewer, b[0], messageVersion)
@@ -57,13 +56,14 @@ func openClaim(b []byte) (*Envelope, []byte, error) {
 		return nil, nil, fmt.Errorf("%w: %d bytes, want %d to %d", errMessage, len(b), least, MaxMessage)
 	}
 	e := &Envelope{Kind: Kind(b[1]), From: Hint(b[2:fixed])}
-	size, n := binary.Uvarint(b[fixed:])
-	if n <= 0 || size > uint64(len(b)-fixed-n) || uint64(len(b)-fixed-n)-size < ed25519.SignatureSize {
-		return nil, nil, fmt.Errorf("%w: claim of %d bytes in a message of %d", errMessage, size, len(b))
+	r := &reader{b: b[fixed:]}
+	e.claim = r.bytes(r.uvarint())
+	if len(r.b) < ed25519.SignatureSize { // or the claim has no end
+		return nil, nil, fmt.Errorf("%w: claim and %d bytes in a message of %d", errMessage, len(r.b), len(b))
 	}
-	end := fixed + n + int(size)
-	e.head, e.claim = b[:end:end], b[fixed+n:end:end]
-	return e, b[end:], nil
+	end := len(b) - len(r.b)
+	e.head = b[:end:end]
+	return e, r.b, nil
 }
 
 // SignedBy reports whether the holder of the key signed the message.

@@ -51,3 +51,15 @@ func TestLongLineage(t *testing.T) {
 		}
 	}
 }
+
+// TestRestored checks that an array was restored if the first process of its lineage found any count in it.
+func TestRestored(t *testing.T) {
+	for _, tt := range []struct {
+		l    Lineage
+		want bool
+	}{{nil, true}, {Lineage{{1, 0}}, false}, {Lineage{{1, 1}}, true}, {Lineage{{1, 0}, {2, 5}}, false}} {
+		if got := tt.l.Restored(); got != tt.want {
+			t.Errorf("%v is restored: %v", tt.l, got)
+		}
+	}
+}

@@ -349,7 +349,7 @@ func (r *Round) append(b, all []byte, boot, keyID uint64) (claim, out []byte) {
 	b = binary.AppendUvarint(b, r.Start)
 	b = binary.AppendUvarint(b, r.From)
 	b = binary.AppendUvarint(b, r.To-r.From)
-	if code&flagGeometry != 0 {
+	if r.Announce {
 		b = appendGeometry(b, r.Geometry, keyID)
 		b = r.Lineage.append(b, boot, r.To)
 	}

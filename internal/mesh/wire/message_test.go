@@ -68,6 +68,7 @@ func sampleMessages(t testing.TB) []*Message {
 		{Kind: KindRefill, To: id.Public().Hint(),
 			Lost: LostPages{Ref: Ref{engine.ArraySpam, 7}, Geometry: bits, List: []uint64{5, 1},
 				Pages: [][]byte{{1, 2, 3}, {}}}},
+		{Kind: KindDelta, Rounds: []Round{{Ref: Ref{engine.ArraySpam, 7}, From: 3, To: 5, Data: []byte{1, 2}}}},
 		// Of a former secret of the network.
 		{Kind: KindDelta, Rounds: rounds},
 		{Kind: KindHead, Heads: []ArrayHead{
@@ -120,6 +121,20 @@ func TestMessageRoundTrip(t *testing.T) {
 			if _, err := parseMessage(raw[:n], enginetest.Secret.ID()); err == nil && verify(raw[:n], id.Public()) {
 				t.Fatalf("%c: cut to %d of %d bytes accepted", m.Kind, n, len(raw))
 			}
+		}
+	}
+}
+
+// TestArrays checks that a message names the arrays of its rounds.
+func TestArrays(t *testing.T) {
+	one, two := Ref{engine.ArrayCounts, 5}, Ref{engine.ArraySpam, 6}
+	for _, want := range [][]Ref{nil, {one}, {one, two, one}} {
+		m := &Message{Kind: KindDelta}
+		for _, x := range want {
+			m.Rounds = append(m.Rounds, Round{Ref: x})
+		}
+		if got := m.Arrays(); !slices.Equal(got, want) {
+			t.Errorf("arrays %v, want %v", got, want)
 		}
 	}
 }

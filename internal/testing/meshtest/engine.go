@@ -24,8 +24,6 @@ type Engine struct {
 	TakenErr  error
 	Pages     []engine.Part // of [Engine.Images]
 	ImagesErr error
-	ApplyErr  error
-	RenameErr error
 	// With Full, RoomNow and RoomLater are what [Engine.Room] returns.
 	Full, RoomNow, RoomLater bool
 	Life                     uint64  // of [Engine.Incarnation]
@@ -33,8 +31,16 @@ type Engine struct {
 	Expired                  uint64  // starts up to this are not kept
 	Oldest                   uint64  // of [Engine.Floor]
 	Former                   []engine.FormerIncarnation
+	Failures
 	Calls
 	Repairs
+}
+
+// Failures are the errors of calls that change an engine.
+type Failures struct {
+	ApplyErr  error // of [Engine.ApplyRemote]
+	RenameErr error // of [Engine.RenameOrigin]
+	FormerErr error // of [Engine.ForgetFormer]
 }
 
 // Calls are the arguments of the calls that change an engine.
@@ -45,6 +51,7 @@ type Calls struct {
 	Renamed    [][2]string
 	Needs      []engine.Need
 	Superseded []engine.ArrayKey
+	Dropped    []string // origins of which [Engine.ForgetFormer] dropped the former incarnations
 }
 
 // Repairs is what a test sets of the calls that bring lost pages back, and what these were called with.
@@ -129,6 +136,14 @@ func (e *Engine) ForgetGenerations(_ context.Context, _ string, since uint64) er
 
 // FormerIncarnations implements [member.Engine].
 func (e *Engine) FormerIncarnations(string) []engine.FormerIncarnation { return e.Former }
+
+// ForgetFormer implements [member.Engine].
+func (e *Engine) ForgetFormer(_ context.Context, origin string) error {
+	if e.FormerErr == nil {
+		e.Dropped = append(e.Dropped, origin)
+	}
+	return e.FormerErr
+}
 
 // Supersede implements [member.Engine].
 func (e *Engine) Supersede(_ context.Context, _ string, keys []engine.ArrayKey) error {

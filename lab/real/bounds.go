@@ -72,6 +72,8 @@ func Bounds() []Bound {
 			}},
 		{"fresh names", "Each copy is signed by a fresh name below a free suffix, to which alone it links; 60 are reported.",
 			freshNames, []Limit{spam("fresh names", 90)}},
+		{"fresh signers", "Each copy has other words and is signed by a fresh domain. All link to one domain; 10 % report.",
+			freshSigners, []Limit{spam("fresh signers", 22.5), ham("all", CalledSpam, 0.1)}},
 		{"list server", "Unverified lists and twice as much spam come through one server; 10 % report.",
 			listServer, []Limit{ham("list", CalledSpam, 0.02), ham("list", Flagged, 1)}},
 		{"mistakes", "One or two of 50 readers report a genuine mailing by mistake; later mailings are judged.",
@@ -284,6 +286,22 @@ func freshNames(seed uint64) *Plan {
 			}
 			b.one(at, true, kind, i < 60, copies)
 		}
+	}
+	return b.finish()
+}
+
+// freshSigners returns a plan of campaigns whose copies have little in common but the domain that they link to.
+func freshSigners(seed uint64) *Plan {
+	b := settled("fresh signers", seed, 12, 100)
+	for range 6 {
+		c := b.campaign("words", "fresh", "own", networks(b.r, 20))
+		c.replaced = 0.9
+		start := time.Duration(b.r.Float64() * float64(b.span-2*day))
+		c.linkAt = func(r *rand.Rand) string { return "https://" + c.domain + "/" + token(r) }
+		for range 100 {
+			b.deliver(start+later(b.r, 12*time.Hour), b.reader(), true, "fresh signers", c.groups, c.copy)
+		}
+		b.plan.Campaigns++
 	}
 	return b.finish()
 }

@@ -125,6 +125,15 @@ func (d *decision) seldom() bool {
 	return d.sender >= 0 && t.strength < oneVote+reportRate*(t.old+0.5*t.new)-slack
 }
 
+// service reports whether a text belongs to a service that sends the mail of its customers from one address, such as
+// an invitation to sign a document. Reports of what some customers sent with it say nothing of the others. A
+// campaign is reported on its first days.
+func (d *decision) service() bool {
+	t := &d.text
+	return d.sender >= 0 && d.parts.Address >= 0 && d.common(d.parts.Address) && t.days >= serviceDays &&
+		d.Evidence[d.parts.Address].settled() >= mailsOfReport*t.reported
+}
+
 // lonely reports whether a single vote for spam stands against many deliveries of a text with a
 // verified sender. Spam soon gets a second vote; other mail seldom does.
 func (d *decision) lonely() bool {
@@ -137,7 +146,7 @@ func (d *decision) lonely() bool {
 // deliveries on two days, and an address with a delivery at least half a day ago. Customers share the
 // domains below a suffix that a company runs, so there the address itself needs the deliveries.
 func (d *decision) earned() bool {
-	if !d.senderGood {
+	if !d.senderGood || d.excuse == byService {
 		return false
 	}
 	known := d.sender
@@ -260,7 +269,7 @@ func (d *decision) condemns(i int) bool {
 		return true
 	}
 	e := &d.Evidence[i]
-	return d.Policy.Strength(e, twoVotes) >= Need(bulkhead.LinkFacet, e)+twoVotes*max(1, float64(e.Addresses))-slack
+	return d.Policy.Strength(e, twoVotes) >= Need(bulkhead.LinkFacet, e)+twoVotes*max(1, e.users())-slack
 }
 
 // fresh reports whether a link that was never delivered to speak of was reported together with the
@@ -343,7 +352,7 @@ func (d *decision) blameless() bool {
 // abused one may then be the sender's own.
 func (d *decision) ownMail() bool {
 	return d.blameless() && !slices.ContainsFunc(d.parts.Links,
-		func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) })
+		func(i int) bool { return d.parts.Foreign(d.Signatures, d.Evidence, i) && !d.common(i) })
 }
 
 // seen reports whether mail of the verified sender was delivered at least half a day ago.

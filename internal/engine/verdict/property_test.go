@@ -202,6 +202,7 @@ func TestCommonPartNeverCondemns(t *testing.T) {
 		condemnsNever(t, func(t *rapid.T) part {
 			e := drawEvidence(t, scheme.Facet())
 			e.Addresses = rapid.Uint32Range(5, 5000).Draw(t, "senders")
+			e.Old, e.Late, e.Days = max(e.Old, 5), 0, max(e.Days, 2)
 			return part{scheme: scheme, name: "docs.example", Evidence: e}
 		})
 	}

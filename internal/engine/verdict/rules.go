@@ -23,6 +23,7 @@ const (
 	byTextOfGood  Rule = "text-from-sender"
 	byWanted      Rule = "wanted"
 	byKnownSender Rule = "known-sender"
+	byService     Rule = "service"
 	byDelivered   Rule = "delivered-digest"
 	byExactText   Rule = "exact-text"
 	byFreshLink   Rule = "fresh-link"
@@ -45,6 +46,9 @@ var firstRules = []rule{
 	{byWanted, bulkhead.ClassUnknown, func(d *decision) bool { return d.pair.wanted && (d.senderGood || !d.pair.any) },
 		"A vote marked the text from this sender as wanted. The sender is of good standing, or no votes name the text with " +
 			"one of these links."},
+	{byService, bulkhead.ClassUnknown, (*decision).service,
+		"The address of the verified sender is common. The text was delivered on three days or more, and its sender has " +
+			"two deliveries for each report."},
 	{"attachment", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
 		"An attachment is listed, and is not common."},
 }

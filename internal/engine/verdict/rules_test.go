@@ -116,7 +116,9 @@ func rareMessages() []drawn {
 	known := from("known.example", Evidence{}.delivered(30))
 	like := Learned{Score: 1, Used: 9, Reports: 50, Condemns: true, Without: func(float64) float64 { return 1 }}
 	suspect := Learned{Score: 0.99, Used: 9, Reports: 50}
+	template, pairs := serviceMail(3, 9, 40)
 	return []drawn{
+		{policy: policy, parts: template, pairs: pairs},
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch, Quoted: true}}},
 		{policy: policy, parts: text, contents: []Match{{Evidence: one, Samples: PartMatch}}},
 		{policy: policy, parts: append(nearly(one), network(Evidence{}))},

@@ -114,6 +114,8 @@ const (
 	// may be spam. In the worlds of the judge, mistaken reports of templates came with 40 copies and more
 	// each, and more than nine tenths of the campaigns were reported more often than that.
 	copiesOfVote = 30
+	// A text of a service was delivered on serviceDays, and the service has mailsOfReport for each of its reports.
+	serviceDays, mailsOfReport = 3, 2
 )
 
 // Units returns the promotion weight in units of 1 / [Unit]. It is at least 1, so that zero weight
@@ -253,7 +255,17 @@ func (e *Evidence) Shared() bool {
 
 // Common reports whether at least five unrelated senders use a link. A sender is a verified domain,
 // other than the link's own, whose mail with the link was delivered here. For an address, a sender is a claimed name.
-func (e *Evidence) Common() bool { return e.Addresses >= commonSenders }
+func (e *Evidence) Common() bool { return e.users() >= commonSenders }
+
+// users returns the number of senders of a link that count. A campaign may have a verified name for each copy, so the
+// senders of a first day do not count: a delivery brings one sender at most.
+func (e *Evidence) users() float64 {
+	all := float64(e.Addresses)
+	if e.Days < goodDays {
+		return max(0, all-e.deliveries())
+	}
+	return max(min(all, e.settled()), all-e.recent())
+}
 
 // Established returns the number of deliveries that remain after subtracting the deliveries that
 // votes outweigh. It compares parts of one message, which have the same midnight.

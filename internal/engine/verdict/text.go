@@ -73,6 +73,7 @@ type weight struct {
 	reported float64 // votes of roots for spam
 	contexts float64 // links and senders it was reported with
 	old, new float64 // settled deliveries, and recent ones
+	days     float64 // with deliveries, before today
 }
 
 // history returns the weighted number of deliveries, like [Evidence.history].
@@ -81,11 +82,11 @@ func (w *weight) history() float64 { return w.old + 0.25*w.new }
 // each combines two weights, number by number.
 func (w *weight) each(o weight, f func(a, b float64) float64) {
 	w.strength, w.reported, w.contexts = f(w.strength, o.strength), f(w.reported, o.reported), f(w.contexts, o.contexts)
-	w.old, w.new = f(w.old, o.old), f(w.new, o.new)
+	w.old, w.new, w.days = f(w.old, o.old), f(w.new, o.new), f(w.days, o.days)
 }
 
 func (p Policy) weight(e *Evidence) weight {
-	return weight{p.Strength(e, 1), e.reported(), float64(e.Contexts), e.settled(), e.recent()}
+	return weight{p.Strength(e, 1), e.reported(), float64(e.Contexts), e.settled(), e.recent(), float64(e.Days)}
 }
 
 // text combines the findings and evidence of the text.

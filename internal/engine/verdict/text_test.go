@@ -142,6 +142,7 @@ func plainBands(p Policy, match int, findings []bulkhead.Finding, evidence []Evi
 			nth(match, each(weights, func(w weight) float64 { return w.contexts })),
 			nth(match, each(weights, func(w weight) float64 { return w.old })),
 			nth(match, each(weights, func(w weight) float64 { return w.new })),
+			nth(match, each(weights, func(w weight) float64 { return w.days })),
 		}
 	case revoked >= match:
 		v.Judged, v.bands = bulkhead.Revoked, revoked

@@ -31,14 +31,14 @@ func (t *top) nth() float64 {
 
 // tops finds the n-th largest of each number over the bands of one scheme.
 type tops struct {
-	sightings, spam, ham, sure                 top
-	strength, reported, contexts, older, newer top
+	sightings, spam, ham, sure                       top
+	strength, reported, contexts, older, newer, days top
 }
 
 // reset starts with new bands, and selects the match-th largest numbers.
 func (b *tops) reset(match int) {
 	for _, t := range [...]*top{&b.sightings, &b.spam, &b.ham, &b.sure, &b.strength, &b.reported, &b.contexts, &b.older,
-		&b.newer} {
+		&b.newer, &b.days} {
 		t.n, t.values = match, t.values[:0]
 	}
 }
@@ -58,10 +58,11 @@ func (b *tops) listed(f *bulkhead.Finding, w weight) {
 	b.contexts.add(w.contexts)
 	b.older.add(w.old)
 	b.newer.add(w.new)
+	b.days.add(w.days)
 }
 
 func (b *tops) weight() weight {
-	return weight{b.strength.nth(), b.reported.nth(), b.contexts.nth(), b.older.nth(), b.newer.nth()}
+	return weight{b.strength.nth(), b.reported.nth(), b.contexts.nth(), b.older.nth(), b.newer.nth(), b.days.nth()}
 }
 
 // earliest returns the earlier of two times, of which each may be unknown.

@@ -129,7 +129,9 @@ func (s *source) open(fsys FS, dir string) error {
 		return unusable(filepath.Join(dir, manifestFile),
 			"the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date", m.epoch, mark.epoch)
 	}
-	s.last = max(s.last, mark.acked) // one of an earlier epoch is below the checkpoint
+	if mark.epoch == m.epoch {
+		s.last = max(s.last, mark.acked)
+	}
 	for i := range m.Files {
 		r, err := openBlocks(fsys, filepath.Join(dir, filesDir, m.Files[i].stored()), m.Files[i])
 		if err != nil {

@@ -92,7 +92,13 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 		if next.Incarnation, err = newIncarnation(s.opts.Random); err != nil {
 			return err
 		}
+		before := s.id
 		s.id = next.Incarnation
+		defer func() {
+			if err != nil {
+				s.id = before
+			}
+		}()
 	}
 	if err := s.writeFiles(ctx, &m, &next, files, true); err != nil {
 		return errors.Join(err, s.removeNew(&next))

@@ -200,6 +200,9 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 				m.epoch, mark.epoch)})
 		return nil
 	}
+	if mark.epoch != m.epoch {
+		mark, known = watermark{}, false
+	}
 	segs, err := n.segments(filepath.Join(dir, journalDir), m)
 	if err != nil {
 		return err

@@ -216,7 +216,7 @@ func holds(fsys FS, file string, content []byte) (same bool, err error) {
 		return same, fmt.Errorf("store: %w", err)
 	}
 	defer f.Close()
-	back, err := io.ReadAll(f)
+	back, err := io.ReadAll(io.LimitReader(f, int64(len(content))+1))
 	if err != nil {
 		return same, fmt.Errorf("store: %w", err)
 	}

@@ -96,7 +96,7 @@ func lockDir(fsys FS, file string) (Handle, error) {
 		err = syscall.Flock(int(fd.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		pid, _ := io.ReadAll(f)
+		pid, _ := io.ReadAll(io.LimitReader(f, 20))
 		err = fmt.Errorf("store: %s: %w by process %s", filepath.Dir(file), ErrInUse, strings.TrimSpace(string(pid)))
 	} else if err == nil {
 		pid := fmt.Appendf(nil, "%d\n", os.Getpid())

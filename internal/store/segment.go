@@ -118,7 +118,11 @@ func (s *segmentWriter) write() (size int64, err error) {
 	if err != nil {
 		return size, err
 	}
-	s.buf = nil // not kept: a single entry can be large
+	s.buf = s.buf[:0]
+	// A single large batch must not hold on to its memory.
+	if cap(s.buf) > 1<<20 {
+		s.buf = nil
+	}
 	return s.size + int64(n), nil
 }
 

@@ -77,7 +77,7 @@ func readWatermark(fsys FS, file string) (m watermark, found bool, err error) {
 		return m, found, fmt.Errorf("store: %w", err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(f)
+	b, err := io.ReadAll(io.LimitReader(f, watermarkBytes+1))
 	if err != nil {
 		return m, found, fmt.Errorf("store: %w", err)
 	}

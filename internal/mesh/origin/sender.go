@@ -411,7 +411,7 @@ func (s *Sender) remember(r *wire.Round) {
 	a.rounds = append(a.rounds, *r)
 	s.order = append(s.order, r.Ref)
 	s.history += r.Cost()
-	for s.history > maxHistory { // each round has a place in the order
+	for s.history > maxHistory && len(s.order) > 0 {
 		if old := s.arrays[s.order[0]]; old != nil && len(old.rounds) > 0 {
 			s.drop(old, 1)
 		}

@@ -115,9 +115,12 @@ func (o *origin) delta(ctx context.Context, m *wire.Message) {
 		m.Rounds[i].Boot, m.Rounds[i].Statement = m.Stamp.Boot, m.Statement
 	}
 	held := o.replica()
+	before := len(held)
 	o.rounds(ctx, held, m.Rounds)
 	o.figures(func(s *member.Stats) { s.Lag = max(0, o.r.opts.Now().Sub(m.Stamp.Time())) })
-	o.drain(ctx, held)
+	if len(held) > before || len(o.pending) > 0 {
+		o.drain(ctx, held)
+	}
 }
 
 func (o *origin) rounds(ctx context.Context, held map[wire.Ref]engine.ArrayState, rounds []wire.Round) {
@@ -211,7 +214,7 @@ func (o *origin) early(x wire.Ref) {
 	if x.Start >= o.engine.Horizon(x.Array) {
 		o.refuse(member.ReasonEarly,
 			fmt.Sprintf("its generation of %s starts at %s: its clock is or was ahead, or this node's is behind",
-				x.Array, time.Unix(int64(x.Start), 0).UTC().Format(time.RFC3339)))
+				x.Array, time.Unix(int64(min(x.Start, 1<<40)), 0).UTC().Format(time.RFC3339)))
 	}
 }
 
@@ -356,7 +359,7 @@ func (o *origin) drain(ctx context.Context, held map[wire.Ref]engine.ArrayState)
 func (o *origin) image(ctx context.Context, m *wire.Message) {
 	x := &m.Image
 	held := o.replica()
-	a := held[x.Ref]
+	a, ok := held[x.Ref]
 	switch {
 	case !o.engine.Keeps(x.Array, x.Start):
 		o.early(x.Ref)
@@ -364,7 +367,7 @@ func (o *origin) image(ctx context.Context, m *wire.Message) {
 	case o.peer.Refuses(x.Start):
 		o.refuse(member.ReasonRollback, "")
 		return
-	case a.Partial == 0 && x.At <= a.Version, a.Partial > x.At:
+	case ok && a.Partial == 0 && x.At <= a.Version, a.Partial > x.At:
 		return // older than the replica
 	case m.Stamp.Boot < a.Boot:
 		return // from a past that may have been rolled back

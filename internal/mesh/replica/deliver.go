@@ -19,7 +19,7 @@ func (r *Receiver) Deliver(ctx context.Context, b wire.Transport, a wire.Arrival
 		return
 	}
 	x, ok := incoming{from: a.Topic.Origin, bus: b, sum: a.Still}, true
-	if len(a.Data) != 0 || a.Still == (wire.HeadSum{}) {
+	if len(a.Data) > 0 || a.Still == (wire.HeadSum{}) {
 		x, ok = r.open(b, a)
 	}
 	if !ok {

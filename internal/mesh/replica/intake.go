@@ -87,9 +87,9 @@ func (q *intake) try(x incoming) (space chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch share := q.shares[x.from]; {
-	case share != 0 && share+cost > maxQueuedShare:
+	case share > 0 && share+cost > maxQueuedShare:
 		return q.space, errShare
-	case cost != 0 && q.bytes != 0 && q.bytes+cost > maxQueued:
+	case cost > 0 && q.bytes > 0 && q.bytes+cost > maxQueued:
 		return q.space, nil
 	}
 	q.list = append(q.list, x)
@@ -114,9 +114,10 @@ func (q *intake) take() (x incoming, ok bool) {
 		return x, false
 	}
 	x = q.list[0]
-	q.list[0] = incoming{} // so that the message can be freed
-	q.list = q.list[1:]
-	q.signal()
+	q.list[0] = incoming{}
+	if q.list = q.list[1:]; len(q.list) > 0 {
+		q.signal()
+	}
 	q.bytes -= x.cost()
 	if q.shares[x.from] -= x.cost(); q.shares[x.from] == 0 {
 		delete(q.shares, x.from)

@@ -141,7 +141,7 @@ func (o *origin) applyHead(ctx context.Context, m *wire.Message) {
 		return // a repetition, or from a process that has ended
 	}
 	o.lost(m)
-	if o.head = m.Stamp; o.next == 0 { // otherwise keep the newer incarnation's head as proof
+	if o.head = m.Stamp; m.Stamp.Incarnation >= o.next { // otherwise keep the newer incarnation's head as proof
 		o.evidence.Head = m.Statement
 	}
 	o.setHeads(m)

@@ -228,7 +228,7 @@ func (r *Receiver) noteAlive(p *member.Peer, now time.Time, size int) {
 		// Use the wall clock: the processor's clock stands still while a machine sleeps.
 		s.Growth.Credit(r.opts, time.Now(), now.Round(0).Sub(last.Round(0)))
 		s.Heard, s.LastHeard, s.Network = now, now, ""
-		if size != 0 {
+		if size > 0 {
 			s.Messages++
 			s.Bytes += uint64(size)
 		}
@@ -280,9 +280,8 @@ func (r *Receiver) twin(m *wire.Message) {
 	if m.Stamp.Boot < boot {
 		// This process is heard at every moment, and began with its start.
 		mine := wire.Stamp{Incarnation: m.Stamp.Incarnation, Boot: boot, Seq: r.twins.Newest.Seq + 1, At: r.state.Started()}
-		for _, s := range []wire.Stamp{mine, m.Stamp} {
-			r.twins.Note(s, r.opts.Now(), r.signRest(), member.TwinRest*r.opts.Heartbeat)
-		}
+		r.twins.Note(mine, r.opts.Now(), 0, 0)
+		r.twins.Note(m.Stamp, r.opts.Now(), r.signRest(), member.TwinRest*r.opts.Heartbeat)
 		if !r.twins.Certain() {
 			return
 		}

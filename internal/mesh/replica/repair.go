@@ -114,6 +114,9 @@ func (o *origin) roomier(x wire.Ref, g filter.Geometry, waits *bool) bool {
 // missing returns the arrays to ask an origin for, and how many changes they lack. waits is set if
 // more is missing, for which there is no memory yet.
 func (o *origin) missing() (wants []wire.ArrayHead, changes uint64, waits bool) {
+	if len(o.heads) == 0 && len(o.pending) == 0 && len(o.gone) == 0 {
+		return nil, 0, false
+	}
 	held := o.replica()
 	fresh := o.next != 0 // everything of a new incarnation is missing
 	want := func(r wire.Ref, version uint64) {

@@ -29,7 +29,7 @@ func (r *reader) uvarint() uint64 {
 	x, n := binary.Uvarint(r.b)
 	if n <= 0 {
 		r.fail("a number ends early")
-		return x // 0
+		return 0
 	}
 	r.b = r.b[n:]
 	return x
@@ -45,11 +45,11 @@ func (r *reader) bytes(n uint64) []byte {
 	return out
 }
 
-func (r *reader) byte() (b byte) {
-	if all := r.bytes(1); len(all) == 1 {
-		b = all[0]
+func (r *reader) byte() byte {
+	if b := r.bytes(1); len(b) == 1 {
+		return b[0]
 	}
-	return b
+	return 0
 }
 
 // count reads a number of items of at least size bytes each.
@@ -212,6 +212,7 @@ func (r *reader) items(limit int) {
 	n := r.count(1)
 	if n > limit {
 		r.fail("%d items, limit %d", n, limit)
+		return
 	}
 	for range n {
 		r.sizes = append(r.sizes, r.uvarint())
@@ -230,6 +231,9 @@ func (r *reader) rounds(m *Message) {
 			p.Announce, p.Geometry, p.Lineage = true, r.geometry(p.Array), r.lineage(p.To)
 		}
 		r.sizes = append(r.sizes, r.uvarint())
+		if r.err != nil {
+			return
+		}
 		m.Rounds = append(m.Rounds, p)
 	}
 }
@@ -259,6 +263,9 @@ func (r *reader) heads() (out []ArrayHead) {
 		h.Version = r.uvarint()
 		h.Geometry = r.geometry(h.Array)
 		h.Lineage = r.lineage(h.Version)
+		if r.err != nil {
+			return nil
+		}
 		out = append(out, h)
 	}
 	return out
@@ -272,6 +279,9 @@ func (r *reader) wants() (out []ArrayHead) {
 		w.Start = r.uvarint()
 		w.Version = r.uvarint()
 		w.Boot = r.uvarint()
+		if r.err != nil {
+			return nil
+		}
 		out = append(out, w)
 	}
 	return out

@@ -27,7 +27,9 @@ func byCampaigns() []Scenario {
 		snowshoe("of free tenants", func(i int) string { return fmt.Sprintf("win%d.onmicrosoft.com", i) }),
 		snowshoe("of fresh domains", func(i int) string { return fmt.Sprintf("win%d.example", i) }),
 		{Name: "age names, then send a reported campaign from each", Means: Names, strike: ageNames,
-			holds: notSpamFrom(agedName), mend: reportFrom(agedName)},
+			holds: notSpamOf(copyFrom(agedName)), mend: reportOf(copyFrom(agedName))},
+		{Name: "imitate a service, then send what is reported", Means: Inboxes, strike: imitateService,
+			holds: notSpamOf(serviceCopy), mend: reportOf(serviceCopy)},
 		{Name: "be of good standing as a list, then send what is reported", Means: Inboxes, strike: warmList,
 			holds: isNot(bulkhead.ClassSpam, campaignOfList()), mend: says(bulkhead.Spam, campaignOfList())},
 		{Name: "cover a listed link with others", Means: Links, daily: dailyNewsletter, before: listLink, strike: cover,
@@ -69,18 +71,45 @@ func snowshoe(what string, name func(int) string) Scenario {
 	return Scenario{Name: "send a reported campaign from names " + what, Means: Names,
 		strike: func(w *world, n int) error {
 			for i := range n {
-				if err := w.send(copyFrom(name, i), i); err != nil {
+				if err := w.send(copyFrom(name)(i), i); err != nil {
 					return err
 				}
 			}
-			return w.reportCopies(name, 1+len(w.honest), n)
+			return w.reportCopies(copyFrom(name), 1+len(w.honest), n)
 		},
-		holds: notSpamFrom(name), mend: reportFrom(name)}
+		holds: notSpamOf(copyFrom(name)), mend: reportOf(copyFrom(name))}
 }
 
-// copyFrom returns the copy of the campaign that the i'th name sends, with a link to that name.
-func copyFrom(name func(int) string, i int) mail {
-	return copyOf("a snowshoe campaign", fmt.Sprint(i)).from("win", name(i))
+// copyFrom returns the copies of the campaign: the i'th name sends the i'th, with a link to that name.
+func copyFrom(name func(int) string) func(i int) mail {
+	return func(i int) mail { return copyOf("a snowshoe campaign", fmt.Sprint(i)).from("win", name(i)) }
+}
+
+// serviceCopy returns the i'th copy of a campaign from one address, under the name of one of twelve customers.
+func serviceCopy(i int) mail {
+	m := copyOf("an invitation to sign", fmt.Sprint(i)).from("win", "nice.example").withoutLinks()
+	return m.named(fmt.Sprint("customer ", i%12))
+}
+
+// imitateService sends copies to n mailboxes of the attacker's on three days, and then to others. The first reader and
+// all honest ones report a copy each.
+func imitateService(w *world, n int) error {
+	own := inboxes(n)
+	for day := range 3 {
+		for i := range n {
+			if err := w.deliver(serviceCopy(day*n+i), own[i]); err != nil {
+				return err
+			}
+		}
+		w.pass(dayLength)
+	}
+	users := 1 + len(w.honest)
+	for i := range users {
+		if err := w.send(serviceCopy(3*n+i), i); err != nil {
+			return err
+		}
+	}
+	return w.reportCopies(func(i int) mail { return serviceCopy(3*n + i) }, users, users)
 }
 
 // send delivers a message to one subscriber.
@@ -90,33 +119,32 @@ func (w *world) send(m mail, i int) error {
 }
 
 // reportCopies has each of several users report one of the copies, in turn.
-func (w *world) reportCopies(name func(int) string, users, copies int) error {
+func (w *world) reportCopies(copies func(int) mail, users, n int) error {
 	for i := range users {
 		by := []bulkhead.Reporter{w.user("reader", i)}
-		if err := w.vote(by, bulkhead.Spam, copyFrom(name, i%copies)); err != nil {
+		if err := w.vote(by, bulkhead.Spam, copies(i%n)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unusedName is the number of a name that has sent nothing.
+// unusedName is the number of a name, or a copy, that was not sent.
 const unusedName = MaxMeans + 1
 
-// notSpamFrom reports whether a copy from another name is not spam. Aged names are all used, so their
-// last one is meant.
-func notSpamFrom(name func(int) string) func(*world) (bool, error) {
+// notSpamOf reports whether another copy is not spam. Aged names are all used, so their last one is meant.
+func notSpamOf(copies func(int) mail) func(*world) (bool, error) {
 	return func(w *world) (bool, error) {
 		w.helped = max(w.helped, unusedName)
-		got, err := w.class(copyFrom(name, w.helped))
+		got, err := w.class(copies(w.helped))
 		return got != bulkhead.ClassSpam, err
 	}
 }
 
-// reportFrom has a user report the copy that is not spam, after which another name sends one.
-func reportFrom(name func(int) string) func(*world, bulkhead.Reporter) error {
+// reportOf has a user report the copy that is not spam, after which another one is sent.
+func reportOf(copies func(int) mail) func(*world, bulkhead.Reporter) error {
 	return func(w *world, by bulkhead.Reporter) error {
-		m := copyFrom(name, w.helped)
+		m := copies(w.helped)
 		if err := w.send(m, w.helped); err != nil {
 			return err
 		}
@@ -149,11 +177,11 @@ func ageNames(w *world, n int) error {
 		w.pass(dayLength)
 	}
 	for i := range n {
-		if err := w.send(copyFrom(agedName, i), i); err != nil {
+		if err := w.send(copyFrom(agedName)(i), i); err != nil {
 			return err
 		}
 	}
-	return w.reportCopies(agedName, 1+len(w.honest), n)
+	return w.reportCopies(copyFrom(agedName), 1+len(w.honest), n)
 }
 
 // listMail returns the mail with the identifier of a list at its sender's domain.

@@ -89,8 +89,8 @@ func TestService(t *testing.T) {
 		sent  int
 		want  bulkhead.Class
 	}{
-		{3, 5, 30, bulkhead.ClassUnknown}, {3, 9, 40, bulkhead.ClassUnknown},
-		{2, 9, 40, bulkhead.ClassSpam}, {3, 4, 40, bulkhead.ClassSpam}, {3, 9, 29, bulkhead.ClassSpam},
+		{3, 5, 120, bulkhead.ClassUnknown}, {3, 9, 400, bulkhead.ClassUnknown},
+		{2, 9, 400, bulkhead.ClassSpam}, {3, 4, 400, bulkhead.ClassSpam}, {3, 9, 119, bulkhead.ClassSpam},
 	} {
 		parts, pairs := serviceMail(tt.days, tt.names, tt.sent)
 		if v, _, _ := judge(parts, pairs, ""); v.Class != tt.want {

@@ -126,12 +126,12 @@ func (d *decision) seldom() bool {
 }
 
 // service reports whether a text belongs to a service that sends the mail of its customers from one address, such as
-// an invitation to sign a document. Reports of what some customers sent with it say nothing of the others. A
-// campaign is listed by the reports of its first days, before its address has many deliveries.
+// an invitation to sign a document. Reports of what some customers sent with it say nothing of the others. Of a
+// campaign, one copy in twenty is reported.
 func (d *decision) service() bool {
 	t := &d.text
 	return d.sender >= 0 && d.parts.Address >= 0 && d.common(d.parts.Address) && t.days >= serviceDays &&
-		d.Evidence[d.parts.Address].settled() >= max(knownDeliveries, mailsOfReport*t.reported)
+		d.Evidence[d.parts.Address].settled() >= votesWorth*t.reported
 }
 
 // lonely reports whether a single vote for spam stands against many deliveries of a text with a

@@ -48,7 +48,7 @@ var firstRules = []rule{
 			"one of these links."},
 	{byService, bulkhead.ClassUnknown, (*decision).service,
 		"The address of the verified sender is common. The text was delivered on three days or more, and its sender has " +
-			"30 settled deliveries and two for each report."},
+			"20 settled deliveries for each report."},
 	{"attachment", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
 		"An attachment is listed, and is not common."},
 }

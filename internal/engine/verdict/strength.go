@@ -108,14 +108,14 @@ const (
 	familiarDeliveries, newSenders = 20, 0.5
 
 	// votesWorth is the number of deliveries that one vote outweighs when a sender or a link is tested for
-	// being established.
+	// being established, or an address for being of a service.
 	votesWorth = 20
 	// copiesOfVote is the largest number of copies of a text for each vote at which a changed copy of it
 	// may be spam. In the worlds of the judge, mistaken reports of templates came with 40 copies and more
 	// each, and more than nine tenths of the campaigns were reported more often than that.
 	copiesOfVote = 30
-	// A text of a service was delivered on serviceDays, and the service has mailsOfReport for each of its reports.
-	serviceDays, mailsOfReport = 3, 2
+	// serviceDays is the number of days on which a text of a service was delivered.
+	serviceDays = 3
 )
 
 // Units returns the promotion weight in units of 1 / [Unit]. It is at least 1, so that zero weight

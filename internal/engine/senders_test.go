@@ -167,11 +167,22 @@ func TestPlatformOfCustomers(t *testing.T) {
 func TestSketchOfSenders(t *testing.T) {
 	c := newCounty(t, 2)
 	rng := rand.New(rand.NewPCG(3, 4))
-	for link := range 40 {
-		name, n := fmt.Sprint("site", link, ".example"), []int{1, 2, 4, 9}[link%4]
-		for i := range max(n, 12) {
-			c.deliver(rng.IntN(3), fmt.Sprint("sender", i%n, ".example"), name)
+	site := func(link int) (name string, senders int) {
+		return fmt.Sprint("site", link, ".example"), []int{1, 2, 4, 9}[link%4]
+	}
+	for range 2 { // senders of a first day do not count
+		for link := range 40 {
+			name, n := site(link)
+			for i := range max(n, 12) {
+				c.deliver(rng.IntN(3), fmt.Sprint("sender", i%n, ".example"), name)
+			}
 		}
+		c.share()
+		c.Advance(24 * time.Hour)
+	}
+	c.Advance(12 * time.Hour)
+	for link := range 40 {
+		name, n := site(link)
 		for i := range 6 {
 			report(t, c.nodes[link%3], bulkhead.Report{Signatures: c.mail(fmt.Sprint("evil", i, ".example"), name),
 				Vote: bulkhead.Spam, Reporter: bulkhead.Reporter{Account: "site", User: fmt.Sprint("user", i)}})

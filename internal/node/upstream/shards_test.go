@@ -163,7 +163,8 @@ func (s *site) edge(dir string) (u *Upstream, stop func()) {
 	cfg.Shards.Domain = "here.example"
 	cfg.Upstream.Cache = 0
 	cfg.Upstream.Timeout = config.Duration(time.Minute) // a busy machine is no dead shard
-	u, err := Open(Options{Config: cfg, Dir: dir, Every: 5 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	log := slog.New(slog.NewTextHandler(s.t.Output(), nil))
+	u, err := Open(Options{Config: cfg, Dir: dir, Every: 5 * time.Millisecond, Log: log})
 	if err != nil {
 		s.t.Fatal(err)
 	}

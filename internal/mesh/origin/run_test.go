@@ -47,8 +47,8 @@ func TestRun(t *testing.T) {
 		wants("the first interval", "i")
 		bubble.Advance(r.Options.Heartbeat - r.Options.Interval)
 		wants("a heartbeat", "h")
-		r.Engine.Taken = []engine.Part{{Array: spam.Array, Start: spam.Start, From: 0, To: 1, Geometry: meshtest.Bits,
-			Round: []byte{1}}}
+		r.Engine.Give(engine.Part{Array: spam.Array, Start: spam.Start, From: 0, To: 1, Geometry: meshtest.Bits,
+			Round: []byte{1}})
 		bubble.Advance(r.Options.Interval)
 		wants("adds", "d")
 		s.Want(&wire.Message{To: h})
@@ -66,8 +66,8 @@ func TestRun(t *testing.T) {
 		if wants("a past that is forgotten", "ih"); r.State.Incarnation <= life {
 			t.Errorf("incarnation %d after %d", r.State.Incarnation, life)
 		}
-		r.Engine.Taken = []engine.Part{{Array: spam.Array, Start: spam.Start, From: 1, To: 2, Geometry: meshtest.Bits,
-			Round: []byte{1}}}
+		r.Engine.Give(engine.Part{Array: spam.Array, Start: spam.Start, From: 1, To: 2, Geometry: meshtest.Bits,
+			Round: []byte{1}})
 		cancel()
 		<-ended
 		wants("the end", "d")

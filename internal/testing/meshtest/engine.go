@@ -20,7 +20,7 @@ type Engine struct {
 	Mine      []engine.ArrayState // of [Engine.Own]
 	Held      []engine.ArrayState // of [Engine.Replica], of every origin that HeldOf does not name
 	HeldOf    map[string][]engine.ArrayState
-	Taken     []engine.Part // of [Engine.TakeRounds], once
+	Taken     []engine.Part // of [Engine.TakeRounds], once; guarded by mu
 	TakenErr  error
 	Pages     []engine.Part // of [Engine.Images]
 	ImagesErr error
@@ -83,8 +83,17 @@ func (e *Engine) Own() []engine.ArrayState {
 	return e.Mine
 }
 
+// Give sets Taken. Others may call the engine at the same time.
+func (e *Engine) Give(parts ...engine.Part) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.Taken = parts
+}
+
 // TakeRounds implements [member.Engine].
 func (e *Engine) TakeRounds(ctx context.Context) ([]engine.Part, []engine.ArrayState, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	parts := e.Taken
 	e.Taken = nil
 	return parts, e.Own(), e.TakenErr

@@ -284,11 +284,11 @@ func newFrameReader(r *bufio.Reader) (*frameReader, error) {
 func (f *frameReader) next() (kind byte, payload []byte, err error) {
 	var head [5]byte
 	if _, err := io.ReadFull(f.r, head[:]); err != nil {
-		return kind, payload, f.fault(err)
+		return 0, nil, f.fault(err)
 	}
 	n := binary.LittleEndian.Uint32(head[1:])
 	if n > maxFrame {
-		return kind, payload, f.fault(fmt.Errorf("a frame of %d bytes, limit %d", n, maxFrame))
+		return 0, nil, f.fault(fmt.Errorf("a frame of %d bytes, limit %d", n, maxFrame))
 	}
 	f.buf = f.buf[:0]
 	for want := int(n) + 4; len(f.buf) < want; {
@@ -296,12 +296,12 @@ func (f *frameReader) next() (kind byte, payload []byte, err error) {
 		piece := min(want-have, max(leastPiece, have))
 		f.buf = append(f.buf, make([]byte, piece)...)
 		if _, err := io.ReadFull(f.r, f.buf[have:]); err != nil {
-			return kind, payload, f.fault(err)
+			return 0, nil, f.fault(err)
 		}
 	}
 	payload = f.buf[:n]
 	if binary.LittleEndian.Uint32(f.buf[n:]) != frameSum(f.n, head[0], payload) {
-		return kind, payload, f.fault(errors.New("checksum mismatch"))
+		return 0, nil, f.fault(errors.New("checksum mismatch"))
 	}
 	f.n++
 	f.offset += int64(n) + frameOverhead

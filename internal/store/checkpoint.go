@@ -280,9 +280,9 @@ type stopper struct {
 	w   io.Writer
 }
 
-func (s *stopper) Write(p []byte) (n int, err error) {
+func (s *stopper) Write(p []byte) (int, error) {
 	if err := s.ctx.Err(); err != nil {
-		return n, err
+		return 0, err
 	}
 	return s.w.Write(p)
 }
@@ -291,7 +291,7 @@ func (s *stopper) Write(p []byte) (n int, err error) {
 func (s *Store) commit(next *Manifest) (committed bool, err error) {
 	content, err := next.encode()
 	if err != nil {
-		return committed, err
+		return false, err
 	}
 	committed, err = replaceFile(s.fs, s.dir, s.path(manifestFile), content)
 	if committed {

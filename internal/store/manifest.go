@@ -210,15 +210,15 @@ func replaceFile(fsys FS, dir, file string, content []byte) (committed bool, err
 }
 
 // holds reports whether a file has exactly the content.
-func holds(fsys FS, file string, content []byte) (same bool, err error) {
+func holds(fsys FS, file string, content []byte) (bool, error) {
 	f, err := openRead(fsys, file)
 	if err != nil {
-		return same, fmt.Errorf("store: %w", err)
+		return false, fmt.Errorf("store: %w", err)
 	}
 	defer f.Close()
 	back, err := io.ReadAll(io.LimitReader(f, int64(len(content))+1))
 	if err != nil {
-		return same, fmt.Errorf("store: %w", err)
+		return false, fmt.Errorf("store: %w", err)
 	}
 	return bytes.Equal(back, content), nil
 }

@@ -46,7 +46,7 @@ func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec reco
 		return rec, false, nil
 	}
 	if _, err := r.ReadAt(head, offset); err != nil {
-		return rec, ok, err
+		return rec, false, err
 	}
 	if sum, want := crc32.Checksum(head[4:], castagnoli), binary.LittleEndian.Uint32(head); sum != want {
 		if !MendBit(head[4:], sum, want) {
@@ -60,7 +60,7 @@ func mendRecord(r io.ReaderAt, offset, size int64, salt, index uint64) (rec reco
 	}
 	rec.data = make([]byte, length)
 	if _, err := r.ReadAt(rec.data, offset+recordHead); err != nil {
-		return rec, ok, err
+		return rec, false, err
 	}
 	if sum := crc32.Checksum(rec.data, castagnoli); sum != want && !MendBit(rec.data, sum, want) {
 		return rec, false, nil

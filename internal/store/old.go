@@ -107,25 +107,25 @@ func (s *segment) tooOld() error {
 // superfluous reports whether the segment is of the old format and holds no entry
 // from start on. One of the old format that does, or may, is an error that wraps
 // [ErrFormat].
-func (s *segment) superfluous(fsys FS, start uint64) (old bool, err error) {
+func (s *segment) superfluous(fsys FS, start uint64) (bool, error) {
 	f, size, err := s.open(fsys)
 	if err != nil {
-		return old, err
+		return false, err
 	}
 	defer f.Close()
 	head := make([]byte, min(size, segmentHead))
 	if _, err := f.ReadAt(head, 0); err != nil {
-		return old, fmt.Errorf("store: %w", err)
+		return false, fmt.Errorf("store: %w", err)
 	}
 	if !isOld(head) {
 		return false, nil
 	}
 	last, whole, err := oldLast(io.NewSectionReader(f, 0, size))
 	if err != nil {
-		return old, fmt.Errorf("store: %s: %w", s.path, err)
+		return false, fmt.Errorf("store: %s: %w", s.path, err)
 	}
 	if !whole || last >= start {
-		return old, s.tooOld()
+		return false, s.tooOld()
 	}
 	return true, nil
 }
@@ -142,7 +142,7 @@ func oldLast(r io.Reader) (last uint64, whole bool, err error) {
 			return last, !within, nil
 		}
 		if err != nil && err != io.ErrUnexpectedEOF {
-			return last, whole, err
+			return 0, false, err
 		}
 		b := block[:n]
 		for len(b) >= oldChunkHead {

@@ -46,10 +46,10 @@ func (r *record) append(b []byte) []byte {
 // error describes the fault, for a *badRecord.
 func parseHead(head []byte) (r record, length, sum uint32, err error) {
 	if binary.LittleEndian.Uint32(head) != crc32.Checksum(head[4:recordHead], castagnoli) {
-		return r, length, sum, errors.New("checksum mismatch in the head of a record")
+		return r, 0, 0, errors.New("checksum mismatch in the head of a record")
 	}
 	if t := binary.LittleEndian.Uint32(head[12:]); t != typeEntry {
-		return r, length, sum, fmt.Errorf("a record of type %d, want %d", t, typeEntry)
+		return r, 0, 0, fmt.Errorf("a record of type %d, want %d", t, typeEntry)
 	}
 	r.salt = binary.LittleEndian.Uint64(head[16:])
 	r.index = binary.LittleEndian.Uint64(head[24:])

@@ -90,10 +90,10 @@ func createSegment(fsys FS, dir, incarnation string, random io.Reader, epoch, fi
 }
 
 // newSalt returns a random number other than 0.
-func newSalt(random io.Reader) (salt uint64, err error) {
+func newSalt(random io.Reader) (uint64, error) {
 	var b [8]byte
 	if _, err := io.ReadFull(random, b[:]); err != nil {
-		return salt, fmt.Errorf("random source: %w", err)
+		return 0, fmt.Errorf("random source: %w", err)
 	}
 	return max(1, binary.LittleEndian.Uint64(b[:])), nil
 }
@@ -213,10 +213,10 @@ func (s *segment) fault(err error) error {
 }
 
 // dataSize returns the size of an open file.
-func dataSize(f Handle) (size int64, err error) {
+func dataSize(f Handle) (int64, error) {
 	st, err := f.Stat()
 	if err != nil {
-		return size, err
+		return 0, err
 	}
 	return st.Size(), nil
 }

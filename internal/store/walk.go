@@ -223,19 +223,19 @@ func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (fa
 		return []Fault{fault(0, info.Size, "the file is missing, and the manifest names it")}, false, nil
 	}
 	if err != nil {
-		return nil, foreign, fmt.Errorf("store: %w", err)
+		return nil, false, fmt.Errorf("store: %w", err)
 	}
 	defer f.Close()
 	id, whole, err := readID(f)
 	if err != nil {
-		return nil, foreign, fmt.Errorf("store: %s: %w", path, err)
+		return nil, false, fmt.Errorf("store: %s: %w", path, err)
 	}
 	foreign = whole && id != info.id
 	r := newBlockReader(f, path, info)
 	if err := r.open(); err != nil {
 		var damage *DamageError
 		if !errors.As(err, &damage) {
-			return nil, foreign, err
+			return nil, false, err
 		}
 		faults = append(faults, fault(damage.Offset, 0, "%s", damage.What))
 	}
@@ -274,20 +274,20 @@ func inspectBlocks(ctx context.Context, fsys FS, path string, info FileInfo) (fa
 func readID(f Handle) (id uint64, whole bool, err error) {
 	head := make([]byte, fileHead)
 	if _, err := f.ReadAt(head, 0); err == io.EOF {
-		return id, whole, nil
+		return 0, false, nil
 	} else if err != nil {
-		return id, whole, err
+		return 0, false, err
 	}
 	sum := crc32.Checksum(head[:fileHead-4], castagnoli)
 	return binary.LittleEndian.Uint64(head[8:]), sum == binary.LittleEndian.Uint32(head[fileHead-4:]), nil
 }
 
 // check reads one block and reports whether it is intact. A block that the file cuts short is not.
-func (r *blockReader) check(offset int64, page []byte) (good bool, err error) {
+func (r *blockReader) check(offset int64, page []byte) (bool, error) {
 	if _, err := r.f.ReadAt(page, offset); err == io.EOF {
 		return false, nil
 	} else if err != nil {
-		return good, fmt.Errorf("store: %s: offset %d: %w", r.path, offset, err)
+		return false, fmt.Errorf("store: %s: offset %d: %w", r.path, offset, err)
 	}
 	content := page[:len(page)-4]
 	r.crc = crc32.Update(r.crc, castagnoli, content)

@@ -127,7 +127,7 @@ func (d *decision) seldom() bool {
 
 // service reports whether a text belongs to a service that sends the mail of its customers from one address, such as
 // an invitation to sign a document. Reports of what some customers sent with it say nothing of the others. Of a
-// campaign, one copy in twenty is reported.
+// campaign, more than one copy in twenty is reported.
 func (d *decision) service() bool {
 	t := &d.text
 	return d.sender >= 0 && d.parts.Address >= 0 && d.common(d.parts.Address) && t.days >= serviceDays &&

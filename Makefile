@@ -48,7 +48,9 @@ export CGO_ENABLED = 0
 export GOFLAGS    := $(shell $(GO) env GOFLAGS) -trimpath
 
 # The packages whose tests take longest come first. The root's tests come last, because they link the server, which is
-# compiled by then. "make vet" runs go vet.
+# compiled by then. Tests of so many packages at once, because they wait for disks and connections more than they
+# compute. "make vet" runs go vet.
+PACKAGES     = 4
 LONG         = ./internal/mesh ./internal/engine ./signature ./internal/node
 
 # Packages without goroutines and shared state, in which no race can be.
@@ -83,7 +85,7 @@ run: server
 
 test:
 	@echo "compiling and testing $$($(GO) list ./... | wc -l) packages; the first time, compiling takes some minutes"
-	$(GO) test -vet=off -timeout 30m -skip '^TestCost$$' $(LONG) $$($(GO) list ./... | sed 1d) .
+	$(GO) test -p $(PACKAGES) -vet=off -timeout 30m -skip '^TestCost$$' $(LONG) $$($(GO) list ./... | sed 1d) .
 	$(GO) test -vet=off -timeout 30m -p 1 -run '^TestCost$$' ./signature ./internal/trial # alone: it compares processor times
 	$(GO) test -vet=off -tags simclock -run Clock ./internal/clock ./internal/node
 	cd test/outside && $(GO) test -vet=off ./...
@@ -93,9 +95,11 @@ test-lab:
 	cd lab && $(GO) test -vet=off -timeout 30m ./learning ./real ./...
 
 race: export CGO_ENABLED = 1
+# Each program that a script runs waits as long at its end: a second, by default.
+race: export GORACE = atexit_sleep_ms=10
 race:
-	$(GO) test -race -short -timeout 40m $(LONG) $$($(GO) list ./... | grep -vE '$(RACELESS)')
-	cd lab && $(GO) test -race -short -timeout 40m ./...
+	$(GO) test -p $(PACKAGES) -race -short -timeout 40m $(LONG) $$($(GO) list ./... | grep -vE '$(RACELESS)')
+	cd lab && $(GO) test -p $(PACKAGES) -race -short -timeout 40m ./...
 
 interop:
 	@test/interop

@@ -46,6 +46,9 @@ type Options struct {
 	Linked func() bool
 	// Lease returns the lease of the pair; nil if the pair has none, or is not known yet.
 	Lease func() Lease
+	// Keep is how many bytes of entries that a checkpoint covers stay for a second node that lacks them, or as many as the
+	// checkpoint has if these are more; 0: 1 GiB.
+	Keep int64
 	// History is copied to the second node as well; nil if there is none.
 	History History
 	Log     *slog.Logger
@@ -83,8 +86,12 @@ type Lease interface {
 	Free(term uint64) bool
 }
 
-// followLimit is how many bytes of entries wait for a slow follower.
-const followLimit = 256 << 20
+const (
+	// followLimit is how many bytes of entries wait for a slow follower.
+	followLimit = 256 << 20
+	// keepLeast is the default of [Options].Keep: the journal of four checkpoints under the heaviest load.
+	keepLeast = 1 << 30
+)
 
 // A Leader is the side of a pair that decides: the first node. Its methods may be called concurrently.
 type Leader struct {
@@ -103,6 +110,8 @@ type Leader struct {
 	stalled stall         // of the latest entry that was not confirmed in time
 	gone    chan struct{} // signalled when a stream has ended
 	state   State
+	keeps   uint64 // first entry that the other node may lack, see [Leader.keep]; 0: none
+	dropped bool   // the other node lacks entries that are gone, which was logged
 }
 
 // A stall is a stream, and the last entry that its follower had confirmed when an entry was not confirmed in time.
@@ -116,7 +125,37 @@ func NewLeader(o Options) *Leader {
 	l := &Leader{o: o, state: o.State, gone: make(chan struct{}, 1)}
 	l.changed = sync.NewCond(&l.mu)
 	l.status = Status{Role: First, Address: o.State.Address}
+	if l.o.Keep == 0 {
+		l.o.Keep = keepLeast
+	}
+	if o.State.Peer != "" { // what the other node has is not known yet
+		l.keep(o.Store.FirstIndex())
+	}
 	return l
+}
+
+// keep keeps the entries from an index on for the other node, and returns the first of them that is there. The caller
+// holds mu, or l is new.
+func (l *Leader) keep(from uint64) (first uint64) {
+	l.keeps, l.dropped = from, false
+	return l.o.Store.Retain(from, l.o.Keep)
+}
+
+// needsCopy reports whether entries that the other node lacks are gone. The caller holds mu.
+func (l *Leader) needsCopy() bool {
+	return !l.status.Connected && !l.status.Copying && l.keeps > 0 && l.o.Store.FirstIndex() > l.keeps
+}
+
+// lookAtKept logs once that the other node needs a copy.
+func (l *Leader) lookAtKept() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.needsCopy() || l.dropped {
+		return
+	}
+	l.dropped = true
+	l.o.Log.Warn("entries that the standby lacks were dropped from the journal", "first", l.keeps,
+		"consequence", "when the standby connects again, it is sent a copy of the whole state")
 }
 
 // Status returns the present state.
@@ -129,6 +168,9 @@ func (l *Leader) Status() Status {
 	s.Term, _ = l.o.Term()
 	if s.Connected && s.Copied >= last {
 		s.Current = time.Now()
+	}
+	if l.needsCopy() {
+		s.Problem = "the journal no longer has all entries that the standby lacks, so it needs a copy of the whole state"
 	}
 	return s
 }
@@ -244,7 +286,7 @@ func (l *Leader) send(ctx context.Context, w *wire, n int, h *hello, reply *welc
 	m, durable := l.o.Store.Manifest(), l.o.Store.Durable()
 	reply.Incarnation, reply.Last = m.Incarnation, durable
 	same := h.Source == m.Incarnation
-	reply.Copy = !same || h.Last+1 < m.Start || h.Unlinked && l.o.Linked != nil && l.o.Linked()
+	reply.Copy = !same || l.keepFor(n, h.Last+1) > h.Last+1 || h.Unlinked && l.o.Linked != nil && l.o.Linked()
 	// With a shared journal, the second node may have an entry first.
 	if same && h.Last > durable && l.o.Linked == nil {
 		reply.Problem = fmt.Sprintf("the standby has entries up to %d, and this node has lost those after %d: "+
@@ -423,6 +465,8 @@ func (l *Leader) sendFiles(w *wire, marks map[string]string) error {
 // sendCopy sends a backup of the store. The follower then opens it, and connects again.
 func (l *Leader) sendCopy(ctx context.Context, w *wire, n int) error {
 	l.note(n, func(s *Status) { s.Copying, s.Copied = true, 0 }) // what the follower has is of another store
+	// The copy has the entries up to here. The follower lacks later ones until it has opened the copy.
+	l.keepFor(n, l.o.Store.LastIndex()+1)
 	l.o.Log.Info("the standby is sent a copy of the whole state")
 	began := time.Now()
 	info, err := l.o.Store.Backup(ctx, copyWriter{w})
@@ -435,6 +479,16 @@ func (l *Leader) sendCopy(ctx context.Context, w *wire, n int) error {
 	l.o.Log.Info("the standby has a copy of the whole state", "last_entry", info.LastIndex,
 		"took", time.Since(began).Round(time.Millisecond).String())
 	return nil
+}
+
+// keepFor is keep on behalf of the stream n, unless a later one has begun.
+func (l *Leader) keepFor(n int, from uint64) (first uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n != l.streams {
+		return from
+	}
+	return l.keep(from)
 }
 
 type copyWriter struct{ w *wire }
@@ -468,6 +522,7 @@ func (l *Leader) receiveAcks(w *wire, n int) {
 		}
 		l.note(n, func(s *Status) {
 			s.Copied, s.Heard = max(s.Copied, index), time.Now()
+			l.keep(s.Copied + 1)
 			if s.Copied >= last {
 				if lease := l.o.Lease(); lease != nil && s.Copied >= l.lone {
 					lease.ClearBehind()
@@ -720,6 +775,7 @@ func (l *Leader) Watch(ctx context.Context) error {
 		case <-l.gone:
 		case <-tick.C:
 		}
+		l.lookAtKept()
 		l.mu.Lock()
 		quiet := l.status.Connected || l.status.Copying || l.fenced || l.state.Peer == "" || l.state.Address == ""
 		l.mu.Unlock()

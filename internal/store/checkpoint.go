@@ -35,8 +35,8 @@ func (m *Manifest) find(name string) (FileInfo, error) {
 
 // Checkpoint replaces the last checkpoint with files and meta, which must hold the effect of every
 // entry below start. They are all that remains of the past: files of the last checkpoint that are
-// not named, and journal segments without entries from start on, are removed. Every file is on disk
-// and has been read back before the manifest names it.
+// not named, and journal segments without entries from start on, are removed, except those that Retain
+// keeps. Every file is on disk and has been read back before the manifest names it.
 //
 // Start is at least Manifest().Start and at most LastIndex()+1. Append may run concurrently. After
 // an error the last checkpoint is in force, and the new files are removed. If the error came when
@@ -85,6 +85,7 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 	if start != s.last+1 {
 		return fmt.Errorf("store: recovery from index %d, want %d", start, s.last+1)
 	}
+	s.release()
 	m := s.Manifest()
 	next := Manifest{m.Checkpoint + 1, m.Incarnation, s.burned + 1, bytes.Clone(meta), nil, m.epoch + 1}
 	if s.salvaged != nil {
@@ -120,6 +121,17 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 	return s.restart(t, next.Start-1)
 }
 
+// release drops the entries that only Retain keeps: the disk may be full.
+func (s *Store) release() {
+	s.mu.Lock()
+	retained := s.keep.from > 0
+	s.keep = retention{}
+	s.mu.Unlock()
+	if retained {
+		s.prune()
+	}
+}
+
 func (s *Store) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +156,7 @@ func (s *Store) freshSegment(epoch, first uint64) (*segmentWriter, error) {
 	}
 	if err == nil {
 		t.f.DropCache()
-		err = s.checkBegin(t.segment)
+		_, err = s.checkBegin(t.segment)
 	}
 	if err == nil {
 		err = s.fs.SyncDir(dir)
@@ -161,6 +173,7 @@ func (s *Store) restart(t *segmentWriter, last uint64) error {
 	old := s.tail
 	s.tail, s.segs, s.epoch = t, nil, t.epoch
 	s.last, s.durable, s.burned = last, last, last
+	s.oldest = last + 1
 	s.failure, s.salvaged = nil, nil
 	for _, f := range s.followers {
 		f.lost, f.queue = true, nil // indexes are skipped
@@ -331,10 +344,10 @@ func (s *Store) removeNew(next *Manifest) error {
 // checkpoint, or Open, removes the remaining files.
 func (s *Store) prune() {
 	s.mu.Lock()
-	start := s.manifest.Start
+	s.oldest = s.keepFrom()
 	var keep []segment
 	for _, seg := range s.segs {
-		if seg.last >= start {
+		if seg.last >= s.oldest {
 			keep = append(keep, seg)
 		}
 	}

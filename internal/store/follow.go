@@ -198,13 +198,51 @@ func (s *Store) wakeFollowers() {
 func (s *Store) FirstIndex() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.manifest.Start
+	return s.oldest
+}
+
+// A retention states which entries stay although a checkpoint covers them.
+type retention struct {
+	from  uint64 // 0: none stays
+	least int64  // bytes
+}
+
+// Retain keeps the entries from an index on, also those that a checkpoint covers, until another call states a later
+// index. It returns the first of them that is still there. Later checkpoints drop the oldest of them beyond a size in
+// bytes: the size of the checkpoint, but not less than least. Recover and Open keep none.
+func (s *Store) Retain(from uint64, least int64) (first uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep = retention{from, least}
+	return max(from, s.oldest)
+}
+
+// keepFrom returns the index of the first entry that stays after a checkpoint. The caller holds mu.
+func (s *Store) keepFrom() uint64 {
+	start := s.manifest.Start
+	if s.keep.from == 0 {
+		return start
+	}
+	room := int64(0)
+	for i := range s.manifest.Files {
+		room += s.manifest.Files[i].Size
+	}
+	room = max(room, s.keep.least)
+	from := max(s.oldest, min(start, s.keep.from))
+	for i := len(s.segs) - 1; i >= 0 && s.segs[i].last >= from; i-- {
+		if seg := &s.segs[i]; seg.last < start {
+			if room -= seg.size; room < 0 {
+				return seg.last + 1
+			}
+		}
+	}
+	return from
 }
 
 // Drop implements [Journal]. [Store.Checkpoint] has dropped the entries that it covers, so Drop only checks that it
 // does.
 func (s *Store) Drop(_ context.Context, before uint64) error {
-	if start := s.FirstIndex(); before > start {
+	if start := s.Manifest().Start; before > start {
 		return fmt.Errorf("store: drop entries below %d, and the checkpoint covers those below %d", before, start)
 	}
 	return nil

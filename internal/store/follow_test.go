@@ -1,11 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 )
@@ -217,5 +219,133 @@ func TestWaitingFollower(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRetain appends, makes checkpoints, retains entries and opens the store again, at random. The journal has all
+// entries from its first index on, among them those to retain, unless they are larger than their limit. Of what the
+// checkpoint covers, it has no more than the limit. A backup and an inspection have what they have without them.
+func TestRetain(t *testing.T) {
+	ctx, rng := t.Context(), rand.New(rand.NewPCG(34, 9))
+	const segment, size, limit = 500, 50, 3000
+	o := Options{FS: fastFS{}, SegmentBytes: segment}
+	s := open(t, newDir(t), o)
+	wanted, within, beyond := uint64(0), 0, 0 // the first entry to retain, 0 for none
+	for range 1500 {
+		switch rng.IntN(30) {
+		case 0, 1, 2:
+			start := s.Manifest().Start
+			start += uint64(rng.IntN(int(s.LastIndex() + 2 - start)))
+			if err := s.Checkpoint(ctx, start, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			covered := int64(0)
+			for _, seg := range s.segs {
+				if seg.last < start {
+					covered += seg.size
+				}
+			}
+			first := s.FirstIndex()
+			switch {
+			case wanted == 0 && (first != start || covered > 0):
+				t.Fatalf("the journal begins with entry %d, want %d; %d bytes", first, start, covered)
+			case covered > limit:
+				t.Fatalf("%d bytes of entries stay, limit %d", covered, limit)
+			case wanted > 0 && first > min(wanted, start):
+				if beyond++; covered < limit-2*segment {
+					t.Fatalf("the journal begins with entry %d, want %d, and has %d bytes", first, wanted, covered)
+				}
+				wanted = first
+			case covered > 0:
+				within++
+			}
+		case 3:
+			from := s.FirstIndex() + uint64(rng.IntN(int(s.LastIndex()+2-s.FirstIndex())))
+			if wanted = s.Retain(from, limit); wanted != from {
+				t.Fatalf("the first entry that stays is %d, want %d", wanted, from)
+			}
+		case 4:
+			if rng.IntN(4) == 0 {
+				s, wanted = reopen(t, s, o), 0
+			}
+		default:
+			appendN(t, s, 1, size)
+			continue
+		}
+		for i, e := range entriesOf(t, s, s.FirstIndex()) {
+			if e != string(entry(i, size)) {
+				t.Fatalf("entry %d is %.20q", i, e)
+			}
+		}
+		if n := len(entriesOf(t, s, s.FirstIndex())); n != int(s.LastIndex()+1-s.FirstIndex()) {
+			t.Fatalf("%d entries from %d to %d", n, s.FirstIndex(), s.LastIndex())
+		}
+	}
+	if within < 10 || beyond < 10 {
+		t.Errorf("%d checkpoints kept entries within the limit, and %d beyond, want 10 each", within, beyond)
+	}
+	if n, err := Inspect(ctx, s.Dir()); err != nil || len(n.Faults) > 0 || n.LastIndex != s.LastIndex() {
+		t.Errorf("an inspection: %+v, %v", n, err)
+	}
+	var saved bytes.Buffer
+	info, err := s.Backup(ctx, &saved)
+	if err != nil || info.LastIndex != s.LastIndex() || info.Manifest.Start != s.Manifest().Start {
+		t.Errorf("a backup: %+v, %v", info, err)
+	}
+	if _, err := Restore(ctx, &saved, newDir(t), o); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRetainAsMuchAsCheckpoint checks that as many bytes of entries stay as the checkpoint has, if that is more than
+// the given limit.
+func TestRetainAsMuchAsCheckpoint(t *testing.T) {
+	for content, want := range map[int]uint64{0: 20, 10_000: 1} {
+		s := open(t, newDir(t), Options{FS: fastFS{}, SegmentBytes: 1})
+		s.Retain(1, 1)
+		appendN(t, s, 20, 50)
+		if err := s.Checkpoint(t.Context(), 21, nil, []File{text("a", strings.Repeat("x", content))}); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.FirstIndex(); got != want { // the last segment always stays
+			t.Errorf("with a checkpoint of %d bytes, the journal begins with entry %d, want %d", content, got, want)
+		}
+	}
+}
+
+// TestRecoverReleases checks that a store whose disk is full gives the space of retained entries back before it writes
+// a checkpoint.
+func TestRecoverReleases(t *testing.T) {
+	fs := newPowerFS()
+	s := open(t, newDir(t), Options{FS: fs, SegmentBytes: 500})
+	s.Retain(1, 1<<20)
+	appendN(t, s, 50, 50)
+	if err := s.Checkpoint(t.Context(), 51, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	appendN(t, s, 3, 50)
+	segments := func() int {
+		all, err := listSegments(s.path(journalDir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	if n := segments(); n < 5 {
+		t.Fatalf("%d segments stay", n)
+	}
+	fs.fault = func(op, path string) bool { return op == "write" }
+	if _, err := s.Append(entry(54, 50)); !errors.Is(err, ErrFailed) {
+		t.Fatal(err)
+	}
+	if err := s.Recover(t.Context(), 54, nil, []File{text("a", "content")}); !errors.Is(err, errFault) {
+		t.Fatalf("a recovery on a full disk: %v", err)
+	}
+	if n := segments(); n > 2 {
+		t.Errorf("%d segments are left", n)
+	}
+	fs.fault = nil
+	if err := s.Recover(t.Context(), 54, nil, nil); err != nil || s.FirstIndex() != s.LastIndex()+1 {
+		t.Errorf("a recovery: %v, entries %d to %d", err, s.FirstIndex(), s.LastIndex())
 	}
 }

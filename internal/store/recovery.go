@@ -58,6 +58,7 @@ func (s *Store) openJournal(mark watermark) error {
 		return err
 	}
 	s.segs, s.durable, s.burned = segs, s.last, s.last
+	s.oldest = m.Start
 	return nil
 }
 
@@ -111,7 +112,7 @@ func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 	for i := range live[:max(len(live)-1, 0)] {
 		seg := &live[i]
 		seg.last = live[i+1].first - 1
-		if err := s.checkBegin(*seg); err != nil {
+		if seg.size, err = s.checkBegin(*seg); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -134,16 +135,17 @@ func (s *Store) mustBeUnused(seg segment) error {
 	return nil
 }
 
-func (s *Store) checkBegin(seg segment) error {
+// checkBegin reads the header of a segment, and returns the size of its file.
+func (s *Store) checkBegin(seg segment) (size int64, err error) {
 	f, size, err := seg.open(s.fs)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
 	if err := seg.begin(newScanner(f, size), s.id); err != nil {
-		return seg.fault(err)
+		return 0, seg.fault(err)
 	}
-	return nil
+	return size, nil
 }
 
 func (s *segment) open(fsys FS) (Handle, int64, error) {

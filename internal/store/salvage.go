@@ -55,6 +55,7 @@ func (s *Store) salvage() error {
 	s.manifest, s.id, s.epoch = m, m.Incarnation, m.epoch
 	s.segs, s.salvaged = n.segs, n
 	s.last, s.durable, s.burned = n.LastIndex, n.LastIndex, n.LastIndex+salvageGap
+	s.oldest = m.Start
 	s.failure = errSalvaged
 	if err := makeDirs(s.dir); err != nil {
 		return err

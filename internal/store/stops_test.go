@@ -293,7 +293,8 @@ func TestShrunk(t *testing.T) {
 		}
 		if longer {
 			rec := &record{salt: s.segs[1].salt, index: s.segs[1].last + 1, data: []byte("more")}
-			b, s.segs[1].size = rec.append(slices.Clone(b)), 0 // as after a start, where the size is not known
+			b = rec.append(slices.Clone(b))
+			s.segs[1].size = int64(len(b)) // as after a start
 		} else {
 			b = b[:size-1]
 		}

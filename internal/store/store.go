@@ -115,6 +115,9 @@ type journal struct {
 	durable uint64         // last entry known to be on disk
 	burned  uint64         // last index that was ever attempted
 	epoch   uint64
+
+	oldest uint64 // first entry that Replay can pass on; at most manifest.Start
+	keep   retention
 }
 
 func (s *Store) path(elem ...string) string {
@@ -216,7 +219,7 @@ func (s *Store) Close() error {
 // replay are not included. A checkpoint made during the replay may remove segments, which is an
 // error.
 //
-// From must be Manifest().Start or later; older entries may have been removed.
+// From must be FirstIndex() or later.
 func (s *Store) Replay(ctx context.Context, from uint64, fn func(index uint64, entry []byte) error) error {
 	s.mu.Lock()
 	if s.closed {
@@ -227,14 +230,14 @@ func (s *Store) Replay(ctx context.Context, from uint64, fn func(index uint64, e
 		s.mu.Unlock()
 		return s.replaySalvaged(ctx, n, from, fn)
 	}
-	start, incarnation := s.manifest.Start, s.manifest.Incarnation
+	oldest, incarnation := s.oldest, s.manifest.Incarnation
 	segs := append([]segment(nil), s.segs...)
 	if s.tail != nil {
 		segs = append(segs, s.tail.segment)
 	}
 	s.mu.Unlock()
-	if from < start {
-		return fmt.Errorf("store: replay from index %d, the journal starts at %d", from, start)
+	if from < oldest {
+		return fmt.Errorf("store: replay from index %d, the journal starts at %d", from, oldest)
 	}
 	for _, seg := range segs {
 		if seg.last < max(from, seg.first) {
@@ -255,14 +258,11 @@ func replaySegment(ctx context.Context, fsys FS, seg segment, incarnation string
 		return err
 	}
 	defer f.Close()
-	if seg.size > 0 { // known, and the file may be growing
-		if size < seg.size {
-			return damaged(seg.path, size, "the file had %d bytes before", seg.size)
-		}
-		size = seg.size
+	if size < seg.size {
+		return damaged(seg.path, size, "the file had %d bytes before", seg.size)
 	}
 	want := seg.last
-	sc := newScanner(f, size)
+	sc := newScanner(f, seg.size) // the file may be growing
 	if err := seg.begin(sc, incarnation); err != nil {
 		return seg.fault(err)
 	}

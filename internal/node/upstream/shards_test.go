@@ -367,6 +367,12 @@ func TestShards(t *testing.T) {
 		}
 		return n
 	}
+	answered := func(checks int, while string) {
+		t.Helper()
+		if n := unknown(); n > 0 {
+			t.Errorf("%d of %d checks were answered unknown while %s", n, checks, while)
+		}
+	}
 	checks := s.load("a", edges, each, func() {
 		for _, p := range s.pairs[shards-4:] { // they join, each with 1/N of the slots
 			s.change(func(m *shard.Map, n shard.Note) (*shard.Map, error) { return m.Add(p.shard(), n) })
@@ -386,16 +392,14 @@ func TestShards(t *testing.T) {
 		}
 	})
 	s.empty(edges)
-	if n := unknown(); n > 0 {
-		t.Errorf("%d of %d checks were answered unknown while slots moved", n, checks)
-	}
+	answered(checks, "slots moved")
 	s.compare()
 
 	// Answers to reports are lost, and slots move all the while.
 	for _, p := range s.pairs[:8] {
 		p.lost.Store(7)
 	}
-	s.load("b", edges, each, func() {
+	checks += s.load("b", edges, each, func() {
 		for range 10 {
 			to := name()
 			m := s.change(func(m *shard.Map, n shard.Note) (*shard.Map, error) { return m.Move(to, "", 30, n) })
@@ -406,6 +410,7 @@ func TestShards(t *testing.T) {
 		p.lost.Store(0)
 	}
 	s.empty(edges)
+	answered(checks, "slots moved and answers to reports were lost")
 	s.compare()
 
 	// A first node dies, and its standby takes over a moment later. Then another shard dies as a whole, and its slots move
@@ -457,7 +462,8 @@ func TestShards(t *testing.T) {
 			t.Fatalf("an edge begins with version %d, want %d", got.Version, version)
 		}
 	}
-	s.load("d", edges, each, func() {})
+	checks = s.load("d", edges, each, func() {})
+	answered(checks, "the servers of the map were down")
 	// The dead shard comes back with its counts, and gets what waits for it.
 	p := s.pairs[5]
 	again := newPair(t, p.name)

@@ -133,7 +133,11 @@ func TestFollow(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			f.Run(ctx, func(*shard.Map) {})
+			f.Run(ctx, func(m *shard.Map) {
+				if f.State().Map == m {
+					t.Errorf("version %d is the map in use before it is used", m.Version)
+				}
+			})
 		}()
 		return f, func() { cancel(); <-done }
 	}

@@ -63,7 +63,7 @@ func ReadFile(path string) (*shard.Map, error) {
 
 // A State is what a follower knows.
 type State struct {
-	Map     *shard.Map // nil: there was none
+	Map     *shard.Map // the one in use; nil: there was none
 	Read    time.Time  // when the bucket last had a valid map; zero: never since the start
 	Problem error      // why the last reading failed; nil if it did not
 }
@@ -80,9 +80,7 @@ func (f *Follower) Run(ctx context.Context, use func(*shard.Map)) {
 	tick := time.NewTicker(f.every)
 	defer tick.Stop()
 	for {
-		if m := f.once(ctx); m != nil {
-			use(m)
-		}
+		f.once(ctx, use)
 		select {
 		case <-ctx.Done():
 			return
@@ -91,13 +89,14 @@ func (f *Follower) Run(ctx context.Context, use func(*shard.Map)) {
 	}
 }
 
-// once reads the map. It returns a map that is later than the one before.
-func (f *Follower) once(ctx context.Context) *shard.Map {
+// once reads the map. It calls use for a map that is later than the one before, and notes it then: whoever sees a
+// version in the state relies on its use.
+func (f *Follower) once(ctx context.Context, use func(*shard.Map)) {
 	short, cancel := context.WithTimeout(ctx, 2*readEvery)
 	defer cancel()
 	m, _, err := f.bucket.Get(short)
 	if ctx.Err() != nil {
-		return nil
+		return
 	}
 	before := f.State()
 	switch {
@@ -108,6 +107,7 @@ func (f *Follower) once(ctx context.Context) *shard.Map {
 				"consequence", "the next start begins with an older map")
 		}
 		f.log.Info("the map of the shards has changed", "version", m.Version, "by", m.Note.By, "change", m.Note.What)
+		use(m)
 	case m.Note.At.Before(before.Map.Note.At):
 		// A server that lags, or one that was put back from a backup.
 		err = fmt.Errorf("the servers have version %d of %s, which is older than version %d in use",
@@ -117,7 +117,6 @@ func (f *Follower) once(ctx context.Context) *shard.Map {
 		m = nil
 	}
 	f.note(m, err)
-	return m
 }
 
 // note notes the outcome of a reading, and logs a change of it.

@@ -111,33 +111,41 @@ func (e *Edge) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, e
 	if err := valid(q.Signatures); err != nil {
 		return bulkhead.Verdict{}, err
 	}
-	t := e.current().of(askedFor(&q))
-	if t == nil {
-		return e.unknown(&q), nil
-	}
+	mailbox := askedFor(&q)
 	q.Mailbox = "" // the upstream does not need it, and the answer does not depend on it
 	key, keyed := keyOf(q)
-	if v, ok := t.cache.get(key, q.Signatures); keyed && ok {
-		e.Stats.Cached.Add(1)
-		return v, nil
-	}
-	if !t.health.mayAsk() {
-		return e.unknown(&q), nil
-	}
-	asked := e.o.Now()
 	short, cancel := context.WithTimeout(ctx, e.o.Timeout)
 	defer cancel()
-	v, err := t.checks.do(short, q)
-	switch {
-	case err == nil:
-		t.cache.put(key, &v, asked)
-		return v, nil
-	case ctx.Err() != nil:
-		return bulkhead.Verdict{}, ctx.Err()
-	case errors.Is(err, bulkhead.ErrMalformed):
-		return bulkhead.Verdict{}, err
+	for t := e.current().of(mailbox); t != nil; t = e.movedFrom(t, mailbox) {
+		if v, ok := t.cache.get(key, q.Signatures); keyed && ok {
+			e.Stats.Cached.Add(1)
+			return v, nil
+		}
+		if !t.health.mayAsk() {
+			continue
+		}
+		asked := e.o.Now()
+		v, err := t.checks.do(short, q)
+		switch {
+		case err == nil:
+			t.cache.put(key, &v, asked)
+			return v, nil
+		case ctx.Err() != nil:
+			return bulkhead.Verdict{}, ctx.Err()
+		case errors.Is(err, bulkhead.ErrMalformed):
+			return bulkhead.Verdict{}, err
+		}
 	}
 	return e.unknown(&q), nil
+}
+
+// movedFrom returns the present target of a mailbox if it is another one than a target that did not answer: that one
+// may have been taken out of service since. It returns nil otherwise.
+func (e *Edge) movedFrom(t *target, mailbox string) *target {
+	if now := e.current().of(mailbox); now != t {
+		return now
+	}
+	return nil
 }
 
 // unknown returns the verdict for a query that the upstream did not answer.
@@ -246,12 +254,15 @@ func (e *Edge) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhe
 	if err := valid(sigs); err != nil {
 		return err
 	}
-	if t := e.current().rest; t != nil && t.health.mayAsk() {
+	short, cancel := context.WithTimeout(ctx, e.o.Timeout)
+	defer cancel()
+	for t := e.current().rest; t != nil; t = e.movedFrom(t, "") {
+		if !t.health.mayAsk() {
+			continue
+		}
 		e.Stats.Requests.Add(1)
-		short, cancel := context.WithTimeout(ctx, e.o.Timeout)
 		at := t.health.sent()
 		err := t.up.Look(short, sigs, out, what)
-		cancel()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -22,6 +22,7 @@ import (
 type desk struct {
 	mu      sync.Mutex
 	away    bool
+	onAsk   func() // called by the next check or look, before the answer; nil: nothing
 	asked   []bulkhead.Query
 	reports []bulkhead.Report
 }
@@ -39,7 +40,19 @@ func (d *desk) err() error {
 	return nil
 }
 
+// ask calls onAsk once.
+func (d *desk) ask() {
+	d.mu.Lock()
+	do := d.onAsk
+	d.onAsk = nil
+	d.mu.Unlock()
+	if do != nil {
+		do()
+	}
+}
+
 func (d *desk) CheckBatch(_ context.Context, queries []bulkhead.Query) ([]client.Checked, error) {
+	d.ask()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, queries...)
@@ -69,6 +82,7 @@ func (d *desk) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error
 }
 
 func (d *desk) Look(_ context.Context, _ []bulkhead.Signature, out []bulkhead.Look, _ bulkhead.Aspect) error {
+	d.ask()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range out {
@@ -280,6 +294,41 @@ func TestShardAway(t *testing.T) {
 	d.clock.advance(2 * readyFor)
 	if err := d.Ready(ctx); err == nil {
 		t.Error("all shards are away, and the edge is ready")
+	}
+}
+
+// TestMovedWhileAsked moves all slots and the default away from a shard that ends while it is asked. The new shard
+// answers.
+func TestMovedWhileAsked(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		d := newDivided(t, Options{})
+		d.Use(d.m)
+		moves := func(from, to string) func() {
+			return func() {
+				d.move(t, to, from)
+				d.Prefer(to, "")
+				d.desks[from].set(ends)
+			}
+		}
+		q := query(1)
+		q.Mailbox = d.box("a")
+		d.desks["a"].onAsk = moves("a", "b")
+		if v, err := d.Check(t.Context(), q); err != nil || v.Threshold != 7 {
+			t.Errorf("the shard ends: %v: a check is answered %+v, %v", ends, v, err)
+		}
+		d.desks["b"].onAsk = moves("b", "c")
+		var look [1]bulkhead.Look
+		if err := d.Look(t.Context(), q.Signatures, look[:], 0); err != nil || look[0].Sightings != 3 {
+			t.Errorf("the shard ends: %v: a look is answered %+v, %v", ends, look, err)
+		}
+		for name, want := range map[string]bool{"b": ends, "c": false} {
+			if got := len(d.desks[name].asked) > 0; got != want {
+				t.Errorf("the shard ends: %v: shard %s is asked: %v", ends, name, got)
+			}
+		}
+		if n := d.Stats.FailOpen.Load(); n != 0 {
+			t.Errorf("the shard ends: %v: %d answers are unknown", ends, n)
+		}
 	}
 }
 

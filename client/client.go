@@ -45,7 +45,7 @@ func (c *Client) CheckMessage(ctx context.Context, raw []byte, o MessageOptions)
 	if o.Threshold != 0 {
 		q.Set("threshold", strconv.FormatUint(uint64(o.Threshold), 10))
 	}
-	return call[*Verdict](ctx, c, exchange{method: "POST", path: "/v1/check", query: q, mail: raw})
+	return call[*Verdict](ctx, c, exchange{method: "POST", path: "/v1/check", query: q, mail: raw, reads: true})
 }
 
 // ReportMessage votes on a whole message.
@@ -69,7 +69,7 @@ func (c *Client) LearnMessage(ctx context.Context, raw []byte, spam bool) error 
 
 // MessageSignatures returns the signatures of a whole message.
 func (c *Client) MessageSignatures(ctx context.Context, raw []byte) (*Signatures, error) {
-	return call[*Signatures](ctx, c, exchange{method: "POST", path: "/v1/signatures", mail: raw})
+	return call[*Signatures](ctx, c, exchange{method: "POST", path: "/v1/signatures", mail: raw, reads: true})
 }
 
 // Ready returns nil if the node takes requests, and otherwise an error with the reason.
@@ -132,6 +132,7 @@ type exchange struct {
 	mail         []byte
 	body         any
 	id           string
+	reads        bool // it changes nothing
 }
 
 func (k *exchange) request(ctx context.Context, c *Client) (*http.Request, error) {
@@ -157,8 +158,11 @@ func (k *exchange) request(ctx context.Context, c *Client) (*http.Request, error
 	if c.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	if k.id != "" {
+	switch {
+	case k.id != "":
 		r.Header.Set("Idempotency-Key", k.id)
+	case k.reads: // net/http repeats it if the node closes an old connection, and sends no such header
+		r.Header["Idempotency-Key"] = nil
 	}
 	return r, nil
 }

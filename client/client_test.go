@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -534,6 +535,58 @@ func TestNoServer(t *testing.T) {
 		c := &Client{Server: server}
 		if _, err := c.MessageSignatures(context.Background(), []byte("raw")); err == nil {
 			t.Errorf("server %q: no error", server)
+		}
+	}
+}
+
+// TestClosedConnection has a node close each connection at its second request, as if its idle_timeout ended just then.
+// Checks and looks are sent again over a new connection, and so is a report with an ID. A report without an ID may have
+// been counted, and is not.
+func TestClosedConnection(t *testing.T) {
+	ctx, sigs := t.Context(), signatures(1)
+	verdict, err := json.Marshal(NewVerdict(&bulkhead.Verdict{Findings: []bulkhead.Finding{{Signature: sigs[0]}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := make(map[string]int) // by connection
+	var mu sync.Mutex
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if requests[r.RemoteAddr]++; requests[r.RemoteAddr] > 1 {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, map[string]string{"/v1/check": string(verdict), "/v1/look": `{"looks":[{}]}`, "/v1/signatures": "{}",
+			"/v1/report": "{}"}[r.URL.Path])
+	}))
+	defer s.Close()
+	c := &Client{Server: s.URL, HTTP: s.Client()}
+	report := func(id string) error {
+		_, err := c.ReportMessage(ctx, []byte("x"), MessageOptions{Vote: bulkhead.Spam, ID: id})
+		return err
+	}
+	for _, tt := range []struct {
+		what  string
+		again bool
+		ask   func() error
+	}{
+		{"a check", true, func() error { _, err := c.Check(ctx, bulkhead.Query{Signatures: sigs}); return err }},
+		{"a check of a message", true, func() error {
+			_, err := c.CheckMessage(ctx, []byte("x"), MessageOptions{})
+			return err
+		}},
+		{"a look", true, func() error { return c.Look(ctx, sigs, make([]bulkhead.Look, 1), bulkhead.Counts) }},
+		{"signatures", true, func() error { _, err := c.MessageSignatures(ctx, []byte("x")); return err }},
+		{"a report with an ID", true, func() error { return report("id") }},
+		{"a report", false, func() error { return report("") }},
+	} {
+		s.Client().CloseIdleConnections()
+		if err := tt.ask(); err != nil {
+			t.Fatalf("%s over a new connection: %v", tt.what, err)
+		}
+		if err := tt.ask(); (err == nil) != tt.again {
+			t.Errorf("%s over a connection that the node closes: %v", tt.what, err)
 		}
 	}
 }

@@ -14,7 +14,7 @@ var _ bulkhead.Counter = (*Client)(nil)
 // Check implements [bulkhead.Clearinghouse]. It sends the whole query except its reporter. For the
 // node, the reporter is the holder of the token.
 func (c *Client) Check(ctx context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
-	v, err := call[*Verdict](ctx, c, exchange{method: "POST", path: "/v1/check", body: checkOf(&q)})
+	v, err := call[*Verdict](ctx, c, exchange{method: "POST", path: "/v1/check", body: checkOf(&q), reads: true})
 	if err != nil {
 		return bulkhead.Verdict{}, err
 	}
@@ -68,7 +68,7 @@ func (c *Client) checkBatch(ctx context.Context, queries []bulkhead.Query, brief
 		in[i] = checkOf(&queries[i])
 		in[i].Brief = brief
 	}
-	answers, err := call[[]BatchVerdict](ctx, c, exchange{method: "POST", path: "/v1/check", body: in})
+	answers, err := call[[]BatchVerdict](ctx, c, exchange{method: "POST", path: "/v1/check", body: in, reads: true})
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (c *Client) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulk
 			Signatures: sigs[:n], Counts: what&bulkhead.Counts != 0,
 			Judgements: what&bulkhead.Judgements != 0, Aside: what&bulkhead.Aside != 0,
 		}
-		got, err := call[*Looks](ctx, c, exchange{method: "POST", path: "/v1/look", body: in})
+		got, err := call[*Looks](ctx, c, exchange{method: "POST", path: "/v1/look", body: in, reads: true})
 		if err != nil {
 			return err
 		}

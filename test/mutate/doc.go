@@ -17,7 +17,9 @@
 //
 // Some kinds of change are left out, because they change nothing that a test could notice: texts of
 // logs and errors, the sizes of buffers that grow and of channels of empty structs, which are signals,
-// calls of runtime.Gosched, and whether a bound with a tolerance named slack is itself included.
+// calls of runtime.Gosched, whether a bound with a tolerance named slack is itself included, and zeros
+// and falses returned beside an error that is not nil: one that the statement makes, a sentinel, or one
+// that the surrounding condition compared with nil. Counts of Read, Write and their relatives do count.
 //
 // Of all possible changes of a package a sample of -n is tried, drawn from -seed; 0 tries
 // all. The score is the share that made a test fail, or made the tests run longer than five

@@ -114,6 +114,61 @@ func TestSites(t *testing.T) {
 	}
 }
 
+// TestBesideErrors: a zero or a false beside an error that is not nil offers no change. Other values do, and zeros
+// where the error may be nil.
+func TestBesideErrors(t *testing.T) {
+	const head = "package sample\n\n"
+	for _, c := range []struct {
+		name, code string
+		want       bool // a change of the result
+	}{
+		{"plain", "func f() (int, error) { return 0, nil }", true},
+		{"failed", "func f() (int, error) { if err := g(); err != nil { return 0, err }; h() }", false},
+		{"failed flag", "func f() (bool, error) { if err := g(); err != nil { return false, err }; h() }", false},
+		{"failed and more", "func f() (int, error) { if err != nil && ok { return 0, err }; h() }", false},
+		{"failed or not", "func f() (int, error) { if err != nil || ok { return 0, err }; h() }", true},
+		{"not failed", "func f() (int, error) { if err == nil { return 0, err }; h() }", true},
+		{"otherwise", "func f() (int, error) { if err != nil { h() } else { return 0, err }; h() }", true},
+		{"mended", "func f() (int, error) { if err != nil { return 0, nil }; h() }", true},
+		{"assigned again", "func f() (int, error) { if err != nil { err = g(); return 0, err }; h() }", true},
+		{"another error", "func f() (int, error) { if err != nil { return 0, other }; h() }", true},
+		{"another function", "func f() (int, error) { if err != nil { h(func() (int, error) { return 0, err }) }; h() }", true},
+		{"a function's error", "func f() (int, error) { if err != nil { return 0, mend(err) }; h() }", true},
+		{"case", "func f() (int, error) { switch { case err != nil: return 0, err }; h() }", false},
+		{"case of two", "func f() (int, error) { switch { case err != nil, ok: return 0, err }; h() }", true},
+		{"joined", "func f() (int, error) { return 0, errors.Join(err, g()) }", true},
+		{"new", `func f() (int, error) { return 0, errors.New("x") }`, false},
+		{"wrapped", `func f() (int, bool, error) { return 0, false, fmt.Errorf("x: %w", err) }`, false},
+		{"sentinel", "func f() (int, error) { return 0, errBad }", false},
+		{"sentinel elsewhere", "func f() (int, error) { return 0, p.ErrBad }", false},
+		{"only a name", "func f() (int, error) { errBad := g(); return 0, errBad }", true},
+		{"only a result", "func f() (n int, errBad error) { return 0, errBad }", true},
+		{"end of file", "func f() (int, error) { return 0, io.EOF }", true},
+		{"in a function", "func f() { h(func() (int, error) { return 0, errBad }) }", false},
+		{"on purpose", "func f() (bool, error) { return true, errBad }", true},
+		{"a number on purpose", "func f() (int, error) { if err != nil { return 1, err }; h() }", true},
+		{"part of a value", "func f() (int, error) { return n + 0, errBad }", true},
+		{"count", "func (w *w) Write([]byte) (int, error) { return 0, errBad }", true},
+		{"count at", "func (w *w) ReadAt([]byte, int64) (int, error) { if err != nil { return 0, err }; h() }", true},
+		{"no result beside", "func f() error { return errBad }", false},
+	} {
+		path := filepath.Join(t.TempDir(), "sample.go")
+		if err := os.WriteFile(path, []byte(head+c.code), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		s, err := parse(token.NewFileSet(), path)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		got := slices.ContainsFunc(s.mutants, func(m *mutant) bool {
+			return m.what[0] >= '0' && m.what[0] <= '9' || strings.HasPrefix(m.what, "return ")
+		})
+		if got != c.want {
+			t.Errorf("%s: a change %v, want %v: %s", c.name, got, c.want, c.code)
+		}
+	}
+}
+
 // switched is a package whose tests print what each function returns.
 var switched = map[string]string{"go.mod": "module example.org/switched\n\ngo 1.26\n",
 	"switched.go": `package switched

@@ -40,6 +40,8 @@ type source struct {
 	// last part of the head of.
 	slots map[ast.Stmt]*ast.Stmt
 	posts map[ast.Stmt]*ast.ForStmt
+	// unseen has the values of the current function that no caller uses.
+	unseen map[ast.Expr]bool
 }
 
 // parse reads a file and finds all its mutants.
@@ -52,6 +54,7 @@ func parse(fset *token.FileSet, path string) (*source, error) {
 	}
 	for _, d := range s.tree.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+			s.unseen = besideErrors(f)
 			ast.Inspect(f.Body, s.visit)
 		}
 	}
@@ -295,7 +298,7 @@ func (s *source) constant(cond *ast.Expr, value string) {
 func (s *source) result(r *ast.ReturnStmt) {
 	for i, e := range r.Results {
 		id, ok := e.(*ast.Ident)
-		if !ok || id.Name != "true" && id.Name != "false" {
+		if !ok || id.Name != "true" && id.Name != "false" || s.unseen[e] {
 			continue
 		}
 		other := "true"
@@ -312,7 +315,7 @@ func (s *source) result(r *ast.ReturnStmt) {
 }
 
 func (s *source) number(l *ast.BasicLit) {
-	if l.Kind != token.INT {
+	if l.Kind != token.INT || s.unseen[l] {
 		return
 	}
 	v, err := strconv.ParseUint(l.Value, 0, 64)

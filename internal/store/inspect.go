@@ -107,7 +107,7 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 	}
 	n.Manifest, n.Readable = m, true
 	// The watermark is read first: the segments read later then hold everything it covers.
-	mark, known, err := n.watermark(fsys, filepath.Join(dir, watermarkFile))
+	mark, err := n.watermark(fsys, filepath.Join(dir, watermarkFile))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 		n.Faults = append(n.Faults, faults...)
 		n.foreign[m.Files[i].Name] = foreign
 	}
-	return n, n.journal(ctx, fsys, dir, mark, known)
+	return n, n.journal(ctx, fsys, dir, mark)
 }
 
 // spareManifest returns the manifest in dir with one flipped bit repaired, or else its copy.
@@ -182,75 +182,86 @@ func (n *Inspection) take(err error, path string) error {
 	return nil
 }
 
-func (n *Inspection) watermark(fsys FS, path string) (mark watermark, known bool, err error) {
-	if mark, err = steadyWatermark(fsys, path); err != nil {
-		return watermark{}, false, n.take(err, path)
+// watermark reads the watermark, zero if it cannot be read.
+func (n *Inspection) watermark(fsys FS, path string) (watermark, error) {
+	mark, err := steadyWatermark(fsys, path)
+	if err != nil {
+		return watermark{}, n.take(err, path)
 	}
 	n.Files, n.Bytes = n.Files+1, n.Bytes+watermarkBytes
-	return mark, true, nil
+	return mark, nil
 }
 
-// journal reads the segments that the checkpoint needs.
-func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark watermark, known bool) error {
+// journal reads the segments that the checkpoint needs. Without a watermark, mark is zero.
+func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark watermark) error {
 	m := &n.Manifest
-	if known && mark.epoch > m.epoch {
+	if mark.epoch > m.epoch {
 		n.newer = watermarkFile
 		n.Faults = append(n.Faults, Fault{File: filepath.Join(dir, manifestFile),
 			What: fmt.Sprintf("the manifest is of journal epoch %d, the watermark of %d: the manifest is out of date",
 				m.epoch, mark.epoch)})
 		return nil
 	}
-	if mark.epoch != m.epoch {
-		mark, known = watermark{}, false
+	acked := mark.acked
+	if mark.epoch != m.epoch || acked < m.Start {
+		acked = 0 // of another journal, or all in the checkpoint
 	}
-	segs, err := n.segments(filepath.Join(dir, journalDir), m)
+	path := filepath.Join(dir, journalDir)
+	segs, err := n.segments(path, m)
 	if err != nil {
 		return err
 	}
 	n.segs, n.LastIndex = segs, m.Start-1
 	for i := range segs {
-		seg := &segs[i] // walk sets its end
-		if seg.first > n.LastIndex+1 {
-			n.lost(filepath.Join(dir, journalDir), "a segment is missing", max(m.Start, n.LastIndex+1), seg.first-1)
+		if segs[i].first > n.LastIndex+1 {
+			n.lost(path, "a segment is missing", max(m.Start, n.LastIndex+1), segs[i].first-1)
 		}
-		faults, torn, err := seg.walk(ctx, fsys, m.Incarnation, func(index uint64, _ []byte) error {
-			if index >= m.Start {
-				n.Entries++
-			}
-			return nil
-		})
-		if err != nil {
+		if err := n.segment(ctx, fsys, i, acked); err != nil {
 			return err
 		}
-		n.Files, n.Bytes = n.Files+1, n.Bytes+seg.size
-		last := i == len(segs)-1
-		needed := known && mark.acked >= m.Start // some acknowledged entries are in no checkpoint
-		if torn && last && (!needed || seg.last >= mark.acked) {
-			faults = faults[:len(faults)-1] // a write that never finished, is still going on, or was repeated
-		}
-		end := seg.last
-		switch {
-		case !last:
-			end = segs[i+1].first - 1
-		case needed:
-			end = max(end, mark.acked)
-		}
-		for _, f := range shortBy(faults, torn, seg, end) {
-			if f.First != 0 {
-				f.First = max(f.First, m.Start) // the checkpoint covers the entries before
-			}
-			if f.First > f.Last {
-				f.First, f.Last = 0, 0
-			}
-			n.Faults = append(n.Faults, f)
-		}
-		n.LastIndex = max(n.LastIndex, end)
 	}
-	if known && n.LastIndex < mark.acked {
-		n.lost(filepath.Join(dir, journalDir), "the journal's last segment is missing", n.LastIndex+1, mark.acked)
-		n.LastIndex = mark.acked
+	if n.LastIndex < acked {
+		n.lost(path, "the journal's last segment is missing", n.LastIndex+1, acked)
+		n.LastIndex = acked
 	}
 	return nil
+}
+
+// segment reads one of the segments. If it is the last one, it should have the entries up to acked.
+func (n *Inspection) segment(ctx context.Context, fsys FS, i int, acked uint64) error {
+	seg := &n.segs[i] // walk sets its end
+	faults, torn, err := seg.walk(ctx, fsys, n.Manifest.Incarnation, func(index uint64, _ []byte) error {
+		if index >= n.Manifest.Start {
+			n.Entries++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	n.Files, n.Bytes = n.Files+1, n.Bytes+seg.size
+	var end uint64
+	if i < len(n.segs)-1 {
+		end = n.segs[i+1].first - 1
+	} else if end = max(seg.last, acked); torn && end == seg.last {
+		faults = faults[:len(faults)-1] // a write that never finished, is still going on, or was repeated
+	}
+	for _, f := range shortBy(faults, torn, seg, end) {
+		n.note(f)
+	}
+	n.LastIndex = max(n.LastIndex, end)
+	return nil
+}
+
+// note records a fault of a segment. The checkpoint covers the entries before its own start.
+func (n *Inspection) note(f Fault) {
+	if f.First != 0 {
+		f.First = max(f.First, n.Manifest.Start)
+	}
+	if f.First > f.Last {
+		f.First, f.Last = 0, 0
+	}
+	n.Faults = append(n.Faults, f)
 }
 
 // Replay passes the readable journal entries that the checkpoint does not cover to fn, in order.

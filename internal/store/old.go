@@ -134,37 +134,54 @@ func (s *segment) superfluous(fsys FS, start uint64) (bool, error) {
 // whole says that every byte of it is as it was written.
 func oldLast(r io.Reader) (last uint64, whole bool, err error) {
 	block := make([]byte, oldBlock)
-	var record []byte
-	within := false // a record that has begun
+	var records oldRecords
 	for {
 		n, err := io.ReadFull(r, block)
 		if err == io.EOF {
-			return last, !within, nil
+			return records.last, !records.within, nil
 		}
 		if err != nil && err != io.ErrUnexpectedEOF {
 			return 0, false, err
 		}
-		b := block[:n]
-		for len(b) >= oldChunkHead {
-			length, kind := int(binary.LittleEndian.Uint16(b[4:])), b[6]
-			begins := kind == oldChunkFull || kind == oldChunkFirst
-			if length > len(b)-oldChunkHead || begins == within || kind == 0 || kind > oldChunkLast {
-				return last, false, nil
-			}
-			record, b = append(record, b[oldChunkHead:oldChunkHead+length]...), b[oldChunkHead+length:]
-			if within = kind != oldChunkFull && kind != oldChunkLast; within {
-				continue
-			}
-			if len(record) < oldRecordHead || binary.LittleEndian.Uint32(record) != crc32.Checksum(record[4:], castagnoli) {
-				return last, false, nil
-			}
-			if binary.LittleEndian.Uint32(record[4:]) == oldEntry {
-				last = binary.LittleEndian.Uint64(record[16:])
-			}
-			record = record[:0]
-		}
-		if n < oldBlock && len(b) > 0 {
-			return last, false, nil
+		if rest, ok := records.add(block[:n]); !ok || n < oldBlock && rest > 0 {
+			return records.last, false, nil
 		}
 	}
+}
+
+// An oldRecords joins the chunks of an old segment to records.
+type oldRecords struct {
+	record []byte
+	within bool   // the record has begun, and not ended
+	last   uint64 // the index of the last entry
+}
+
+// add reads the chunks of a block, and returns the number of bytes after them. whole says that the chunks
+// and the records that end in them are as they were written.
+func (o *oldRecords) add(b []byte) (rest int, whole bool) {
+	for len(b) >= oldChunkHead {
+		length, kind := int(binary.LittleEndian.Uint16(b[4:])), b[6]
+		begins := kind == oldChunkFull || kind == oldChunkFirst
+		if length > len(b)-oldChunkHead || begins == o.within || kind == 0 || kind > oldChunkLast {
+			return 0, false
+		}
+		o.record, b = append(o.record, b[oldChunkHead:oldChunkHead+length]...), b[oldChunkHead+length:]
+		if o.within = kind != oldChunkFull && kind != oldChunkLast; !o.within && !o.end() {
+			return 0, false
+		}
+	}
+	return len(b), true
+}
+
+// end takes the index of a record that is complete, and reports whether the record is as it was written.
+func (o *oldRecords) end() bool {
+	r := o.record
+	if len(r) < oldRecordHead || binary.LittleEndian.Uint32(r) != crc32.Checksum(r[4:], castagnoli) {
+		return false
+	}
+	if binary.LittleEndian.Uint32(r[4:]) == oldEntry {
+		o.last = binary.LittleEndian.Uint64(r[16:])
+	}
+	o.record = r[:0]
+	return true
 }

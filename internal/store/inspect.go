@@ -127,7 +127,7 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 // spareManifest returns the manifest in dir with one flipped bit repaired, or else its copy.
 func spareManifest(fsys FS, dir string) (Manifest, error) {
 	path := filepath.Join(dir, manifestFile)
-	if b, err := os.ReadFile(path); err == nil && len(b) <= maxManifestFile {
+	if b, err := manifestBytes(fsys, path); err == nil {
 		if m, ok := mendManifest(path, b); ok {
 			return m, nil
 		}

@@ -312,3 +312,92 @@ func TestWholeLimit(t *testing.T) {
 		}
 	}
 }
+
+// A meteredFS counts the bytes that are read from files.
+type meteredFS struct {
+	fastFS
+	n *int64
+}
+
+func (m meteredFS) OpenFile(name string, flag int, perm fs.FileMode) (Handle, error) {
+	h, err := m.fastFS.OpenFile(name, flag, perm)
+	return meteredFile{h, m.n}, err
+}
+
+type meteredFile struct {
+	Handle
+	read *int64
+}
+
+func (f meteredFile) Read(b []byte) (int, error) {
+	n, err := f.Handle.Read(b)
+	*f.read += int64(n)
+	return n, err
+}
+
+// TestReadsEnd checks that a small file that a fault has made huge is not read into memory: one byte too many shows
+// that the file is damaged.
+func TestReadsEnd(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, manifestFile)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 1<<30); err != nil { // sparse
+		t.Fatal(err)
+	}
+	content := make([]byte, 100)
+	for name, tt := range map[string]struct {
+		read func(FS) bool // whether the file is taken
+		want int64
+	}{
+		"watermark": {func(f FS) bool {
+			_, _, err := readWatermark(f, path)
+			return err == nil
+		}, watermarkBytes + 1},
+		"manifest": {func(f FS) bool {
+			_, err := readManifest(f, path)
+			return err == nil
+		}, maxManifestFile},
+		"manifest to mend": {func(f FS) bool {
+			_, err := spareManifest(f, dir)
+			return err == nil
+		}, maxManifestFile},
+		"comparison": {func(f FS) bool {
+			same, err := holds(f, path, content)
+			return same || err != nil
+		}, int64(len(content)) + 1},
+	} {
+		var n int64
+		if taken := tt.read(meteredFS{n: &n}); taken || n != tt.want {
+			t.Errorf("%s: taken %v, read %d bytes, want %d", name, taken, n, tt.want)
+		}
+	}
+}
+
+// TestLockText checks that the error for a store in use has the number in the lock, and no more of a damaged lock.
+func TestLockText(t *testing.T) {
+	dir := newDir(t)
+	open(t, dir, Options{FS: fastFS{}})
+	number := strings.Repeat("7", 20) // the longest
+	if err := os.WriteFile(filepath.Join(dir, lockFile), []byte(strings.Repeat(number, 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(dir, Options{FS: fastFS{}})
+	if !errors.Is(err, ErrInUse) || !strings.HasSuffix(err.Error(), "by process "+number) {
+		t.Errorf("%.200v, want process %s", err, number)
+	}
+}
+
+// TestBatchFreed checks that a large batch does not hold on to its memory, and that small ones share theirs.
+func TestBatchFreed(t *testing.T) {
+	s := open(t, newDir(t), Options{FS: fastFS{}})
+	for _, tt := range []struct{ size, least, most int }{{100, 1, 1 << 20}, {1 << 20, 0, 0}, {100, 1, 1 << 20}} {
+		if _, err := s.Append(make([]byte, tt.size)); err != nil {
+			t.Fatal(err)
+		}
+		if n := cap(s.tail.buf); n < tt.least || n > tt.most {
+			t.Errorf("after an entry of %d bytes: memory of %d bytes, want %d to %d", tt.size, n, tt.least, tt.most)
+		}
+	}
+}

@@ -178,16 +178,25 @@ func (j *manifestJSON) manifest() (Manifest, error) {
 
 // readManifest returns an error that wraps fs.ErrNotExist if there is no manifest.
 func readManifest(fsys FS, file string) (Manifest, error) {
+	b, err := manifestBytes(fsys, file)
+	if err != nil {
+		return Manifest{}, err
+	}
+	return decodeManifest(file, b)
+}
+
+// manifestBytes reads a manifest, and no more of a longer file than a manifest may have.
+func manifestBytes(fsys FS, file string) ([]byte, error) {
 	f, err := openRead(fsys, file)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("store: %w", err)
+		return nil, fmt.Errorf("store: %w", err)
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxManifestFile))
 	if err != nil {
-		return Manifest{}, fmt.Errorf("store: %w", err)
+		return nil, fmt.Errorf("store: %w", err)
 	}
-	return decodeManifest(file, b)
+	return b, nil
 }
 
 // replaceFile writes content next to file, makes it durable, checks it and renames it to file.

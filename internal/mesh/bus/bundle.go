@@ -30,6 +30,7 @@ const (
 	maxOrigins  = 4096        // origins whose heads are remembered
 	maxInbox    = 8 << 10     // messages that wait for the gatherer
 	maxHead     = wire.MaxAsk // bytes of one head, which has 1,024 arrays at most
+	headRoom    = 32          // bytes of a head in a bundle, or of its sum, besides the head itself
 )
 
 // A gatherer makes the bundles of a hub. Only its goroutine uses the fields below the channels.
@@ -168,11 +169,12 @@ func (g *gatherer) bundles(all bool) (out [][]byte) {
 	var list []wire.BundledHead
 	size := 0
 	put := func(h wire.BundledHead) {
-		if size += len(h.Data) + 32; size > wire.MaxBundle && len(list) > 0 {
+		more := len(h.Data) + headRoom
+		if size+more > wire.MaxBundle && len(list) > 0 {
 			out = append(out, wire.AppendBundle(nil, list))
-			list, size = nil, len(h.Data)
+			list, size = nil, 0
 		}
-		list = append(list, h)
+		list, size = append(list, h), size+more
 	}
 	for _, heads := range g.whole {
 		for _, h := range heads {

@@ -1,7 +1,10 @@
 package bus
 
 import (
+	"bytes"
 	"crypto/ed25519"
+	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,4 +116,144 @@ func TestGathered(t *testing.T) {
 	}
 	w, s = g.bundled(t)
 	want("twenty at once", maxGathered, 0, w, s)
+}
+
+// heads returns the heads of the messages of a hub, whole ones and sums.
+func (g *gathering) heads(t *testing.T, messages [][]byte) (heads []wire.BundledHead) {
+	t.Helper()
+	for _, b := range messages {
+		list, err := wire.ParseBundle(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heads = append(heads, list...)
+	}
+	return heads
+}
+
+// TestGatheredSubjects checks that a hub passes on what has the subject and the size of a head, and nothing
+// else: members spend time on each.
+func TestGatheredSubjects(t *testing.T) {
+	own, other := wire.NetworkName(7), wire.NetworkName(0xabc)
+	hint := wire.Hint{1, 2, 3}.String()
+	for name, tt := range map[string]struct {
+		subject string
+		size    int
+		want    uint64 // the network; 0: the head is dropped
+	}{
+		"a head":                  {"bh." + own + ".h." + hint, 9, 7},
+		"the longest head":        {"bh." + own + ".h." + hint, maxHead, 7},
+		"a head that is too long": {"bh." + own + ".h." + hint, maxHead + 1, 0},
+		"an empty head":           {"bh." + own + ".h." + hint, 0, 0},
+		"another network":         {"bh." + other + ".h." + hint, 9, 0xabc},
+		"no network":              {"bh.h." + hint, 9, 0},
+		"a network in capitals":   {"bh." + strings.ToUpper(other) + ".h." + hint, 9, 0},
+		"a short network":         {"bh.7.h." + hint, 9, 0},
+		"a network of words":      {"bh.network.h." + hint, 9, 0},
+		"a delta":                 {"bh." + own + ".d." + hint, 9, 0},
+		"a head with a key":       {"bh." + own + ".h." + hint + ".x", 9, 0},
+		"a head of nobody":        {"bh." + own + ".h.nobody", 9, 0},
+		"a kind of two letters":   {"bh." + own + ".hh." + hint, 9, 0},
+		"something else":          {"bh.heads", 9, 0},
+	} {
+		g := newGathering(t)
+		for range 2 { // a head that no member can read is never taken for one that is the same as before
+			g.hear(tt.subject, make([]byte, tt.size), g.now)
+			messages := g.bundles(true)
+			got := g.heads(t, messages)
+			switch {
+			case len(messages) != 1:
+				t.Errorf("%s: %d bundles", name, len(messages))
+			case tt.want == 0 && len(got) > 0:
+				t.Errorf("%s: passed on as %d heads", name, len(got))
+			case tt.want != 0 && (len(got) != 1 || got[0].Network != tt.want || got[0].Origin != (wire.Hint{1, 2, 3}) ||
+				len(got[0].Data) != tt.size):
+				t.Errorf("%s: %d heads", name, len(got))
+			}
+		}
+	}
+}
+
+// TestGatheredForeign checks that the heads of another network are passed on whole: its sums mean nothing to
+// the members.
+func TestGatheredForeign(t *testing.T) {
+	g := newGathering(t)
+	g.keyID = 8
+	for range 3 {
+		if whole, still := g.head(t, 30*time.Second, "a"); whole != 1 || still != 0 {
+			t.Errorf("%d whole and %d sums, want one head", whole, still)
+		}
+	}
+}
+
+// TestBundleSizes checks that bundles are small enough for a slow link, however many heads there are, that
+// each head is in one of them once, and that sums wait for the next bundle of all.
+func TestBundleSizes(t *testing.T) {
+	g := newGathering(t)
+	const big = 9
+	for i := range big {
+		g.hear(g.names.Subject(wire.Topic{Kind: wire.KindHead, Origin: wire.Hint{byte(i)}}),
+			bytes.Repeat([]byte{byte(i)}, wire.MaxBundle/3), g.now)
+	}
+	const still = 3000
+	for i := range still {
+		var h wire.Hint
+		binary.BigEndian.PutUint32(h[4:], uint32(i+1))
+		g.gatherer.heads[h] = &gathered{sum: wire.HeadSum{1, byte(i), byte(i >> 8)}, still: true}
+	}
+	sizes := func(messages [][]byte, most int) {
+		t.Helper()
+		if len(messages) > most {
+			t.Errorf("%d messages, want %d at most", len(messages), most)
+		}
+		for _, b := range messages {
+			if len(b) > wire.MaxBundle {
+				t.Errorf("a bundle of %d bytes, want %d at most", len(b), wire.MaxBundle)
+			}
+		}
+	}
+	now := g.bundles(false)
+	sizes(now, big/2+1)
+	if got := g.heads(t, now); len(got) != big {
+		t.Errorf("%d heads, want %d, and no sums yet", len(got), big)
+	}
+	if again := g.bundles(false); len(again) > 0 {
+		t.Errorf("%d bundles without a new head", len(again))
+	}
+	all := g.bundles(true)
+	sizes(all, 1+still*32/wire.MaxBundle)
+	seen := make(map[wire.Hint]bool)
+	for _, h := range g.heads(t, all) {
+		if seen[h.Origin] || len(h.Data) > 0 || h.Network != 7 || h.Still[0] != 1 {
+			t.Fatalf("%+v, seen before: %v", h, seen[h.Origin])
+		}
+		seen[h.Origin] = true
+	}
+	if len(seen) != still {
+		t.Errorf("%d sums, want %d", len(seen), still)
+	}
+	if again := g.bundles(true); len(again) != 1 || len(g.heads(t, again)) > 0 {
+		t.Errorf("%d bundles, want an empty one, by which members know that the hub has bundles", len(again))
+	}
+}
+
+// TestGatheredForgets checks that a hub remembers a bounded number of origins. Members then receive whole heads.
+func TestGatheredForgets(t *testing.T) {
+	g := newGathering(t)
+	g.head(t, 0, "a")
+	for i := range maxOrigins - 1 {
+		g.gatherer.heads[wire.Hint{1, byte(i), byte(i >> 8)}] = &gathered{}
+	}
+	if whole, still := g.head(t, 30*time.Second, "a"); whole != 0 || still != 1 {
+		t.Errorf("with as many origins as may be: %d whole and %d sums, want a sum", whole, still)
+	}
+	another := newGathering(t).from
+	g.from, another = another, g.from
+	if whole, _ := g.head(t, 0, "a"); whole != 1 || len(g.gatherer.heads) != 1 {
+		t.Errorf("of one more: %d whole, and %d origins are remembered", whole, len(g.gatherer.heads))
+	}
+	g.from = another
+	if whole, still := g.head(t, 30*time.Second, "a"); whole != 1 || still != 0 {
+		t.Errorf("of a forgotten one: %d whole and %d sums, want a whole head", whole, still)
+	}
 }

@@ -1,0 +1,110 @@
+package replica
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
+)
+
+// TestIntakeRests checks that the receiver is woken as long as something waits, and no longer.
+func TestIntakeRests(t *testing.T) {
+	q := newIntake()
+	for range 3 {
+		if err := q.put(t.Context(), incoming{m: &wire.Message{}}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for left := 2; left >= 0; left-- {
+		<-q.ready
+		if _, ok := q.take(); !ok {
+			t.Fatalf("nothing to take, want %d more", left+1)
+		}
+		if woken := len(q.ready) == 1; woken != (left > 0) {
+			t.Errorf("%d wait, and the receiver is woken: %v", left, woken)
+		}
+	}
+}
+
+// A lookedAt counts how often the arrays of a peer are looked at.
+type lookedAt struct {
+	*meshtest.Engine
+	n int
+}
+
+func (e *lookedAt) Replica(origin string) []engine.ArrayState {
+	e.n++
+	return e.Engine.Replica(origin)
+}
+
+// TestNothingMissing checks that a peer of which nothing can be missing takes no look at its arrays: a node
+// with many peers repairs several times a second.
+func TestNothingMissing(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		x := wire.Ref{Array: engine.ArraySpam, Start: 7}
+		for name, tt := range map[string]struct {
+			before func(*origin)
+			looks  int
+		}{
+			"nothing": {func(*origin) {}, 0},
+			"a head":  {func(o *origin) { o.heads[x] = wire.ArrayHead{Ref: x, Geometry: meshtest.Bits} }, 1},
+			"a round that waits": {func(o *origin) {
+				one := meshtest.Round(t, x, 4, 2)
+				o.hold(&one)
+			}, 1},
+			"an array that its head omits": {func(o *origin) { o.gone = []wire.Ref{x} }, 1},
+		} {
+			r := newRig(t, k, nil)
+			e := &lookedAt{Engine: r.Engine}
+			r.t.engine = e
+			if tt.before(r.t); e.n != 0 {
+				t.Fatalf("%s: %d looks before", name, e.n)
+			}
+			if r.t.missing(); e.n != tt.looks {
+				t.Errorf("%s: %d looks at the arrays, want %d", name, e.n, tt.looks)
+			}
+		}
+	})
+}
+
+// TestFarFuture checks that the refusal of a generation beyond any calendar names a time in the future, not one
+// before 1970.
+func TestFarFuture(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		for _, start := range []uint64{1 << 40, 1 << 63, math.MaxUint64} {
+			r.Engine.Expired = start
+			got := r.Refused(func() { r.t.early(wire.Ref{Array: engine.ArraySpam, Start: start}) })
+			if text := r.Entry().Refusals.Last; got != member.ReasonEarly || !strings.Contains(text, "starts at 36812-") {
+				t.Errorf("start %d: refused for %q: %s", start, got, text)
+			}
+		}
+	})
+}
+
+// TestWordOrMessage checks that a hub's word about a head is queued without a message, and that an empty message is
+// malformed.
+func TestWordOrMessage(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		topic := wire.Topic{Kind: wire.KindHead, Origin: r.Peer.Hint()}
+		for _, tt := range []struct {
+			still   wire.HeadSum
+			data    []byte
+			refused string
+		}{{wire.HeadSum{3}, nil, ""}, {wire.HeadSum{}, nil, member.ReasonMalformed},
+			{wire.HeadSum{3}, []byte{1}, member.ReasonMalformed}} {
+			got := r.Refused(func() {
+				r.receiver.Deliver(t.Context(), r.Bus, wire.Arrival{Topic: topic, Data: tt.data, Still: tt.still}, false)
+			})
+			x, ok := r.receiver.in.take()
+			if got != tt.refused || ok != (tt.refused == "") || ok && (x.m != nil || x.sum != tt.still || x.from != topic.Origin) {
+				t.Errorf("%+v: refused for %q, queued %v: %+v", tt, got, ok, x)
+			}
+		}
+	})
+}

@@ -93,18 +93,11 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 		if next.Incarnation, err = newIncarnation(s.opts.Random); err != nil {
 			return err
 		}
-		before := s.id
-		s.id = next.Incarnation
-		defer func() {
-			if err != nil {
-				s.id = before
-			}
-		}()
 	}
 	if err := s.writeFiles(ctx, &m, &next, files, true); err != nil {
 		return errors.Join(err, s.removeNew(&next))
 	}
-	t, err := s.freshSegment(next.epoch, next.Start)
+	t, err := s.freshSegment(&next)
 	if err != nil {
 		return errors.Join(err, s.removeNew(&next))
 	}
@@ -118,7 +111,7 @@ func (s *Store) Recover(ctx context.Context, start uint64, meta []byte, files []
 		}
 		return err
 	}
-	return s.restart(t, next.Start-1)
+	return s.restart(t, &next)
 }
 
 // release drops the entries that only Retain keeps: the disk may be full.
@@ -138,14 +131,14 @@ func (s *Store) isClosed() bool {
 	return s.closed
 }
 
-// freshSegment writes an empty segment, which proves that the disk accepts it.
-func (s *Store) freshSegment(epoch, first uint64) (*segmentWriter, error) {
+// freshSegment writes the empty first segment of a journal, which proves that the disk accepts it.
+func (s *Store) freshSegment(next *Manifest) (*segmentWriter, error) {
 	dir := s.path(journalDir)
 	// An earlier Recover may have failed to remove the segment that it began.
-	if err := removeIfThere(s.fs, s.path(journalDir, segmentName(epoch, first))); err != nil {
+	if err := removeIfThere(s.fs, s.path(journalDir, segmentName(next.epoch, next.Start))); err != nil {
 		return nil, err
 	}
-	t, err := createSegment(s.fs, dir, s.id, s.opts.Random, epoch, first)
+	t, err := createSegment(s.fs, dir, next.Incarnation, s.opts.Random, next.epoch, next.Start)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -156,7 +149,7 @@ func (s *Store) freshSegment(epoch, first uint64) (*segmentWriter, error) {
 	}
 	if err == nil {
 		t.f.DropCache()
-		_, err = s.checkBegin(t.segment)
+		_, err = s.checkBegin(t.segment, next.Incarnation)
 	}
 	if err == nil {
 		err = s.fs.SyncDir(dir)
@@ -167,11 +160,12 @@ func (s *Store) freshSegment(epoch, first uint64) (*segmentWriter, error) {
 	return t, nil
 }
 
-// restart makes t the journal after last. The old journal is no longer needed.
-func (s *Store) restart(t *segmentWriter, last uint64) error {
+// restart makes t the journal of a manifest that was committed. The old journal is no longer needed.
+func (s *Store) restart(t *segmentWriter, m *Manifest) error {
+	last := m.Start - 1
 	s.mu.Lock()
 	old := s.tail
-	s.tail, s.segs, s.epoch = t, nil, t.epoch
+	s.tail, s.segs, s.epoch, s.id = t, nil, t.epoch, m.Incarnation
 	s.last, s.durable, s.burned = last, last, last
 	s.oldest = last + 1
 	s.failure, s.salvaged = nil, nil

@@ -82,13 +82,17 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 	}
 	n := &Inspection{dir: dir, foreign: make(map[string]bool)}
 	path := filepath.Join(dir, manifestFile)
-	m, err := readManifest(fsys, path)
+	var m Manifest
+	content, err := manifestBytes(fsys, path)
+	if err == nil {
+		m, err = decodeManifest(path, content)
+	}
 	n.found = m.Checkpoint
 	if err != nil {
 		if err := n.take(err, path); err != nil {
 			return nil, err
 		}
-		if m, err = spareManifest(fsys, dir); err != nil {
+		if m, err = spareManifest(fsys, dir, content); err != nil {
 			return n, nil
 		}
 		n.Faults[0].Mended = true
@@ -124,13 +128,10 @@ func inspect(ctx context.Context, fsys FS, dir string) (*Inspection, error) {
 	return n, n.journal(ctx, fsys, dir, mark)
 }
 
-// spareManifest returns the manifest in dir with one flipped bit repaired, or else its copy.
-func spareManifest(fsys FS, dir string) (Manifest, error) {
-	path := filepath.Join(dir, manifestFile)
-	if b, err := manifestBytes(fsys, path); err == nil {
-		if m, ok := mendManifest(path, b); ok {
-			return m, nil
-		}
+// spareManifest returns the manifest in dir with one flipped bit of its content repaired, or else its copy.
+func spareManifest(fsys FS, dir string, content []byte) (Manifest, error) {
+	if m, ok := mendManifest(filepath.Join(dir, manifestFile), content); ok {
+		return m, nil
 	}
 	return readManifest(fsys, filepath.Join(dir, manifestCopy))
 }

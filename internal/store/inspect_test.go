@@ -206,7 +206,7 @@ func TestSpareManifest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := spareManifest(osFS{}, dir); (err == nil) != tt.want || tt.want && !reflect.DeepEqual(got, want) {
+		if got, err := spareManifest(osFS{}, dir, b); (err == nil) != tt.want || tt.want && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v; want %+v: %v", name, got, err, want, tt.want)
 		}
 	}

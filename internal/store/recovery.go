@@ -112,7 +112,7 @@ func (s *Store) sortSegments() (live, obsolete []segment, err error) {
 	for i := range live[:max(len(live)-1, 0)] {
 		seg := &live[i]
 		seg.last = live[i+1].first - 1
-		if seg.size, err = s.checkBegin(*seg); err != nil {
+		if seg.size, err = s.checkBegin(*seg, s.id); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -135,14 +135,14 @@ func (s *Store) mustBeUnused(seg segment) error {
 	return nil
 }
 
-// checkBegin reads the header of a segment, and returns the size of its file.
-func (s *Store) checkBegin(seg segment) (size int64, err error) {
+// checkBegin reads the header of a segment of a store with the given incarnation, and returns the size of its file.
+func (s *Store) checkBegin(seg segment, incarnation string) (size int64, err error) {
 	f, size, err := seg.open(s.fs)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	if err := seg.begin(newScanner(f, size), s.id); err != nil {
+	if err := seg.begin(newScanner(f, size), incarnation); err != nil {
 		return 0, seg.fault(err)
 	}
 	return size, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -236,5 +237,39 @@ func TestKeep(t *testing.T) {
 	}
 	if err := keep(filepath.Join(here, "none"), filepath.Join(here, "kept")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// TestSalvageFailedRecovery has a disk fail at each step of the first checkpoint of a salvaged store. Until the disk
+// takes the checkpoint, the entries are read as before; later the store opens with what it then had.
+func TestSalvageFailedRecovery(t *testing.T) {
+	for _, part := range []string{filesDir, journalDir, manifestFile, watermarkFile} {
+		dir, readable := damagedStore(t)
+		fsys := newPowerFS()
+		s := open(t, dir, Options{FS: fsys, Salvage: &Salvage{Aside: filepath.Join(ramDir(t), "aside")}})
+		start, old := s.Manifest().Start, s.Manifest().Incarnation
+		recover := func() error {
+			return s.Recover(t.Context(), s.LastIndex()+1, nil, []File{text("a", "new")})
+		}
+		fsys.fault = func(op, path string) bool {
+			return (op == "open" || op == "write") && strings.Contains(path, part)
+		}
+		if err := recover(); !errors.Is(err, errFault) {
+			t.Fatalf("a disk that takes no %s: %v", part, err)
+		}
+		fsys.fault = nil
+		if s.Salvaged() != nil {
+			if got := entriesOf(t, s, start); !maps.Equal(got, readable) {
+				t.Errorf("a recovery that %s stopped: %d entries, want %d", part, len(got), len(readable))
+			}
+		}
+		if err := recover(); err != nil {
+			t.Fatal(err)
+		}
+		appendN(t, s, 2, 50)
+		s = reopen(t, s, Options{FS: fsys})
+		if m := s.Manifest(); m.Incarnation == old || readFile(t, s, "a") != "new" || len(entriesOf(t, s, m.Start)) != 2 {
+			t.Errorf("a recovery that %s stopped: %+v", part, m)
+		}
 	}
 }

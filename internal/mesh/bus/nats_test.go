@@ -6,18 +6,23 @@ import (
 	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 // A member is an identity without a certificate.
@@ -88,4 +93,107 @@ func TestRefusedOrDown(t *testing.T) {
 	if n := log.count(refused); n != 1 {
 		t.Errorf("the refusal is logged %d times, want once", n)
 	}
+}
+
+// offline returns a client without a connection, of a hub if holder is not nil, and what it logs.
+func offline(t *testing.T, holder *wire.Public) (*Client, *lines) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := new(lines)
+	c := &Client{Server: "hub.example.com", Ups: make(chan struct{}, 1),
+		Opts: &Options{Identity: member{signer{key}}, Log: slog.New(slog.NewTextHandler(log, nil))}}
+	if holder != nil {
+		c.keyOfHub = new(atomic.Pointer[wire.Public])
+		c.keyOfHub.Store(holder)
+	}
+	return c, log
+}
+
+// TestErrorsLoggedOnce checks that a server's errors are logged once as long as they are among the last ones, and that
+// a client remembers no more of them: a server chooses their texts.
+func TestErrorsLoggedOnce(t *testing.T) {
+	c, log := offline(t, nil)
+	number := func(i int) error { return fmt.Errorf("error number %d.", i) }
+	fail := func(i int, want bool) {
+		t.Helper()
+		before := log.count("level=WARN")
+		c.Failed(number(i))
+		if got := log.count("level=WARN") - before; got != 0 != want || got > 1 {
+			t.Errorf("%v: logged %d times, want it logged: %v", number(i), got, want)
+		}
+		if c.Last.Error() != number(i).Error() || len(c.logged) > keptErrors {
+			t.Errorf("%v: the last error is %v, %d are remembered", number(i), c.Last, len(c.logged))
+		}
+	}
+	for _, want := range []bool{true, false} {
+		for i := range keptErrors {
+			fail(i, want)
+		}
+	}
+	fail(keptErrors, true)
+	fail(1, false)
+	fail(0, true) // it made room
+	c.CameUp()
+	if len(c.Up()) != 1 || c.Last != nil {
+		t.Errorf("connected: %d notices, error %v", len(c.Up()), c.Last)
+	}
+	fail(1, true)
+	c.Failed(nil)
+	if c.Last == nil {
+		t.Error("no error ends an error")
+	}
+}
+
+// TestRefusalStands checks that a refusal is shown for a while beside the errors of other servers, and that a hub's
+// refusal is reported once until the hub admits the node.
+func TestRefusalStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		holder := wire.Public{1, 2, 3}
+		for _, hub := range []*wire.Public{nil, &holder} {
+			c, _ := offline(t, hub)
+			var by []wire.Public
+			c.Opts.Refused = func(key wire.Public) { by = append(by, key) }
+			down := errors.New("dial tcp: connect: connection refused")
+			refusals := func(n int) {
+				t.Helper()
+				if hub == nil {
+					n = 0
+				}
+				if len(by) != n || n > 0 && by[n-1] != holder {
+					t.Errorf("refused by %v, want %d", by, n)
+				}
+			}
+			if c.Failed(down); c.Last != down {
+				t.Errorf("the error is %v", c.Last)
+			}
+			if _, refused := c.RefusedBy(); refused {
+				t.Error("refused by a hub that is down")
+			}
+			refusals(0)
+			for range 2 {
+				c.Failed(nats.ErrAuthorization)
+				bubble.Advance(refusalStands)
+				if c.Failed(down); c.Last != nats.ErrAuthorization {
+					t.Errorf("%v after the refusal: %v", refusalStands, c.Last)
+				}
+			}
+			refusals(1)
+			if key, refused := c.RefusedBy(); refused != (hub != nil) || refused && key != holder {
+				t.Errorf("refused %v by %v", refused, key)
+			}
+			bubble.Advance(time.Nanosecond)
+			if c.Failed(down); c.Last != down {
+				t.Errorf("later: %v", c.Last)
+			}
+			c.CameUp()
+			if _, refused := c.RefusedBy(); refused {
+				t.Error("refused by a hub that has admitted the node")
+			}
+			c.Failed(nats.ErrAuthorization)
+			refusals(2)
+		}
+	})
 }

@@ -214,3 +214,16 @@ func TestUnproven(t *testing.T) {
 		}
 	}
 }
+
+// TestCookieSecrets checks that a cookie is worth nothing at another server: the secret of each is its own.
+func TestCookieSecrets(t *testing.T) {
+	a, b := newBaker(), newBaker()
+	var c cookie
+	c.read([]byte("client 1"))
+	a.check(&c, stranger)
+	c.whole = true
+	again := c
+	if !a.check(&again, stranger) || b.check(&c, stranger) {
+		t.Error("a cookie is refused by its maker, or accepted by another server")
+	}
+}

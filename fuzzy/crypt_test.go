@@ -115,3 +115,26 @@ func FuzzBase32(f *testing.F) {
 		}
 	})
 }
+
+// TestNonces checks that no two datagrams under one key have the same nonce: the two would reveal each other.
+func TestNonces(t *testing.T) {
+	k, s := new(sharedKey), &Server{}
+	for name, tt := range map[string]struct {
+		seal func() []byte
+		at   int
+	}{
+		"request": {func() []byte {
+			b, err := sealRequest(nil, new([32]byte), new([32]byte), k, []byte("request"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}, len(magic) + keyIDSize + 32},
+		"reply": {func() []byte { return s.appendOut(nil, &job{shared: k}) }, 0},
+	} {
+		a, b := tt.seal(), tt.seal()
+		if len(a) != len(b) || len(a) < tt.at+nonceSize || bytes.Equal(a[tt.at:][:nonceSize], b[tt.at:][:nonceSize]) {
+			t.Errorf("%s: %x, then %x", name, a, b)
+		}
+	}
+}

@@ -545,3 +545,21 @@ func TestServeHelper(t *testing.T) {
 		}
 	}
 }
+
+// TestRandomText checks that a challenge is new each time, and that all letters and digits are equally frequent.
+func TestRandomText(t *testing.T) {
+	if a, b := randomText(20), randomText(20); a == b || len(a) != 20 || len(b) != 20 {
+		t.Errorf("%q, then %q", a, b)
+	}
+	const each = 1000
+	counts := make(map[rune]int)
+	for _, c := range randomText(each * len(alphanumerics)) {
+		counts[c]++
+	}
+	for _, c := range alphanumerics {
+		// Six standard deviations: it fails once in 10 million runs.
+		if n := counts[c]; n < each-190 || n > each+190 {
+			t.Errorf("%c is there %d times, want about %d", c, n, each)
+		}
+	}
+}

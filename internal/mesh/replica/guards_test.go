@@ -2,9 +2,12 @@ package replica
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -104,6 +107,62 @@ func TestWordOrMessage(t *testing.T) {
 			x, ok := r.receiver.in.take()
 			if got != tt.refused || ok != (tt.refused == "") || ok && (x.m != nil || x.sum != tt.still || x.from != topic.Origin) {
 				t.Errorf("%+v: refused for %q, queued %v: %+v", tt, got, ok, x)
+			}
+		}
+	})
+}
+
+// TestUnreadableHeard checks that a disk that does not give the last messages of peers ends the start: what is there is
+// not lost, and must not be written anew.
+func TestUnreadableHeard(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		if err := os.Mkdir(filepath.Join(r.Options.Dir, HeardFile), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.receiver.Load(); err == nil {
+			t.Error("a folder in place of the file is no error")
+		}
+	})
+}
+
+// TestFullDiskAtRenewal checks that a new incarnation that the engine could not note begins with the peer's next
+// message.
+func TestFullDiskAtRenewal(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		r.Engine.Life = 20
+		m := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 30, Boot: 31, Seq: 1, At: 40}}
+		r.Engine.RenewErr = bulkhead.ErrReadOnly
+		if got := r.Refused(func() {
+			if r.t.alive(t.Context(), m) || r.t.last == m.Stamp {
+				t.Error("an incarnation that is not noted has begun")
+			}
+		}); got != "" {
+			t.Errorf("the peer is charged for a full disk: %s", got)
+		}
+		r.Engine.RenewErr = nil
+		if !r.t.alive(t.Context(), m) || r.t.last != m.Stamp || len(r.Engine.Renewed) != 1 {
+			t.Errorf("noted %v, last message %+v", r.Engine.Renewed, r.t.last)
+		}
+	})
+}
+
+// TestRoundsThatShowTooMuch checks that a peer whose rounds fill an array until it reports what was never added is no
+// longer counted.
+func TestRoundsThatShowTooMuch(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		for shown, want := range map[float64]bool{maxShown: false, maxShown + 0.01: true} {
+			r := newRig(t, k, nil)
+			x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
+			r.Engine.Held = []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: 4, Boot: 5, Geometry: meshtest.Cells,
+				Keys: 1 << 30}}
+			r.Engine.ShownShare = shown
+			r.t.delta(t.Context(), &wire.Message{Kind: wire.KindDelta, Stamp: wire.Stamp{Boot: 5},
+				Rounds: []wire.Round{meshtest.Round(t, x, 4, 2)}})
+			if got := r.Entry().Quarantine != ""; len(r.Engine.Applied) != 1 || got != want {
+				t.Errorf("an array that shows %v: applied %d rounds, quarantined %v, want %v", shown, len(r.Engine.Applied), got,
+					want)
 			}
 		}
 	})

@@ -40,6 +40,7 @@ type Engine struct {
 type Failures struct {
 	ApplyErr  error // of [Engine.ApplyRemote]
 	RenameErr error // of [Engine.RenameOrigin]
+	RenewErr  error // of [Engine.Renew]
 	FormerErr error // of [Engine.ForgetFormer]
 }
 
@@ -162,8 +163,10 @@ func (e *Engine) Supersede(_ context.Context, _ string, keys []engine.ArrayKey) 
 
 // Renew implements [member.Engine].
 func (e *Engine) Renew(_ context.Context, _ string, life uint64) error {
-	e.Renewed = append(e.Renewed, life)
-	return nil
+	if e.RenewErr == nil {
+		e.Renewed = append(e.Renewed, life)
+	}
+	return e.RenewErr
 }
 
 // RenameOrigin implements [member.Engine].

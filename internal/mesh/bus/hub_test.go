@@ -1,0 +1,432 @@
+package bus
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+)
+
+// A node is an identity with a certificate.
+type node struct{ signer }
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node{signer{key}}
+}
+
+func (node) Proof() *wire.Succession { return nil }
+
+func (n node) Certificate(now time.Time) (tls.Certificate, error) {
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: now.Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, n.key.Public(), n.key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: n.key}, err
+}
+
+func (n node) hint() wire.Hint { return n.Public().Hint() }
+
+// A gate admits the keys and invitations that it has. It may be used concurrently.
+type gate struct {
+	mu       sync.Mutex
+	keys     []wire.Public
+	invited  string
+	refusals int
+}
+
+func (g *gate) Known(key wire.Public, _ string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Contains(g.keys, key)
+}
+
+func (g *gate) Invited(id string) bool { return id == g.invited }
+
+func (g *gate) RefuseStranger(string, string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refusals++
+	return g.refusals == 1
+}
+
+// A site is a hub with its own client, and the nodes that it admits.
+type site struct {
+	*testing.T
+	id     node
+	gate   *gate
+	broker *Broker
+	own    *Client
+	log    *lines
+}
+
+const network = 7
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{T: t, id: newNode(t), gate: &gate{invited: "some"}, log: new(lines)}
+	var err error
+	if s.broker, err = StartBroker(s.options(s.id, network), "127.0.0.1:0", s.gate); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.broker.Close)
+	if s.own, err = s.broker.Connect(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.own.Close() })
+	await.True(t, "the hub's own connection", s.own.Connected)
+	if _, err := s.own.Streams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *site) address() string { return s.broker.ns.Addr().String() }
+
+func (s *site) options(id node, keyID uint64) *Options {
+	return &Options{Dir: s.TempDir(), Identity: id, KeyID: keyID, Heartbeat: time.Second, StreamAge: time.Hour,
+		StreamBytes: 1 << 24, Replicas: 1, Now: time.Now, Log: slog.New(slog.NewTextHandler(s.log, nil))}
+}
+
+// member connects a node that the hub admits.
+func (s *site) member(id node, keyID uint64) *Client {
+	s.Helper()
+	s.gate.mu.Lock()
+	s.gate.keys = append(s.gate.keys, id.Public())
+	s.gate.mu.Unlock()
+	c := s.dial(id, keyID, &gate{keys: []wire.Public{s.id.Public()}})
+	await.True(s.T, "a member's connection", c.Connected)
+	return c
+}
+
+func (s *site) dial(id node, keyID uint64, hubs *gate) *Client {
+	s.Helper()
+	c, err := DialHub(s.options(id, keyID), s.address(), hubs)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { c.Close() })
+	return c
+}
+
+// An ear collects what a client hears. It may be used concurrently.
+type ear struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (e *ear) hear(a wire.Arrival) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, fmt.Sprintf("%c of %v to %q: %q%s", rune(a.Topic.Kind), a.Topic.Origin, a.Topic.Key, a.Data,
+		strings.Replace(a.Network, wire.NetworkName(8), " of another network", 1)))
+}
+
+// heard returns how often each text was heard, without the sums of heads.
+func (e *ear) heard() map[string]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make(map[string]int)
+	for _, text := range e.all {
+		if !strings.HasSuffix(text, `: ""`) {
+			out[text]++
+		}
+	}
+	return out
+}
+
+// TestHub checks which messages reach which nodes at a hub, and that each reaches them once: deltas and heads all
+// nodes, asks the node that is asked, images a node that listens for them, and heads of other networks as such.
+func TestHub(t *testing.T) {
+	s := newSite(t)
+	a, b, other := newNode(t), newNode(t), newNode(t)
+	ca, cb, co := s.member(a, network), s.member(b, network), s.member(other, 8)
+	var hub, all, few, images ear
+	for c, listen := range map[*Client]func() error{
+		s.own: func() error { return s.own.Listen(s.id.hint(), true, hub.hear) },
+		ca:    func() error { return ca.Listen(a.hint(), true, all.hear) },
+		cb:    func() error { return cb.Listen(b.hint(), false, few.hear) },
+	} {
+		if err := listen(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop, err := ca.ListenImages(b.hint(), images.hear)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ca.Conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	publish := func(c *Client, topic wire.Topic, data string) {
+		t.Helper()
+		if err := c.Publish(topic, []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(from, to node) wire.Topic {
+		return wire.Topic{Kind: wire.KindAsk, Origin: to.hint(), Key: from.hint().String()}
+	}
+	publish(cb, wire.Topic{Kind: wire.KindDelta, Origin: b.hint()}, "delta")
+	publish(cb, wire.Topic{Kind: wire.KindHead, Origin: b.hint()}, "head")
+	publish(cb, ask(b, a), "to a")
+	publish(cb, ask(b, s.id), "to the hub")
+	publish(ca, ask(a, b), "to b")
+	publish(cb, wire.Topic{Kind: wire.KindImage, Origin: b.hint(), Key: "x"}, "image")
+	publish(co, wire.Topic{Kind: wire.KindHead, Origin: other.hint()}, "foreign")
+	publish(co, wire.Topic{Kind: wire.KindDelta, Origin: other.hint()}, "foreign")
+	line := func(kind string, origin node, key, data string) string {
+		return fmt.Sprintf("%s of %v to %q: %q", kind, origin.hint(), key, data)
+	}
+	foreign := line("h", other, "", "foreign") + " of another network"
+	common := []string{line("d", b, "", "delta"), line("h", b, "", "head"), foreign}
+	for name, tt := range map[string]struct {
+		*ear
+		want []string
+	}{
+		"the hub":               {&hub, append([]string{line("a", s.id, b.hint().String(), "to the hub")}, common...)},
+		"a member":              {&all, append([]string{line("a", a, b.hint().String(), "to a")}, common...)},
+		"a member that is sent": {&few, []string{line("a", b, a.hint().String(), "to b")}},
+		"images":                {&images, []string{line("i", b, "x", "image")}},
+	} {
+		await.True(t, name, func() bool { return len(tt.heard()) >= len(tt.want) })
+		for _, text := range tt.want {
+			if n := tt.heard()[text]; n != 1 {
+				t.Errorf("%s hears %s %d times: %v", name, text, n, tt.heard())
+			}
+		}
+		if len(tt.heard()) != len(tt.want) {
+			t.Errorf("%s hears %v, want %v", name, tt.heard(), tt.want)
+		}
+	}
+	stop()
+	publish(cb, wire.Topic{Kind: wire.KindImage, Origin: b.hint(), Key: "y"}, "image")
+	publish(cb, wire.Topic{Kind: wire.KindDelta, Origin: b.hint()}, "after it")
+	await.True(t, "a delta", func() bool { return len(all.heard()) == 5 })
+	if n := len(images.heard()); n != 1 {
+		t.Errorf("%d images, want none after the end", n)
+	}
+	s.stored(ca, b)
+	if got, want := ca.Status(), "tls://"+s.address(); got.Server != want || !got.Connected || got.Error != "" ||
+		got.BytesIn == 0 || got.BytesOut == 0 {
+		t.Errorf("%+v, want the server %s", got, want)
+	}
+	if !s.own.Proves() || ca.Proves() || !ca.IsHub() || s.own.IsHub() {
+		t.Error("a broker proves the senders of messages to its owner alone")
+	}
+	if key, ok := ca.Holder(); !ok || key != s.id.Public() {
+		t.Errorf("the hub is %v, %v", key, ok)
+	}
+	ca.Close()
+	if err := ca.Publish(wire.Topic{Kind: wire.KindDelta, Origin: a.hint()}, nil); err == nil {
+		t.Error("a message goes to a closed connection")
+	}
+}
+
+// stored checks what a client reads of the messages that the hub has stored: two deltas and two images of one node,
+// and a delta of another network, which is in no stream that it reads.
+func (s *site) stored(c *Client, of node) {
+	s.Helper()
+	ctx := s.Context()
+	js, err := s.own.Streams(ctx)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, name := range []string{s.own.Names.DeltaStream(), s.own.Names.ImageStream()} {
+		await.True(s.T, name, func() bool {
+			stream, err := js.Stream(ctx, name)
+			return err == nil && stream.CachedInfo().State.Msgs == 2
+		})
+	}
+	origin, none := of.hint(), wire.Hint{1}
+	read := func(do func(handle func(wire.Arrival) bool) error, stop int) (out string) {
+		s.Helper()
+		n := 0
+		if err := do(func(a wire.Arrival) bool {
+			if a.Stored.IsZero() || a.Topic.Origin != origin {
+				s.Errorf("%+v", a)
+			}
+			out += string(a.Data) + ";"
+			n++
+			return n != stop
+		}); err != nil {
+			s.Error(err)
+		}
+		return out
+	}
+	deltas := func(origin *wire.Hint, since time.Time) func(func(wire.Arrival) bool) error {
+		return func(handle func(wire.Arrival) bool) error { return c.StoredDeltas(ctx, origin, since, handle) }
+	}
+	images := func(origin wire.Hint) func(func(wire.Arrival) bool) error {
+		return func(handle func(wire.Arrival) bool) error { return c.StoredImages(ctx, origin, handle) }
+	}
+	for name, tt := range map[string]struct {
+		read func(func(wire.Arrival) bool) error
+		stop int
+		want string
+	}{
+		"all deltas":           {deltas(nil, time.Time{}), 0, "delta;after it;"},
+		"the first":            {deltas(nil, time.Time{}), 1, "delta;"},
+		"deltas of the node":   {deltas(&origin, time.Time{}), 0, "delta;after it;"},
+		"deltas of another":    {deltas(&none, time.Time{}), 0, ""},
+		"deltas of late":       {deltas(nil, time.Now().Add(-time.Hour)), 0, "delta;after it;"},
+		"deltas to come":       {deltas(nil, time.Now().Add(time.Hour)), 0, ""},
+		"images of the node":   {images(origin), 0, "image;image;"},
+		"one image":            {images(origin), 1, "image;"},
+		"images of a stranger": {images(none), 0, ""},
+	} {
+		if got := read(tt.read, tt.stop); got != tt.want {
+			s.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestRequests checks that the owner of a broker answers the node that asks, at that node's own inbox alone.
+func TestRequests(t *testing.T) {
+	s := newSite(t)
+	a, b := newNode(t), newNode(t)
+	ca, cb := s.member(a, network), s.member(b, network)
+	answer := func(from wire.Hint, data []byte) []byte {
+		if string(data) == "silence" {
+			return nil
+		}
+		return fmt.Appendf(nil, "%v asks %s", from, data)
+	}
+	if err := s.own.Serve(wire.GroupPrefix, answer); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.own.Conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	own := wire.GroupPrefix + a.hint().String()
+	want := fmt.Sprintf("%v asks this", a.hint())
+	if got, err := ca.Request(t.Context(), own, []byte("this")); err != nil || string(got) != want {
+		t.Errorf("answered %q, %v; want %q", got, err, want)
+	}
+	// An answer to another's inbox would make the hub speak for the node that asks.
+	inbox, err := cb.Conn.SubscribeSync(Inbox(b.hint()) + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cb.Conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ca.Conn.PublishRequest(own, Inbox(b.hint())+".1", []byte("for another")); err != nil {
+		t.Fatal(err)
+	}
+	if err := ca.Conn.PublishRequest(own, Inbox(a.hint())+".1", []byte("silence")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ca.Request(t.Context(), own, []byte("this")); err != nil || string(got) != want {
+		t.Errorf("answered %q, %v; want %q", got, err, want)
+	}
+	if err := cb.Conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := inbox.Pending(); err != nil || n != 0 {
+		t.Errorf("%d answers to another node, %v", n, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := ca.Request(ended, own, []byte("silence")); err == nil {
+		t.Error("an answer to nothing")
+	}
+}
+
+// TestDoor checks that a hub admits peers and invited nodes alone, that an invited node may ask to join, and that a
+// node is shown out, and learns by whom.
+func TestDoor(t *testing.T) {
+	s := newSite(t)
+	if err := s.own.ServePairing(func(id string, from wire.Hint, box []byte) []byte {
+		if string(box) == "silence" {
+			return nil
+		}
+		return fmt.Appendf(nil, "%s of %v: %s", id, from, box)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.own.Conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	guest := newNode(t)
+	join := func(id string, inviter node) (string, bool, error) {
+		reply, known, err := AskToJoin(t.Context(), guest, s.address(), id, inviter.Public(), []byte("please"))
+		return string(reply), known, err
+	}
+	if reply, known, err := join("some", s.id); err != nil || !known ||
+		reply != fmt.Sprintf("some of %v: please", guest.hint()) {
+		t.Errorf("invited: %q, %v, %v", reply, known, err)
+	}
+	if _, known, err := join("none", s.id); err != nil || known {
+		t.Errorf("by another invitation: known %v, %v", known, err)
+	}
+	if _, known, err := join("some", guest); err == nil || known || !strings.Contains(err.Error(), s.id.Public().ID()) {
+		t.Errorf("of another inviter: known %v, %v", known, err)
+	}
+	s.gate.mu.Lock()
+	if s.gate.refusals != 1 {
+		t.Errorf("%d nodes were refused, want the one with another invitation", s.gate.refusals)
+	}
+	s.gate.mu.Unlock()
+	if n := s.log.count("hub refused a connection"); n != 1 {
+		t.Errorf("%d refusals are logged, want the first", n)
+	}
+	peer := newNode(t)
+	c := s.member(peer, network)
+	refused := make(chan wire.Public, 1)
+	c.Opts.Refused = func(hub wire.Public) { refused <- hub }
+	s.gate.mu.Lock()
+	s.gate.keys = nil
+	s.gate.mu.Unlock()
+	s.broker.ShowOut(guest.Public().ID())
+	if !c.Connected() {
+		t.Error("a node is shown out that was not meant")
+	}
+	s.broker.ShowOut(peer.Public().ID())
+	select {
+	case hub := <-refused:
+		if hub != s.id.Public() {
+			t.Errorf("refused by %v", hub)
+		}
+	case <-time.After(await.Patience):
+		t.Fatal("a node that was shown out is not refused")
+	}
+	if hub, ok := c.RefusedBy(); !ok || hub != s.id.Public() || c.Connected() {
+		t.Errorf("refused by %v, %v", hub, ok)
+	}
+	// A node takes no server for a hub whose key is not on its own list.
+	stranger := s.dial(peer, network, &gate{})
+	go stranger.watchEntry(t.Context())
+	await.True(t, "the hub is no peer", func() bool {
+		return strings.Contains(stranger.Status().Error, "not on the list of peers")
+	})
+}
+
+// TestLargeMessage checks that a message above the broker's limit is refused for good, and one at the limit is not.
+func TestLargeMessage(t *testing.T) {
+	s := newSite(t)
+	topic := wire.Topic{Kind: wire.KindHead, Origin: s.id.hint()}
+	if err := s.own.Publish(topic, make([]byte, wire.MaxMessage)); err != nil {
+		t.Error(err)
+	}
+	if err := s.own.Publish(topic, make([]byte, wire.MaxMessage+1)); err != wire.ErrTooLarge {
+		t.Errorf("%v, want %v", err, wire.ErrTooLarge)
+	}
+}

@@ -128,7 +128,7 @@ func assignedIn(n ast.Node) map[string]bool {
 	return names
 }
 
-// eachReturn calls visit for the return statements in a block, and for those of the functions in it if inner is true.
+// eachReturn calls visit for the return statements in a block. If inner is true, it enters the functions in the block.
 func eachReturn(body *ast.BlockStmt, inner bool, visit func(*ast.ReturnStmt)) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if r, ok := n.(*ast.ReturnStmt); ok && len(r.Results) > 1 {

@@ -132,7 +132,7 @@ func TestBesideErrors(t *testing.T) {
 		{"mended", "func f() (int, error) { if err != nil { return 0, nil }; h() }", true},
 		{"assigned again", "func f() (int, error) { if err != nil { err = g(); return 0, err }; h() }", true},
 		{"another error", "func f() (int, error) { if err != nil { return 0, other }; h() }", true},
-		{"another function", "func f() (int, error) { if err != nil { h(func() (int, error) { return 0, err }) }; h() }", true},
+		{"another function", "func f() { if err != nil { h(func() (int, error) { return 0, err }) }; h() }", true},
 		{"a function's error", "func f() (int, error) { if err != nil { return 0, mend(err) }; h() }", true},
 		{"case", "func f() (int, error) { switch { case err != nil: return 0, err }; h() }", false},
 		{"case of two", "func f() (int, error) { switch { case err != nil, ok: return 0, err }; h() }", true},

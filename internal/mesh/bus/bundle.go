@@ -169,12 +169,12 @@ func (g *gatherer) bundles(all bool) (out [][]byte) {
 	var list []wire.BundledHead
 	size := 0
 	put := func(h wire.BundledHead) {
-		more := len(h.Data) + headRoom
-		if size+more > wire.MaxBundle && len(list) > 0 {
+		cost := len(h.Data) + headRoom
+		if size+cost > wire.MaxBundle && len(list) > 0 {
 			out = append(out, wire.AppendBundle(nil, list))
 			list, size = nil, 0
 		}
-		list, size = append(list, h), size+more
+		list, size = append(list, h), size+cost
 	}
 	for _, heads := range g.whole {
 		for _, h := range heads {

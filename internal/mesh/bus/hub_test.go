@@ -136,8 +136,8 @@ func (e *ear) hear(a wire.Arrival) {
 		strings.Replace(a.Network, wire.NetworkName(8), " of another network", 1)))
 }
 
-// heard returns how often each text was heard, without the sums of heads.
-func (e *ear) heard() map[string]int {
+// texts returns how often each text was heard, without the sums of heads.
+func (e *ear) texts() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := make(map[string]int)
@@ -206,21 +206,21 @@ func TestHub(t *testing.T) {
 		"a member that is sent": {&few, []string{line("a", b, a.hint().String(), "to b")}},
 		"images":                {&images, []string{line("i", b, "x", "image")}},
 	} {
-		await.True(t, name, func() bool { return len(tt.heard()) >= len(tt.want) })
+		await.True(t, name, func() bool { return len(tt.texts()) >= len(tt.want) })
 		for _, text := range tt.want {
-			if n := tt.heard()[text]; n != 1 {
-				t.Errorf("%s hears %s %d times: %v", name, text, n, tt.heard())
+			if n := tt.texts()[text]; n != 1 {
+				t.Errorf("%s hears %s %d times: %v", name, text, n, tt.texts())
 			}
 		}
-		if len(tt.heard()) != len(tt.want) {
-			t.Errorf("%s hears %v, want %v", name, tt.heard(), tt.want)
+		if len(tt.texts()) != len(tt.want) {
+			t.Errorf("%s hears %v, want %v", name, tt.texts(), tt.want)
 		}
 	}
 	stop()
 	publish(cb, wire.Topic{Kind: wire.KindImage, Origin: b.hint(), Key: "y"}, "image")
 	publish(cb, wire.Topic{Kind: wire.KindDelta, Origin: b.hint()}, "after it")
-	await.True(t, "a delta", func() bool { return len(all.heard()) == 5 })
-	if n := len(images.heard()); n != 1 {
+	await.True(t, "a delta", func() bool { return len(all.texts()) == 5 })
+	if n := len(images.texts()); n != 1 {
 		t.Errorf("%d images, want none after the end", n)
 	}
 	s.stored(ca, b)

@@ -105,7 +105,8 @@ func TestWordOrMessage(t *testing.T) {
 				r.receiver.Deliver(t.Context(), r.Bus, wire.Arrival{Topic: topic, Data: tt.data, Still: tt.still}, false)
 			})
 			x, ok := r.receiver.in.take()
-			if got != tt.refused || ok != (tt.refused == "") || ok && (x.m != nil || x.sum != tt.still || x.from != topic.Origin) {
+			if got != tt.refused || ok != (tt.refused == "") ||
+				ok && (x.m != nil || x.sum != tt.still || x.from != topic.Origin) {
 				t.Errorf("%+v: refused for %q, queued %v: %+v", tt, got, ok, x)
 			}
 		}

@@ -41,6 +41,16 @@ func TestRegistrar(t *testing.T) {
 	}
 }
 
+// TestRegistrarInside checks that callers without an address, in this process, have no limit.
+func TestRegistrarInside(t *testing.T) {
+	r := newRegistrar(door.Rate{PerSecond: 1e-9, Burst: 1}, nil)
+	for n := range 100 {
+		if !r.allow(netip.Addr{}) {
+			t.Fatalf("registration %d is refused", n)
+		}
+	}
+}
+
 // TestRegistrarRefills counts the registrations that pass a second after the limit was reached.
 func TestRegistrarRefills(t *testing.T) {
 	for from, want := range map[string]int{"198.51.100.%d": 1, "2001:db8:1:%x00::1": 1, "2001:db8:%x00::1": 4,

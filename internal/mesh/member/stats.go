@@ -75,7 +75,9 @@ func (b *Book) Refuse(h wire.Hint, reason, detail string) {
 	} else {
 		b.strange.add(reason, detail)
 		first = !b.strangers[h] && len(b.strangers) < maxStrangers
-		b.strangers[h] = b.strangers[h] || first
+		if first {
+			b.strangers[h] = true
+		}
 	}
 	b.mu.Unlock()
 	if first {

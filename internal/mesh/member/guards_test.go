@@ -1,0 +1,105 @@
+package member
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
+)
+
+// TestStrangersLogged checks that each unknown key is logged once, and that keys without end fill neither the log nor
+// the memory. All are counted.
+func TestStrangersLogged(t *testing.T) {
+	var log strings.Builder
+	b, err := OpenBook(&Options{Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const keys = maxStrangers + 10
+	for range 2 {
+		for i := range keys {
+			var h wire.Hint
+			binary.BigEndian.PutUint32(h[:], uint32(i))
+			b.Refuse(h, ReasonStranger, "")
+		}
+	}
+	if n := strings.Count(log.String(), "message refused"); n != maxStrangers || len(b.strangers) != maxStrangers {
+		t.Errorf("%d lines, %d keys are remembered; want %d", n, len(b.strangers), maxStrangers)
+	}
+	if n := b.Strangers()[ReasonStranger]; n != 2*keys {
+		t.Errorf("%d are counted, want %d", n, 2*keys)
+	}
+}
+
+// TestTwinsForget checks that of processes without end under one key, those that were heard last are remembered, and
+// the newest one always is.
+func TestTwinsForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w Twins
+		note := func(boot uint64) {
+			bubble.Advance(time.Second)
+			w.Note(wire.Stamp{Incarnation: 1, Boot: boot, Seq: uint64(time.Now().UnixMilli())}, time.Now(), 0, time.Hour)
+		}
+		note(1 << 40) // the newest, by a clock that was far ahead
+		for boot := uint64(1); boot <= 3*maxProcesses; boot++ {
+			note(boot)
+			if boot == 2*maxProcesses { // heard again
+				note(maxProcesses + 2)
+			}
+		}
+		if len(w.seen) != maxProcesses || w.seen[1<<40] == nil || w.Newest.Boot != 1<<40 {
+			t.Errorf("%d processes are remembered, want %d with the newest", len(w.seen), maxProcesses)
+		}
+		if w.seen[3*maxProcesses] == nil || w.seen[1] != nil || w.seen[2*maxProcesses+1] != nil {
+			t.Errorf("other processes than those heard last are remembered: %v", w.seen)
+		}
+	})
+}
+
+// TestGroupLimit checks that a keeper's list has a bounded number of members, and that a longer one is refused, even if
+// the keeper has signed it.
+func TestGroupLimit(t *testing.T) {
+	keeper, self := newIdentityOf(t), newIdentityOf(t)
+	groups := func(id *Identity) *Groups {
+		o := &Options{Dir: t.TempDir(), Identity: id, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
+		b, err := OpenBook(o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return NewGroups(o, b)
+	}
+	at := groups(keeper)
+	member := func(key wire.Public) {
+		at.book.Members[key.Hint()] = &Entry{Peer: Peer{ID: key.ID(), Key: key, Group: "g"}, Stats: newStats()}
+	}
+	member(self.Public())
+	for i := range MaxGroup + 5 {
+		var key wire.Public
+		binary.BigEndian.PutUint32(key[:], uint32(i+1))
+		member(key)
+	}
+	l, err := groups(self).OpenGroup(&Peer{Key: keeper.Public(), Group: "g"}, at.ServeGroup(self.Hint(), nil))
+	if err != nil || len(l.Members) != MaxGroup {
+		t.Fatalf("%+v, %v; want %d members", l, err, MaxGroup)
+	}
+	l.Members = append(l.Members, Member{Key: newIdentityOf(t).ID()})
+	text, err := l.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Signature = keeper.Sign(text)
+	data, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := groups(self).OpenGroup(&Peer{Key: keeper.Public(), Group: "g"}, data); err == nil ||
+		!strings.Contains(err.Error(), "limit") {
+		t.Errorf("a list of %d members is taken: %v", len(l.Members), err)
+	}
+}

@@ -16,6 +16,7 @@
 # make vet     formatting, go vet, staticcheck, prose
 # make prose   the English of comments, messages and documents, and the length of lines
 # make mutate  change MUTANTS small things in each package of PKG, and list those that no test notices; fails below 90 %
+# make mutate PKG=./internal/mesh/member WITH=./internal/mesh   the same, noticed by the tests of either package
 # make wellknown  the list of widely used domains anew, from Debian packages
 # make bench   the benchmarks
 # make bench-gate   the speed of each door beside the last release, or the commit RELEASE; fails where it is 10 % slower; MAIL="FOLDER..."
@@ -145,7 +146,8 @@ vuln:
 	done
 
 mutate:
-	$(GO) run ./test/mutate -n $(MUTANTS) -seed $(SEED) -min 90 -short -skip '$(SCHEDULES)' $(PKG)
+	$(GO) run ./test/mutate -n $(MUTANTS) -seed $(SEED) -min 90 -short -skip '$(SCHEDULES)' \
+		$(addprefix -with ,$(WITH)) $(PKG)
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -29,9 +31,9 @@ func TestLyingLimiter(t *testing.T) {
 		want      string
 		stats     stats
 	}{
-		{"dunno", Dunno, "never shown", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
-		{"nothing", "", "", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
-		{"no action of ours", "OK", "x", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"dunno", Dunno, "never shown", nil, true, "action=dunno\n\n", stats{requests: 1}},
+		{"nothing", "", "", nil, true, "action=dunno\n\n", stats{requests: 1}},
+		{"no action of ours", "OK", "x", nil, true, "action=dunno\n\n", stats{requests: 1}},
 		{"defer", Defer, "slow down", nil, false, "action=450 4.7.1 slow down\n\n", stats{requests: 1, deferred: 1}},
 		{"reject", Reject, "too much", nil, false, "action=550 5.7.1 too much\n\n", stats{requests: 1, rejected: 1}},
 		{"hold", Hold, "look at it", nil, false, "action=HOLD look at it\n\n", stats{requests: 1, held: 1}},
@@ -39,14 +41,14 @@ func TestLyingLimiter(t *testing.T) {
 			stats{requests: 1, informed: 1}},
 		{"log", Log, "rate 1", nil, true, "action=INFO rate 1\n\n", stats{requests: 1, informed: 1}},
 		{"delay", Delay, "10", nil, true, "action=sleep 10\n\n", stats{requests: 1, delayed: 1}},
-		{"no delay", Delay, "", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
-		{"no seconds", Delay, "-1", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
-		{"more than seconds", Delay, "5, reject", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
-		{"too long", Delay, "1000", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
-		{"fault", Reject, "too much", fault, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
+		{"no delay", Delay, "", nil, true, "action=dunno\n\n", stats{requests: 1}},
+		{"no seconds", Delay, "-1", nil, true, "action=dunno\n\n", stats{requests: 1}},
+		{"more than seconds", Delay, "5, reject", nil, true, "action=dunno\n\n", stats{requests: 1}},
+		{"too long", Delay, "1000", nil, true, "action=dunno\n\n", stats{requests: 1}},
+		{"fault", Reject, "too much", fault, false, "action=dunno\n\n", stats{requests: 1, faults: 1}},
 		{"fault, defer", Reject, "too much", fault, true,
 			"action=450 4.7.1 policy service is out of order, try again later\n\n", stats{requests: 1, deferred: 1, faults: 1}},
-		{"refusal", Reject, "", bulkhead.ErrForbidden, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
+		{"refusal", Reject, "", bulkhead.ErrForbidden, false, "action=dunno\n\n", stats{requests: 1, faults: 1}},
 	} {
 		s := &Server{FailDefer: tt.failDefer, Log: slog.New(slog.DiscardHandler),
 			Limiter: limiter(func(func(string) []byte) (Action, string, error) {
@@ -186,7 +188,7 @@ func TestServe(t *testing.T) {
 			if err != nil && !isReset(err) {
 				t.Error(err)
 			}
-			if got != strings.Repeat("action=DUNNO\n\n", tt.want) {
+			if got != strings.Repeat("action=dunno\n\n", tt.want) {
 				t.Errorf("%q, want %d answers", got, tt.want)
 			}
 			if err := tt.s.Shutdown(t.Context()); err != nil {
@@ -243,6 +245,53 @@ func TestConnectionCaps(t *testing.T) {
 			t.Errorf("%s: %d of %d connections served, want %d", tt.name, served, tt.of, tt.want)
 		}
 	}
+}
+
+// TestFull checks what Postfix gets from a full service: mail passes, or comes again, as the administrator wishes.
+func TestFull(t *testing.T) {
+	for fail, want := range map[bool]string{false: "action=dunno\n\n",
+		true: "action=450 4.7.1 policy service is busy, try again later\n\n"} {
+		s := &Server{MaxConns: 1, FailDefer: fail, Limiter: limiter(func(func(string) []byte) (Action, string, error) {
+			return Hold, "x", nil
+		})}
+		dial := start(t, s, "127.0.0.1:0")
+		first := dial()
+		io.WriteString(first, "request=smtpd_access_policy\n\n")
+		if line, err := bufio.NewReader(first).ReadString('\n'); line != "action=HOLD x\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		second := dial()
+		io.WriteString(second, "request=smtpd_access_policy\n\n")
+		if got, err := io.ReadAll(second); string(got) != want {
+			t.Errorf("a full service answers %q, %v; want %q", got, err, want)
+		}
+	}
+}
+
+// TestNeverReads checks that a client that sends requests and reads no answer loses its connection with the first one,
+// and keeps the service busy for no longer.
+func TestNeverReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		s := &Server{Limiter: limiter(func(func(string) []byte) (Action, string, error) {
+			calls++
+			return Hold, "x", nil
+		})}
+		c, l := prototest.Pipe()
+		defer c.Close()
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(l) }()
+		if _, err := io.WriteString(c, strings.Repeat("request=smtpd_access_policy\n\n", 10)); err != nil {
+			t.Fatal(err)
+		}
+		bubble.Advance(time.Hour)
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, door.ErrServerClosed) || calls != 1 {
+			t.Errorf("Serve = %v; %d requests are served, want 1", err, calls)
+		}
+	})
 }
 
 // TestIdle: a connection that is idle for too long is closed, which does not count as malformed.

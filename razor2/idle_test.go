@@ -3,8 +3,6 @@ package razor2
 import (
 	"bufio"
 	"errors"
-	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,37 +12,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
-// A single is a listener with one connection.
-type single struct {
-	conn   chan net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (l *single) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conn:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *single) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return nil
-}
-
-func (*single) Addr() net.Addr { return &net.TCPAddr{} }
-
 // TestIdle checks that a connection may be kept for as long as a request comes before RequestTime is over, and is
 // closed then.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		here, there := net.Pipe()
+		here, l := prototest.Pipe()
 		defer here.Close()
-		l := &single{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
-		l.conn <- there
 		s := &Server{Clearinghouse: &prototest.House{}, RequestTime: time.Minute}
 		done := make(chan error, 1)
 		go func() { done <- s.Serve(l) }()

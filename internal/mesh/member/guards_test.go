@@ -3,14 +3,17 @@ package member
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 )
 
 // TestStrangersLogged checks that each unknown key is logged once, and that keys without end fill neither the log nor
@@ -101,5 +104,75 @@ func TestGroupLimit(t *testing.T) {
 	if _, err := groups(self).OpenGroup(&Peer{Key: keeper.Public(), Group: "g"}, data); err == nil ||
 		!strings.Contains(err.Error(), "limit") {
 		t.Errorf("a list of %d members is taken: %v", len(l.Members), err)
+	}
+}
+
+// TestHubsRemembered checks that a node remembers the hubs that admitted it last, and no more than it may.
+func TestHubsRemembered(t *testing.T) {
+	s, err := OpenState(&Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	admit := func(i int) {
+		if err := s.Admit(fmt.Sprint("hub ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range maxAdmitted {
+		admit(i)
+	}
+	admit(0) // again
+	if len(s.Admitted) != maxAdmitted || !s.WasAdmitted("hub 0") {
+		t.Errorf("%d hubs are remembered, want %d", len(s.Admitted), maxAdmitted)
+	}
+	admit(maxAdmitted)
+	if len(s.Admitted) != maxAdmitted || s.WasAdmitted("hub 0") || !s.WasAdmitted("hub 1") ||
+		!s.WasAdmitted(fmt.Sprint("hub ", maxAdmitted)) {
+		t.Errorf("with another one, %v are remembered", s.Admitted)
+	}
+	again, err := OpenState(&Options{Dir: s.opts.Dir})
+	if err != nil || !again.WasAdmitted("hub 1") {
+		t.Errorf("after a restart %v are remembered, %v", again.Admitted, err)
+	}
+}
+
+// TestSecretsRemembered checks that a hub remembers the last secrets that were taken back, and a node the last former
+// ones, until they are too old.
+func TestSecretsRemembered(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0).UTC()
+	id := newIdentityOf(t)
+	o := &Options{Dir: t.TempDir(), Identity: id, Now: func() time.Time { return now }, KeyID: enginetest.Secret.ID(),
+		Secret: enginetest.Secret, Log: slog.New(slog.DiscardHandler)}
+	b, err := OpenBook(o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := OpenSecrets(o, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Rotation{}
+	for i := range maxVoid + 3 {
+		r.Secret = []byte{byte(i)}
+		r = c.withdrawn(r)
+	}
+	if len(r.Void) != maxVoid || r.Void[0][0] != 3 || r.Void[maxVoid-1][0] != maxVoid+2 {
+		t.Errorf("%v are remembered as taken back", r.Void)
+	}
+	var past []PastSecret
+	for i := range maxPast + 3 {
+		secret := make([]byte, len(filter.Secret{}))
+		secret[0] = byte(i)
+		past = append(past, PastSecret{Secret: secret, Until: now})
+	}
+	if err := c.saveRotation(&Rotation{Secret: enginetest.Secret[:], At: now, Past: past}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.past(now); len(got) != maxPast || got[0].Secret[0] != 4 {
+		t.Errorf("%d former secrets are remembered, want %d: the last ones and the present one", len(got), maxPast)
+	}
+	now = now.Add(keptPast + time.Second)
+	if got := c.past(now); len(got) != 1 {
+		t.Errorf("%d former secrets are remembered after %v, want the present one", len(got), keptPast)
 	}
 }

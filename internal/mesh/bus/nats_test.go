@@ -197,3 +197,33 @@ func TestRefusalStands(t *testing.T) {
 		}
 	})
 }
+
+// TestDenials checks for how long a server's denial is shown: of a publication for as long as it is recent, of a
+// subscription until the connection ends, because the server reports it only once.
+func TestDenials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := offline(t, nil)
+		denied := func(what string) {
+			c.Failed(fmt.Errorf("%w: Permissions Violation for %s", nats.ErrPermissionViolation, what))
+		}
+		shows := func(want string) {
+			t.Helper()
+			if got := c.deniesSince(time.Now().Add(-time.Minute)); got != want {
+				t.Errorf("denied: %q, want %q", got, want)
+			}
+		}
+		shows("")
+		denied(`Publish to "x"`)
+		shows(`Publish to "x"`)
+		bubble.Advance(time.Minute)
+		shows(`Publish to "x"`)
+		bubble.Advance(time.Nanosecond)
+		shows("")
+		denied(`Subscription to "y"`)
+		bubble.Advance(time.Hour)
+		c.Failed(errors.New("something else"))
+		shows(`Subscription to "y"`)
+		c.lost(nil)
+		shows("")
+	})
+}

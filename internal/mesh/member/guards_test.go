@@ -1,10 +1,13 @@
 package member
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -175,4 +178,80 @@ func TestSecretsRemembered(t *testing.T) {
 	if got := c.past(now); len(got) != 1 {
 		t.Errorf("%d former secrets are remembered after %v, want the present one", len(got), keptPast)
 	}
+}
+
+// A keeperStub answers requests for the list of a group, except the first ones.
+type keeperStub struct {
+	Requester // nil: nothing else is asked
+	answer    func() []byte
+	fails     int
+	at        []time.Time // of the requests
+}
+
+func (k *keeperStub) Request(context.Context, string, []byte) ([]byte, error) {
+	if k.at = append(k.at, time.Now()); len(k.at) <= k.fails {
+		return nil, errors.New("not connected")
+	}
+	return k.answer(), nil
+}
+
+// TestFollowGroups checks when a node asks the keeper of its group: every other heartbeat, and soon again after a
+// failure. Many failures in a row are logged once.
+func TestFollowGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper, self := newIdentityOf(t), newIdentityOf(t)
+		var log strings.Builder
+		o := &Options{Dir: t.TempDir(), Identity: self, Now: time.Now, Heartbeat: 30 * time.Second,
+			Log: slog.New(slog.NewTextHandler(&log, nil))}
+		b, err := OpenBook(o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []Peer{{ID: keeper.ID(), Key: keeper.Public(), Group: "g", Keeper: true},
+			{ID: "another", Key: wire.Public{1}, Keeper: true}, {ID: "third", Key: wire.Public{2}, Group: "h"}} {
+			b.Members[p.Key.Hint()] = &Entry{Peer: p, Stats: newStats()}
+		}
+		hub := &keeperStub{fails: groupFails + 2, answer: func() []byte {
+			l := GroupList{Group: "g", To: self.ID(), At: time.Now().UTC(), Members: []Member{}}
+			text, err := l.Text()
+			if err != nil {
+				t.Error(err)
+			}
+			l.Signature = keeper.Sign(text)
+			data, err := json.Marshal(l)
+			if err != nil {
+				t.Error(err)
+			}
+			return data
+		}}
+		g := NewGroups(o, b)
+		g.UseHub(hub)
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			g.FollowGroups(ctx)
+		}()
+		bubble.Advance(3 * time.Minute)
+		cancel()
+		<-done
+		var want []time.Duration
+		for n := range groupFails + 3 {
+			want = append(want, time.Duration(n)*groupRetry)
+		}
+		for last := want[len(want)-1] + groupBeats*o.Heartbeat; last <= 3*time.Minute; last += groupBeats * o.Heartbeat {
+			want = append(want, last)
+		}
+		var got []time.Duration
+		for _, at := range hub.at {
+			got = append(got, at.Sub(began))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("asked after %v, want %v", got, want)
+		}
+		if n := strings.Count(log.String(), "is not known at present"); n != 1 {
+			t.Errorf("logged %d times, want once: %s", n, log.String())
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
@@ -79,4 +80,84 @@ func TestLineage(t *testing.T) {
 		}
 	}
 	t.Logf("%d replicas doubted without need", doubted)
+}
+
+// TestBegin checks when a process begins a new incarnation: with the first store and with another one, unless that
+// holds all of it, and after an end that may have lost what was published. Numbers only grow, whatever the clock says.
+func TestBegin(t *testing.T) {
+	day := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		store    string
+		unsynced bool // reports are acknowledged before they are on disk
+		whole    bool
+		now      time.Time
+		crash    bool // the process before ended without notice
+		renewed  bool
+	}{
+		"a restart":                  {store: "a", now: day},
+		"another store":              {store: "b", now: day, renewed: true},
+		"another store with all":     {store: "b", now: day, whole: true},
+		"a crash":                    {store: "a", now: day, crash: true},
+		"a crash, not on disk":       {store: "a", unsynced: true, now: day, crash: true, renewed: true},
+		"an end, not on disk before": {store: "a", unsynced: true, now: day},
+		"a clock that went back":     {store: "a", now: day.AddDate(-1, 0, 0)},
+		"a clock before 1970":        {store: "b", now: time.Unix(-5, 0), renewed: true},
+	} {
+		o := &Options{Dir: t.TempDir(), Identity: newIdentityOf(t), Store: "a", Unsynced: tt.unsynced,
+			Now: func() time.Time { return day }}
+		begin := func() (*State, bool) {
+			t.Helper()
+			s, err := OpenState(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			renewed, err := s.Begin(nil, tt.whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s, renewed
+		}
+		first, renewed := begin()
+		life, boot := first.Life()
+		if millis := uint64(day.UnixMilli()); !renewed || life != millis || boot < life || boot >= life+1024 ||
+			first.Started() != millis {
+			t.Errorf("%s: the first process begins %d, %d, renewed %v", name, life, boot, renewed)
+		}
+		if !tt.crash {
+			if err := first.Close(true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.Store, o.Now = tt.store, func() time.Time { return tt.now }
+		second, renewed := begin()
+		nextLife, nextBoot := second.Life()
+		if renewed != tt.renewed || nextBoot <= boot || tt.renewed && nextLife <= boot || !tt.renewed && nextLife != life ||
+			nextBoot < nextLife || !second.Mine(nextBoot) || second.Mine(boot) {
+			t.Errorf("%s: renewed %v, %d and %d after %d and %d", name, renewed, nextLife, nextBoot, life, boot)
+		}
+		if same, known := second.Continues(tt.store); !same || !known {
+			t.Errorf("%s: the incarnation belongs to another store than %s", name, tt.store)
+		}
+		if err := second.Renew(nil, nextBoot+1e6); err != nil {
+			t.Fatal(err)
+		}
+		if thirdLife, thirdBoot := second.Life(); thirdLife != nextBoot+1e6+1 || thirdBoot <= thirdLife ||
+			!second.Mine(thirdBoot) || !second.Mine(nextBoot) {
+			t.Errorf("%s: renewed to %d, %d above %d", name, thirdLife, thirdBoot, nextBoot+1e6)
+		}
+	}
+	s, err := OpenState(&Options{Dir: t.TempDir(), Identity: newIdentityOf(t),
+		Now: func() time.Time { return time.Unix(0, 0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, known := s.Continues(""); known {
+		t.Error("a node that never ran has an incarnation")
+	}
+	if _, err := s.Begin(nil, false); err != nil {
+		t.Fatal(err)
+	}
+	if life, _ := s.Life(); life != 1 {
+		t.Errorf("under a clock at 1970, incarnation %d, want 1", life)
+	}
 }

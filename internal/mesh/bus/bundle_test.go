@@ -257,3 +257,17 @@ func TestGatheredForgets(t *testing.T) {
 		t.Errorf("of a forgotten one: %d whole and %d sums, want a whole head", whole, still)
 	}
 }
+
+// TestBundleFull checks that heads which fill a bundle to the byte are in one, and one byte more begins another.
+func TestBundleFull(t *testing.T) {
+	for further, want := range []int{1, 2} {
+		g := newGathering(t)
+		for i := range 2 {
+			g.hear(g.names.Subject(wire.Topic{Kind: wire.KindHead, Origin: wire.Hint{byte(i)}}),
+				make([]byte, wire.MaxBundle/2-headRoom+i*further), g.now)
+		}
+		if got := len(g.bundles(false)); got != want {
+			t.Errorf("%d bytes above a bundle: %d bundles, want %d", further, got, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -226,4 +227,31 @@ func TestDenials(t *testing.T) {
 		c.lost(nil)
 		shows("")
 	})
+}
+
+// TestUnbundle checks that the first bundle takes the place of the heads themselves, and that one of another version
+// does not. Sums of heads are for the hub's own network.
+func TestUnbundle(t *testing.T) {
+	c, _ := offline(t, nil)
+	c.Opts.KeyID, c.heads = 7, []*nats.Subscription{{}}
+	var got []wire.Arrival
+	handle := func(a wire.Arrival) { got = append(got, a) }
+	good := wire.AppendBundle(nil, []wire.BundledHead{{Network: 7, Origin: wire.Hint{1}, Data: []byte("own")},
+		{Network: 8, Origin: wire.Hint{2}, Data: []byte("foreign")},
+		{Network: 7, Origin: wire.Hint{3}, Still: wire.HeadSum{4}}, {Network: 8, Origin: wire.Hint{4}, Still: wire.HeadSum{5}}})
+	for _, bad := range [][]byte{nil, {9}, good[:len(good)-1]} {
+		if c.Last = nil; len(got) > 0 {
+			t.Fatalf("%d heads of no bundle", len(got))
+		}
+		if c.unbundle(bad, handle); c.Last == nil || len(c.heads) != 1 {
+			t.Errorf("%d bytes: error %v, heads themselves are heard: %v", len(bad), c.Last, len(c.heads) == 1)
+		}
+	}
+	c.unbundle(good, handle)
+	topic := func(from byte) wire.Topic { return wire.Topic{Kind: wire.KindHead, Origin: wire.Hint{from}} }
+	want := []wire.Arrival{{Topic: topic(1), Data: []byte("own")},
+		{Topic: topic(2), Data: []byte("foreign"), Network: wire.NetworkName(8)}, {Topic: topic(3), Data: []byte{}, Still: wire.HeadSum{4}}}
+	if !reflect.DeepEqual(got, want) || len(c.heads) != 0 {
+		t.Errorf("%+v, want %+v; heads themselves are heard: %v", got, want, len(c.heads) > 0)
+	}
 }

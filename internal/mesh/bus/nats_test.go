@@ -238,7 +238,8 @@ func TestUnbundle(t *testing.T) {
 	handle := func(a wire.Arrival) { got = append(got, a) }
 	good := wire.AppendBundle(nil, []wire.BundledHead{{Network: 7, Origin: wire.Hint{1}, Data: []byte("own")},
 		{Network: 8, Origin: wire.Hint{2}, Data: []byte("foreign")},
-		{Network: 7, Origin: wire.Hint{3}, Still: wire.HeadSum{4}}, {Network: 8, Origin: wire.Hint{4}, Still: wire.HeadSum{5}}})
+		{Network: 7, Origin: wire.Hint{3}, Still: wire.HeadSum{4}},
+		{Network: 8, Origin: wire.Hint{4}, Still: wire.HeadSum{5}}})
 	for _, bad := range [][]byte{nil, {9}, good[:len(good)-1]} {
 		if c.Last = nil; len(got) > 0 {
 			t.Fatalf("%d heads of no bundle", len(got))
@@ -250,7 +251,8 @@ func TestUnbundle(t *testing.T) {
 	c.unbundle(good, handle)
 	topic := func(from byte) wire.Topic { return wire.Topic{Kind: wire.KindHead, Origin: wire.Hint{from}} }
 	want := []wire.Arrival{{Topic: topic(1), Data: []byte("own")},
-		{Topic: topic(2), Data: []byte("foreign"), Network: wire.NetworkName(8)}, {Topic: topic(3), Data: []byte{}, Still: wire.HeadSum{4}}}
+		{Topic: topic(2), Data: []byte("foreign"), Network: wire.NetworkName(8)},
+		{Topic: topic(3), Data: []byte{}, Still: wire.HeadSum{4}}}
 	if !reflect.DeepEqual(got, want) || len(c.heads) != 0 {
 		t.Errorf("%+v, want %+v; heads themselves are heard: %v", got, want, len(c.heads) > 0)
 	}

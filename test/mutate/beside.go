@@ -6,6 +6,9 @@ import (
 	"regexp"
 )
 
+// ofError matches the names of variables that hold an error.
+var ofError = regexp.MustCompile(`^err|[eE]rr$`)
+
 // sentinel matches the names of errors that are made once and are never nil.
 var sentinel = regexp.MustCompile(`^[eE]rr[A-Z]`)
 
@@ -54,7 +57,7 @@ func noteFailed(zeros map[ast.Expr]bool, conditions []ast.Expr, body *ast.BlockS
 	})
 }
 
-// failures returns the names that are not nil where a condition is true.
+// failures returns the names of errors that are not nil where a condition is true.
 func failures(cond ast.Expr) map[string]bool {
 	names := make(map[string]bool)
 	b, ok := cond.(*ast.BinaryExpr)
@@ -68,7 +71,7 @@ func failures(cond ast.Expr) map[string]bool {
 		}
 	case b.Op == token.NEQ:
 		x, known := b.X.(*ast.Ident)
-		if y, ok := b.Y.(*ast.Ident); ok && known && y.Name == "nil" {
+		if y, ok := b.Y.(*ast.Ident); ok && known && y.Name == "nil" && ofError.MatchString(x.Name) {
 			names[x.Name] = true
 		}
 	}

@@ -129,6 +129,7 @@ func TestBesideErrors(t *testing.T) {
 		{"failed or not", "func f() (int, error) { if err != nil || ok { return 0, err }; h() }", true},
 		{"not failed", "func f() (int, error) { if err == nil { return 0, err }; h() }", true},
 		{"otherwise", "func f() (int, error) { if err != nil { h() } else { return 0, err }; h() }", true},
+		{"no error", "func f() (int, *T) { if p != nil { return 0, p }; h() }", true},
 		{"mended", "func f() (int, error) { if err != nil { return 0, nil }; h() }", true},
 		{"assigned again", "func f() (int, error) { if err != nil { err = g(); return 0, err }; h() }", true},
 		{"another error", "func f() (int, error) { if err != nil { return 0, other }; h() }", true},

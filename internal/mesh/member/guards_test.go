@@ -41,6 +41,15 @@ func TestStrangersLogged(t *testing.T) {
 	if n := b.Strangers()[ReasonStranger]; n != 2*keys {
 		t.Errorf("%d are counted, want %d", n, 2*keys)
 	}
+	for _, reason := range []string{ReasonForged, ReasonSubject} {
+		log.Reset()
+		for range 100 {
+			b.Reject(reason, "")
+		}
+		if n := strings.Count(log.String(), "unknown sender refused"); n != 1 || b.Strangers()[reason] != 100 {
+			t.Errorf("%s: %d lines, %d are counted; want the first of 100 logged", reason, n, b.Strangers()[reason])
+		}
+	}
 }
 
 // TestTwinsForget checks that of processes without end under one key, those that were heard last are remembered, and

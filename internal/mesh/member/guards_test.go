@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -263,4 +265,56 @@ func TestFollowGroups(t *testing.T) {
 			t.Errorf("logged %d times, want once: %s", n, log.String())
 		}
 	})
+}
+
+// TestUnsavedJoiner checks that a full disk refuses a node that wants to join, and that the node may ask again.
+func TestUnsavedJoiner(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0).UTC()
+	o := &Options{Dir: t.TempDir(), Identity: newIdentityOf(t), Now: func() time.Time { return now },
+		Log: slog.New(slog.DiscardHandler)}
+	g, err := OpenPairing(o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &Invite{ID: "x", Secret: make([]byte, SecretBytes), Uses: 1, Expires: now.Add(time.Hour)}
+	g.Invites = []*Invite{v}
+	inTheWay := filepath.Join(o.Dir, InvitationsFile, "in the way")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	q := &PairRequest{Key: newIdentityOf(t).ID(), Clock: now}
+	if r := g.Answer(t.Context(), v, q); r.State != PairRefused || len(v.Joiners) != 0 {
+		t.Errorf("on a full disk: %+v, joiners %v", r, v.Joiners)
+	}
+	if err := os.RemoveAll(filepath.Join(o.Dir, InvitationsFile)); err != nil {
+		t.Fatal(err)
+	}
+	if r := g.Answer(t.Context(), v, q); r.State != PairWaiting || len(v.Joiners) != 1 {
+		t.Errorf("later: %+v, joiners %v", r, v.Joiners)
+	}
+	if list, err := ReadInvitations(o.Dir); err != nil || len(list) != 1 || len(list[0].Joiners) != 1 {
+		t.Errorf("on disk: %v, %v", list, err)
+	}
+}
+
+// TestTwinSkew checks by how much a clock may be off for a head of an older process to be a sign of another server,
+// where no stamp proves it.
+func TestTwinSkew(t *testing.T) {
+	for off, want := range map[time.Duration]bool{twinSkew: true, twinSkew + time.Millisecond: false,
+		-twinSkew: true, -twinSkew - time.Millisecond: false} {
+		synctest.Test(t, func(t *testing.T) {
+			var w Twins
+			head := func(boot uint64, at time.Time) bool {
+				return w.Note(wire.Stamp{Incarnation: 1, Boot: boot, Seq: 1, At: uint64(at.UnixMilli())}, time.Now(), 0, time.Hour)
+			}
+			begun := time.Now().Add(24 * time.Hour) // of the newer process, by its clock: later than any stamp here
+			if head(2, begun) {
+				t.Fatal("the newest process is a sign")
+			}
+			bubble.Advance(time.Second)
+			if got := head(1, time.Now().Add(-off)); got != want {
+				t.Errorf("a head %v old: a sign %v, want %v", off, got, want)
+			}
+		})
+	}
 }

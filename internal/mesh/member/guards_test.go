@@ -300,7 +300,7 @@ func TestUnsavedJoiner(t *testing.T) {
 // TestTwinSkew checks by how much a clock may be off for a head of an older process to be a sign of another server,
 // where no stamp proves it.
 func TestTwinSkew(t *testing.T) {
-	for off, want := range map[time.Duration]bool{twinSkew: true, twinSkew + time.Millisecond: false,
+	for skew, want := range map[time.Duration]bool{twinSkew: true, twinSkew + time.Millisecond: false,
 		-twinSkew: true, -twinSkew - time.Millisecond: false} {
 		synctest.Test(t, func(t *testing.T) {
 			var w Twins
@@ -312,8 +312,8 @@ func TestTwinSkew(t *testing.T) {
 				t.Fatal("the newest process is a sign")
 			}
 			bubble.Advance(time.Second)
-			if got := head(1, time.Now().Add(-off)); got != want {
-				t.Errorf("a head %v old: a sign %v, want %v", off, got, want)
+			if got := head(1, time.Now().Add(-skew)); got != want {
+				t.Errorf("a head %v old: a sign %v, want %v", skew, got, want)
 			}
 		})
 	}

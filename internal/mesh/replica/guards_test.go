@@ -1,16 +1,20 @@
 package replica
 
 import (
+	"context"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
@@ -165,6 +169,92 @@ func TestRoundsThatShowTooMuch(t *testing.T) {
 				t.Errorf("an array that shows %v: applied %d rounds, quarantined %v, want %v", shown, len(r.Engine.Applied), got,
 					want)
 			}
+		}
+	})
+}
+
+// A slowBus takes all the time that it may have to read the images of an origin.
+type slowBus struct {
+	*meshtest.SentBus
+	took []time.Duration
+}
+
+func (b *slowBus) StoredImages(ctx context.Context, _ wire.Hint, _ func(wire.Arrival) bool) error {
+	end, _ := ctx.Deadline()
+	b.took = append(b.took, time.Until(end))
+	bubble.Advance(time.Until(end))
+	return ctx.Err()
+}
+
+// TestSharesOfTime checks that each new origin has an equal share of the time to read images, however slow the broker
+// is with the others.
+func TestSharesOfTime(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		const peers = 4
+		for range peers - 1 {
+			if err := r.AddPeer(t.Context(), meshtest.Identity(t).ID(), "", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := &slowBus{SentBus: r.Bus}
+		r.receiver.imagesOfNew(t.Context(), b)
+		for i, took := range b.took {
+			if took != catchUpLimit/peers {
+				t.Errorf("origin %d has %v, want %v", i, took, catchUpLimit/peers)
+			}
+		}
+		if len(b.took) != peers {
+			t.Errorf("%d origins are read, want %d", len(b.took), peers)
+		}
+	})
+}
+
+// TestNewerHeadStays checks that a head of the incarnation that is held does not take the place of a newer
+// incarnation's head: only that one can convince a peer of what it had.
+func TestNewerHeadStays(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		for next, want := range map[uint64]string{0: "held", 20: "held", 21: "newer"} {
+			r := newRig(t, k, nil)
+			r.Engine.Life = 20
+			r.t.next, r.t.evidence.Head = next, []byte("newer")
+			m := &wire.Message{Kind: wire.KindHead, Stamp: wire.Stamp{Incarnation: 20, Boot: 20, Seq: 1, At: 30},
+				Statement: []byte("held")}
+			if r.t.applyHead(t.Context(), m); string(r.t.evidence.Head) != want || r.t.head != m.Stamp {
+				t.Errorf("after incarnation %d: the head %q is kept, want %q", next, r.t.evidence.Head, want)
+			}
+		}
+	})
+}
+
+// A growing engine holds an array at the version of the parts that it took last.
+type growing struct{ *meshtest.Engine }
+
+func (e *growing) ApplyRemote(ctx context.Context, origin string, parts []engine.Parsed) error {
+	x := parts[len(parts)-1]
+	e.Held = []engine.ArrayState{{Array: x.Array, Start: x.Start, Version: max(x.At, x.To), Boot: x.Boot,
+		Geometry: x.Geometry}}
+	return e.Engine.ApplyRemote(ctx, origin, parts)
+}
+
+// TestImageLetsRoundsIn checks that rounds which wait for an image are applied when it comes.
+func TestImageLetsRoundsIn(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		r.t.engine = &growing{r.Engine}
+		x := wire.Ref{Array: engine.ArrayCounts, Start: 7}
+		c, err := arrays.NewCounting(meshtest.Cells)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetGeneration(x.Start)
+		waits := meshtest.Round(t, x, 9, 2)
+		r.t.hold(&waits)
+		r.t.image(t.Context(), &wire.Message{Kind: wire.KindImage, Stamp: wire.Stamp{Incarnation: 1, Boot: 5},
+			Image: wire.Image{Ref: x, At: 9, Geometry: meshtest.Cells, Lineage: wire.Lineage{{Boot: 5, Base: 0}},
+				Pages: [][]byte{c.Image(0).Append(nil)}}})
+		if len(r.Engine.Applied) != 2 || len(r.t.pending) != 0 || r.t.waiting != 0 {
+			t.Errorf("%d parts are applied, want the image and the round; %d bytes wait", len(r.Engine.Applied), r.t.waiting)
 		}
 	})
 }

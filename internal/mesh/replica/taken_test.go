@@ -188,9 +188,9 @@ func TestShowsTooMuch(t *testing.T) {
 			if why := r.t.showsTooMuch(a); (why != "") != (shown > maxShown) {
 				t.Errorf("shown %v: %q", shown, why)
 			}
-			r.Engine.ShownShare = 0.25
+			r.Engine.ShownShare = 0.9
 			if why := r.t.showsTooMuch(engine.ArrayState{Array: a.Array, Start: 8, Geometry: a.Geometry, Keys: a.Keys}); why !=
-				"spam of generation 8 shows 25 % of all signatures, limit 10 %" {
+				"spam of generation 8 shows 90 % of all signatures, limit 10 %" {
 				t.Errorf("the reason is %q", why)
 			}
 			if r.t.inspected[x] != a.Keys {
@@ -252,6 +252,15 @@ func TestCarefulSuccession(t *testing.T) {
 		}
 		if err := r.Succeed(t.Context(), to.Proof(), to.Public()); err == nil {
 			t.Error("it succeeded twice")
+		}
+		// Of a peer that was silent since the start there is no state.
+		old, to = meshtest.Rotated(t)
+		if err := r.AddPeer(t.Context(), old.ID(), "silent", 1); err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := r.receiver.successor(t.Context(), &wire.Message{Kind: wire.KindHead, From: to.Hint(), Proof: to.Proof(),
+			Key: to.Public()}); !ok || p.ID != to.ID() || r.receiver.origins[to.Hint()] != nil {
+			t.Errorf("the successor of a silent peer: %+v, %v", p, ok)
 		}
 	})
 }

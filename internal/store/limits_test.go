@@ -401,3 +401,18 @@ func TestBatchFreed(t *testing.T) {
 		}
 	}
 }
+
+// TestMendedRecord checks that a record is read whichever one bit of its head and one of its entry are flipped, the
+// checksum included.
+func TestMendedRecord(t *testing.T) {
+	sound := (&record{salt: 5, index: 7, durable: 6, data: []byte("entry")}).append(nil)
+	for bit := range 8 * recordHead {
+		b := bytes.Clone(sound)
+		b[bit/8] ^= 1 << (bit % 8)
+		b[len(b)-1] ^= 4
+		rec, ok, err := mendRecord(bytes.NewReader(b), 0, int64(len(b)), 5, 7)
+		if err != nil || !ok || string(rec.data) != "entry" || rec.index != 7 || rec.durable != 6 {
+			t.Errorf("bit %d: %+v, %v, %v", bit, rec, ok, err)
+		}
+	}
+}

@@ -32,8 +32,8 @@ type Page struct {
 	// Anchors are the pieces of Text that are shown for a link, in their order: the index of the
 	// first byte, and the index after the last byte.
 	Anchors [][2]int32
-	// Markup is the names of the elements as they begin, in lower case, each followed
-	// by a space.
+	// Markup is the names of the start tags as they are written, in lower case, each followed by a space. Elements
+	// that hide what is in them are left out, as far as they are seen to do so without a tree.
 	Markup []byte
 }
 
@@ -252,19 +252,27 @@ func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
 // is reports whether key, which has as many bytes, is name without regard to case.
 func is(key, name string) bool { return key[0]|0x20 == name[0] && strings.EqualFold(key, name) }
 
-// element notes the name and the links of a start tag. inner is what hides what is in the element.
-func (v *visible) element(name *knownName, t *tagged, inner veil) {
-	if v.page == nil || v.skip != 0 {
+// noteTag notes the name of a start tag as the source has it, unless what is in the element is not seen. A browser's
+// tree has more elements, and others than a page with the same tags and nothing hidden, of which no tree is built.
+func (v *visible) noteTag(name *knownName, inner veil) {
+	if v.page == nil || v.course.streamed || len(v.page.Markup) >= maxMarkup {
 		return
 	}
-	if p := v.page; len(p.Markup) < maxMarkup {
-		if name.size > 0 {
-			p.Markup = append(p.Markup, name.lower[:name.size]...)
-		} else {
-			p.Markup = append(append(p.Markup, v.name[:min(len(v.name)-1, maxTag)]...), ' ')
-		}
+	if name.tag == atom.Img || name.tag == atom.Image {
+		inner &= gone | outside | invisible // of a picture, letters make no difference
 	}
-	if name.is&leader == 0 {
+	switch p := v.page; {
+	case inner != 0:
+	case name.size > 0:
+		p.Markup = append(p.Markup, name.lower[:name.size]...)
+	default:
+		p.Markup = append(append(p.Markup, v.name[:min(len(v.name)-1, maxTag)]...), ' ')
+	}
+}
+
+// element notes the links of a start tag. inner is what hides what is in the element.
+func (v *visible) element(name *knownName, t *tagged, inner veil) {
+	if v.page == nil || v.skip != 0 || name.is&leader == 0 {
 		return
 	}
 	switch name.tag {

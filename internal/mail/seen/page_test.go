@@ -1,6 +1,7 @@
 package seen
 
 import (
+	"bytes"
 	"golang.org/x/net/html/atom"
 
 	"fmt"
@@ -84,6 +85,34 @@ func TestPageAnchors(t *testing.T) {
 		t.Errorf("anchors %q, want %s", got, want)
 	}
 	if want := "p a b a a a br "; string(page.Markup) != want {
+		t.Errorf("mark-up %q, want %q", page.Markup, want)
+	}
+}
+
+// TestMarkupHidden checks that hidden elements change nothing about the names of the others, whether or not they make
+// the reader build a tree, and in pages whose tags are in disorder.
+func TestMarkupHidden(t *testing.T) {
+	long := strings.Repeat("<div><i>Some words</i></div>", 3*pieceSize/len("<div><i>Some words</i></div>"))
+	for _, tt := range []struct{ before, after, hidden string }{
+		{"<table><tr><td>One", "</td></tr></table>", `<div style="display:none">two</div>`},
+		{"<table><tr><td>One", "</td></tr></table>", `<div hidden>two <b>three</b></div>`},
+		{"<b><p>One</b> two", "</p><table><td><i>three", `<p style="display:none">four</p>`},
+		{"<b><p>One</b> two", "</p><table><td><i>three", `<span style="font-size:0">four</span>`},
+		{"<p>One<p>Two<font><div></font>", "<u>three", `<span style="color:#fff">four <i>five</i></span>`},
+		{"<p>One<p>Two<font><div></font>", "<u>three", `<img hidden>`},
+		{"<b><p>One</b> two" + long, "</p>", `<div style="display:none">four</div>`},
+	} {
+		plain, hiding := pageOf(t, tt.before+tt.after), pageOf(t, tt.before+tt.hidden+tt.after)
+		if !bytes.Equal(plain.Markup, hiding.Markup) || len(plain.Markup) == 0 {
+			t.Errorf("%.60s: mark-up %.200q with %s, %.200q without", tt.before, hiding.Markup, tt.hidden, plain.Markup)
+		}
+	}
+}
+
+// TestMarkupPictures checks that a picture counts where letters have no size.
+func TestMarkupPictures(t *testing.T) {
+	page := pageOf(t, `<table><td style="font-size:0"><b>x</b><img src="cid:a"><img src="cid:b" style="display:none">`)
+	if want := "table img "; string(page.Markup) != want {
 		t.Errorf("mark-up %q, want %q", page.Markup, want)
 	}
 }

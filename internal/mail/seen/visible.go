@@ -334,6 +334,7 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	var attributes tagged
 	written := v.attributes(&attributes, name.tag, t)
 	inner, as := v.inside(name, &attributes, nil)
+	v.noteTag(name, inner.veil)
 	v.element(name, &attributes, inner.veil)
 	is := name.is
 	if name.tag == atom.Noscript {

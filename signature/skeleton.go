@@ -168,7 +168,7 @@ func (f *folder) line(line, rest []byte) {
 	if scan.ASCIIPrefix(line) == len(line) {
 		f.fold(line)
 	} else {
-		f.decompose(line)
+		f.decompose(displayed(line))
 	}
 }
 

@@ -1,7 +1,9 @@
 package signature
 
 import (
+	"bytes"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
@@ -36,11 +38,14 @@ var folded = scan.NewRunes(func(r rune) rune {
 
 // foldWide is fold for what is not ASCII.
 func foldWide(r rune) rune {
+	if to, ok := capitals[r]; ok {
+		return to
+	}
 	r = unicode.ToLower(r)
 	if to, ok := confusables[r]; ok {
 		return to
 	}
-	if unicode.IsLetter(r) {
+	if unicode.IsLetter(r) && r != hangulFiller {
 		return r
 	}
 	return 0
@@ -98,7 +103,7 @@ var confusables = map[rune]rune{
 	// Cyrillic
 	'а': 'a', 'в': 'b', 'с': 'c', 'ԁ': 'd', 'е': 'e', 'һ': 'h', 'н': 'h', 'і': 'i', 'ӏ': 'i', 'ј': 'j',
 	'к': 'k', 'м': 'm', 'о': 'o', 'р': 'p', 'ԛ': 'q', 'ѕ': 's', 'т': 't', 'ѵ': 'v', 'ԝ': 'w', 'х': 'x',
-	'у': 'y', 'ү': 'y', 'ѡ': 'w', 'ѳ': 'o', 'ё': 'e', 'ї': 'i', 'ԍ': 'g', 'ь': 'b',
+	'у': 'y', 'ү': 'y', 'ѡ': 'w', 'ѳ': 'o', 'ҽ': 'e', 'ё': 'e', 'ї': 'i', 'ԍ': 'g', 'ь': 'b',
 	// Greek
 	'α': 'a', 'β': 'b', 'ϲ': 'c', 'ε': 'e', 'η': 'n', 'ι': 'i', 'κ': 'k', 'μ': 'm', 'ν': 'v', 'ο': 'o',
 	'ρ': 'p', 'σ': 'o', 'τ': 't', 'υ': 'u', 'χ': 'x', 'γ': 'y', 'ζ': 'z', 'ω': 'w', 'ϳ': 'j',
@@ -115,13 +120,53 @@ var confusables = map[rune]rune{
 	'ꭱ': 'r', 'ꮪ': 's', 'ꭲ': 't', 'ꮩ': 'v', 'ꮃ': 'w', 'ꮓ': 'z',
 }
 
+// capitals lists capital letters that look like other Latin letters than their lower case does.
+var capitals = map[rune]rune{'Η': 'h', 'Ν': 'n', 'Υ': 'y', 'Տ': 's', 'Լ': 'i'}
+
+// hangulFiller is the decomposition of blanks as wide as a letter (U+3164, U+FFA0), and displayed like them.
+const hangulFiller = 0x1160
+
 // invisible reports whether r shows nothing and may stand within a word.
 func invisible(r rune) bool { return r >= 0x80 && unseen.At(r) != 0 }
 
 // unseen remembers which runes that are not ASCII are invisible.
 var unseen = scan.NewRunes(func(r rune) rune {
-	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) || r == 0x115F || r == 0x3164 {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) || r == 0x115F {
 		return 1
 	}
 	return 0
 })
+
+// Marks between which letters are displayed from right to left, and the second of which may be missing.
+const rightToLeft, endOfRightToLeft = "\u202e", "\u202c"
+
+// displayed returns a line with its letters in the order in which they are displayed, if marks reverse it.
+func displayed(line []byte) []byte {
+	if !bytes.Contains(line, []byte(rightToLeft)) {
+		return line
+	}
+	out := make([]byte, 0, len(line))
+	for {
+		before, rest, found := bytes.Cut(line, []byte(rightToLeft))
+		out = append(out, before...)
+		if !found {
+			return out
+		}
+		var within []byte
+		within, line, _ = bytes.Cut(rest, []byte(endOfRightToLeft))
+		if bytes.ContainsFunc(within, isRightToLeft) {
+			out = append(out, within...)
+			continue
+		}
+		for len(within) > 0 {
+			_, n := utf8.DecodeLastRune(within)
+			out = append(out, within[len(within)-n:]...)
+			within = within[:len(within)-n]
+		}
+	}
+}
+
+// isRightToLeft reports whether r is a letter that is displayed from right to left by itself.
+func isRightToLeft(r rune) bool {
+	return unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana)
+}

@@ -54,7 +54,7 @@ func (b *skeletonBuilder) renew() {
 // skeleton folds the visible text of m: of each text part that is not an attachment, and of
 // alternatives the last one that has enough words. If there are no words, all text attachments
 // are read. If the words are too few to distinguish the message, as in "see the attachment",
-// attached pages and plain texts are read. Then come pages and documents that are not sent as
+// attached pages and plain texts are read, and the texts that stand for pictures. Then come pages and documents that are not sent as
 // text. The other parts count as content shown next to the text. skeleton returns the error of
 // ctx. The skeleton belongs to b.
 func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *attachedTexts,
@@ -69,6 +69,9 @@ func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *
 		if b.whole.distinctive() {
 			break
 		}
+	}
+	if err := b.pictured(); err != nil {
+		return nil, err
 	}
 	if err := b.beside(); err != nil {
 		return nil, err
@@ -163,6 +166,21 @@ func (b *skeletonBuilder) take(attachments bool) error {
 			}
 		}
 		b.whole.take(s)
+	}
+	return nil
+}
+
+// pictured takes the texts that stand for the pictures of pages, if there is too little other text.
+func (b *skeletonBuilder) pictured() error {
+	for i := range b.m.Parts {
+		if !b.m.Parts[i].HTML || b.whole.distinctive() || b.whole.full() {
+			continue
+		}
+		page, err := b.m.Page(b.ctx, i)
+		if err != nil {
+			return err
+		}
+		b.whole.take(b.fold(page.Alt, b.m.Parts[i].Embedded))
 	}
 	return nil
 }

@@ -44,8 +44,14 @@ func TestWordsOfText(t *testing.T) {
 		// Apostrophes and what shows nothing.
 		{"don't dogs' 'tis rock’n’roll it`s", "dont dogs tis rocknroii its"},
 		{"th\u00ade la\u200bnd", "the iand"},
+		{"one\u3164two\uffa0three\u2800four\u1160five", "one two three four five"},
+		// What is displayed from right to left.
+		{"the \u202eaes dna dnal\u202c then \u202eerom", "the iand and sea then more"},
+		{"o\u202eew\u202cne \u202e\u202c two\u202c", "owene two"},
+		{"\u202eשלום\u202c", "שלום"},
 		// Accents, look-alikes, forms.
 		{"café ｎｏｏｎ раураӏ 𝓱ello", "cafe noon paypai heiio"},
+		{"ΗΝΥ ηνυ Տҽ", "hny nvu se"},
 		{"天气 ab天cd", "天 气 ab 天 cd"},
 		{"สวย", "ส ว ย"},
 		// Links, addresses and hosts.

@@ -58,7 +58,7 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 		return Page{}, err
 	}
 	if page == nil {
-		page = &Page{Links: read.Links, Anchors: read.Anchors, Markup: read.Markup}
+		page = &Page{Links: read.Links, Anchors: read.Anchors, Markup: read.Markup, Alt: read.Alt}
 		m.pages[part] = page
 		m.hrefs = seen.MaxLinks - left
 	}

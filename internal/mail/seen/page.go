@@ -16,6 +16,8 @@ const (
 	MaxLinks  = 8 << 10  // links and anchors of all pages of a message
 	maxHref   = 4 << 10  // bytes of a link; what follows is cut off
 	maxMarkup = 16 << 10 // bytes of [Page.Markup]
+	maxAlt    = 16 << 10 // bytes of [Page.Alt]; what follows is cut off
+	minAlt    = 4        // words of an alternative text
 
 	// Links that contained character references share pieces of memory of minURLs to maxURLs bytes.
 	minURLs, maxURLs = 256, 4 << 10
@@ -35,6 +37,9 @@ type Page struct {
 	// Markup is the names of the start tags as they are written, in lower case, each followed by a space. Elements
 	// that hide what is in them are left out, as far as they are seen to do so without a tree.
 	Markup []byte
+	// Alt is the texts that stand for pictures until they are loaded, a line each. Texts of fewer than four words,
+	// such as those of icons, are left out. They are no part of Text.
+	Alt []byte
 }
 
 // A Href is a link as it stands in the mark-up, with its character references
@@ -61,6 +66,7 @@ func Read(p *pace.Pace, source string, links int, note bool) (page Page, left in
 	page = Page{Text: append(make([]byte, 0, len(v.dst)), v.dst...)}
 	if note {
 		page.Links, page.Anchors, page.Markup = cloned(v.noted.Links), cloned(v.noted.Anchors), cloned(v.noted.Markup)
+		page.Alt = cloned(v.noted.Alt)
 	}
 	return page, v.hrefs
 }
@@ -89,7 +95,7 @@ func (v *visible) back() {
 	}
 	clear(v.known)
 	clear(v.noted.Links)
-	noted := Page{Links: v.noted.Links[:0], Anchors: v.noted.Anchors[:0], Markup: v.noted.Markup[:0]}
+	noted := Page{Links: v.noted.Links[:0], Anchors: v.noted.Anchors[:0], Markup: v.noted.Markup[:0], Alt: v.noted.Alt[:0]}
 	*v = visible{dst: v.dst[:0], styling: styling{frames: v.frames[:0]}, name: v.name[:0], names: v.names, known: v.known,
 		shape: shape{open: v.shape.open}, unescaped: v.unescaped[:0], noted: noted}
 	visibles.Put(v)
@@ -145,7 +151,7 @@ func leadsOut(url string) bool {
 // A tagged holds the attributes of a start tag that matter here. Of repeated attributes the first
 // one counts. Character references are not resolved.
 type tagged struct {
-	href, src, action, formaction, equiv, content string
+	href, src, alt, action, formaction, equiv, content string
 
 	style, bgcolor, colour, size, linked string
 
@@ -168,6 +174,7 @@ const (
 	namedHidden
 	namedBackground
 	namedOpen
+	namedAlt
 
 	// namedLooks are the attributes that may change what is seen.
 	namedLooks = namedStyle | namedBgcolor | namedColour | namedSize | namedLinked | namedHidden | namedBackground
@@ -201,6 +208,8 @@ func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
 	case len("src"):
 		if is(key, "src") {
 			to, name = &t.src, namedSrc
+		} else if tag == atom.Img && is(key, "alt") {
+			to, name = &t.alt, namedAlt
 		}
 	case len("href"):
 		switch {
@@ -298,12 +307,27 @@ func (v *visible) element(name *knownName, t *tagged, inner veil) {
 	case atom.Iframe, atom.Frame:
 		v.link(t.src, false, false)
 	case atom.Img, atom.Image:
-		v.anchor.pictured = v.anchor.pictured || inner&(gone|outside|invisible) == 0
+		if inner&(gone|outside|invisible) == 0 {
+			v.anchor.pictured = true
+			v.alternative(t.alt)
+		}
 		v.link(t.src, false, true)
 	case atom.Link:
 		v.link(t.href, false, true)
 	case atom.Meta:
 		v.refresh(t)
+	}
+}
+
+// alternative notes the text of a picture.
+func (v *visible) alternative(text string) {
+	text = markup.Unescape(text[:min(len(text), maxAlt-min(len(v.page.Alt), maxAlt))])
+	n := 0
+	for range strings.FieldsSeq(text) {
+		n++
+	}
+	if n >= minAlt {
+		v.page.Alt = append(append(v.page.Alt, text...), '\n')
 	}
 }
 

@@ -27,7 +27,7 @@ func (v *visible) restart(size int) {
 		return
 	}
 	v.hrefs += len(v.page.Links)
-	v.page.Links, v.page.Anchors = v.page.Links[:0], v.page.Anchors[:0]
+	v.page.Links, v.page.Anchors, v.page.Alt = v.page.Links[:0], v.page.Anchors[:0], v.page.Alt[:0]
 	clear(v.known)
 }
 

@@ -7,7 +7,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"html"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +63,10 @@ func files(greeting, link string) map[string]struct {
 		"letter.txt":   {"text/plain", []byte(letter)},
 		"letter.xhtml": {"application/xhtml+xml", page},
 		"html.zip":     {"application/zip", archive("a.html", string(page))},
+		"script.html": {"text/html", []byte("<script>document.write(atob('" + base64.StdEncoding.EncodeToString(page) +
+			"'))</script>")},
+		"script.zip": {"application/zip", archive("a.html", "<script>document.write(atob('"+
+			base64.StdEncoding.EncodeToString(page)+"'))</script>")},
 		"letter.docx": {"application/octet-stream", archive("[Content_Types].xml", "x",
 			"word/_rels/document.xml.rels", `<R><Relationship TargetMode="External" Target="`+link+`"/></R>`,
 			"word/document.xml", "<w:p>"+strings.ReplaceAll(letter, "\n", "</w:p><w:p>")+"</w:p>")},
@@ -154,6 +160,31 @@ func TestInsideIsNotNothing(t *testing.T) {
 	}
 	if len(sums) < 3 {
 		t.Errorf("%d documents have exact signatures", len(sums))
+	}
+}
+
+// TestTextsOfPictures checks that the texts that stand for pictures are the text of a page without another, and
+// that those of icons are not, nor those of a page with a text.
+func TestTextsOfPictures(t *testing.T) {
+	page := func(text, alt string) []byte {
+		var pictures strings.Builder
+		for line := range strings.Lines(alt) {
+			fmt.Fprintf(&pictures, "<img src='http://a.example/x.png' alt=\"%s\">", html.EscapeString(strings.TrimSpace(line)))
+		}
+		return mailtest.Composed("text/html", "7bit", "<p>"+text+"</p>"+pictures.String())
+	}
+	near := func(raw []byte) (all []string) { return of(t, raw, bulkhead.Near) }
+	letter := near(mailtest.Plain(mailtest.Letter))
+	if got := near(page("Hello", mailtest.Letter)); !slices.Equal(got, letter) || len(got) != NearBands {
+		t.Errorf("a letter in the texts of pictures: %d bands, want the same as in a text", len(got))
+	}
+	if got := near(page(strings.ReplaceAll(mailtest.Letter, "\n", "<br>"), "Some other words that are beside it")); !slices.Equal(
+		got, letter) {
+		t.Errorf("a letter with pictures: %q, want the same as without", got)
+	}
+	icons := "Facebook\nInstagram\nYouTube\nLinkedIn\nOur logo\nView online\nDownload app\nPinterest\nSnapchat\nShop now\nMenu\nHome"
+	if got := near(page("Hello", icons)); len(got) != 0 {
+		t.Errorf("icons have %d bands", len(got))
 	}
 }
 

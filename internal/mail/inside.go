@@ -21,7 +21,7 @@ const (
 
 // Inside returns the contents of the attachments of m as the parts of a message that has nothing
 // else: files of archives, texts of documents as text/plain, and pages, also pages whose type is
-// not a text type. All parts are attachments. The message has no parts if there are no contents.
+// not a text type, and pages that scripts of attached pages would write. All parts are attachments. The message has no parts if there are no contents.
 // The caller must not change the result. It fails only when ctx ends, with an error that wraps
 // that of ctx.
 func (m *Message) Inside(ctx context.Context) (*Message, error) {
@@ -35,7 +35,13 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 	p := pace.New(ctx)
 	for i := range m.Parts {
 		part := &m.Parts[i]
-		if part.IsText() || len(part.Data) == 0 {
+		switch {
+		case part.isAttachedPage():
+			for _, item := range document.Scripted(ctx, part.Name, part.Text, &budget) {
+				in.take(item, p)
+			}
+			continue
+		case part.IsText() || len(part.Data) == 0:
 			continue
 		}
 		if document.IsPage(part.Name) || part.Type == "image/svg+xml" || part.Type == "application/xhtml+xml" {
@@ -44,6 +50,13 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 		}
 		for _, item := range document.Open(ctx, part.Name, part.Data, &budget) {
 			in.take(item, p)
+		}
+	}
+	for i := range len(in.Parts) {
+		if page := &in.Parts[i]; page.HTML {
+			for _, item := range document.Scripted(ctx, page.Name, page.Text, &budget) {
+				in.take(item, p)
+			}
 		}
 	}
 	if p.Over(pace.Step) {
@@ -55,7 +68,7 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 
 // WithInside returns m and, if its attachments contain anything, a message with their contents.
 func (m *Message) WithInside(ctx context.Context) ([]*Message, error) {
-	if !slices.ContainsFunc(m.Parts, func(p Part) bool { return len(p.Data) > 0 }) {
+	if !slices.ContainsFunc(m.Parts, func(p Part) bool { return len(p.Data) > 0 || p.isAttachedPage() }) {
 		return []*Message{m}, nil
 	}
 	in, err := m.Inside(ctx)
@@ -64,6 +77,9 @@ func (m *Message) WithInside(ctx context.Context) ([]*Message, error) {
 	}
 	return []*Message{m, in}, nil
 }
+
+// isAttachedPage reports whether a browser opens the part, and runs its scripts.
+func (p *Part) isAttachedPage() bool { return p.HTML && (p.Attachment || document.IsPage(p.Name)) }
 
 // rounded returns n with all but its two highest bits cleared. Copies of a message differ by a
 // few bytes in their headers. With a rounded limit, nearly always the same amount of each copy is

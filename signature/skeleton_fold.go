@@ -37,6 +37,8 @@ var folded = scan.NewRunes(func(r rune) rune {
 })
 
 // foldWide is fold for what is not ASCII.
+//
+// The fillers of Hangul are displayed as blanks: U+115F, and U+1160, to which U+3164 and U+FFA0 decompose.
 func foldWide(r rune) rune {
 	if to, ok := capitals[r]; ok {
 		return to
@@ -45,7 +47,7 @@ func foldWide(r rune) rune {
 	if to, ok := confusables[r]; ok {
 		return to
 	}
-	if unicode.IsLetter(r) && r != hangulFiller {
+	if unicode.IsLetter(r) && r != 0x115f && r != 0x1160 {
 		return r
 	}
 	return 0
@@ -123,15 +125,12 @@ var confusables = map[rune]rune{
 // capitals lists capital letters that look like other Latin letters than their lower case does.
 var capitals = map[rune]rune{'Η': 'h', 'Ν': 'n', 'Υ': 'y', 'Տ': 's', 'Լ': 'i'}
 
-// hangulFiller is the decomposition of blanks as wide as a letter (U+3164, U+FFA0), and displayed like them.
-const hangulFiller = 0x1160
-
 // invisible reports whether r shows nothing and may stand within a word.
 func invisible(r rune) bool { return r >= 0x80 && unseen.At(r) != 0 }
 
 // unseen remembers which runes that are not ASCII are invisible.
 var unseen = scan.NewRunes(func(r rune) rune {
-	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) || r == 0x115F {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
 		return 1
 	}
 	return 0

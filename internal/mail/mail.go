@@ -117,6 +117,7 @@ type Part struct {
 	guessed bool // the charset, since it is not UTF-8
 	odd     bool // the encoding is damaged, or may be read in more than one way
 	named   bool // by its type alone
+	flowed  bool // spaces at the ends of lines count for nothing
 	cut     bool // Text is without the line end before a boundary, which is of the body
 }
 

@@ -115,6 +115,7 @@ func (r *reader) leaf(h header, kind, charset string, how encoding, body []byte,
 	part := Part{Type: kind, HTML: kind == "text/html", Alternative: at.alternative, Branch: at.branch,
 		Siblings: at.siblings, Embedded: at.embedded}
 	part.describe(h)
+	part.flowed = kind == "text/plain" && strings.EqualFold(parameter(h.get("Content-Type"), "delsp"), "yes")
 	part.body, part.how, part.charset = body, how, charset
 	var data []byte
 	if data, part.odd = r.decodeTransfer(how, body); part.IsText() {

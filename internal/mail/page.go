@@ -2,6 +2,7 @@ package mail
 
 import (
 	"context"
+	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mail/document"
 	"github.com/bulkhead-mail/bulkhead/internal/mail/seen"
@@ -40,7 +41,11 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	if p.Type == "text/calendar" {
 		return Page{Text: document.Calendar(p.Text)}, nil
 	}
-	if !p.HTML {
+	switch {
+	case p.HTML:
+	case p.flowed:
+		return Page{Text: unflowed(p.Text)}, nil
+	default:
 		return Page{Text: scan.Bytes(p.Text)}, nil
 	}
 	m.mu.Lock()
@@ -68,4 +73,30 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 		*page = whole
 	}
 	return whole, nil
+}
+
+// unflowed returns a text whose lines flow, as it is displayed: a space at the end of a line goes on with the next
+// line, and counts for nothing.
+//
+// Source: RFC 3676, with DelSp=yes.
+func unflowed(text string) []byte {
+	out := make([]byte, 0, len(text))
+	depth, flows := 0, false
+	for line := range strings.Lines(text) {
+		shown := strings.TrimRight(line, "\r\n")
+		ending, content := line[len(shown):], strings.TrimLeft(shown, ">")
+		signature, quotes := content == "-- ", len(shown)-len(content)
+		switch {
+		case flows && quotes == depth && !signature:
+			shown = strings.TrimPrefix(content, " ")
+		case flows:
+			out = append(out, '\n')
+		}
+		depth = quotes
+		if flows = strings.HasSuffix(shown, " ") && !signature; flows {
+			shown, ending = shown[:len(shown)-1], ""
+		}
+		out = append(append(out, shown...), ending...)
+	}
+	return out
 }

@@ -34,3 +34,36 @@ func TestPageBounds(t *testing.T) {
 		t.Errorf("%d links, want %d", links, seen.MaxLinks)
 	}
 }
+
+// TestFlowed checks which lines of a text flow together.
+func TestFlowed(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"You have wo \nn a pri \n ze\n", "You have won a prize\n"},
+		{"One  \r\nmore\r\nline \r\n", "One more\r\nline"},
+		{"> quo \n> ted\n>> other \n> depth\n", "> quoted\n>> other\n> depth\n"},
+		{"above \n-- \nAnn\n", "above\n-- \nAnn\n"},
+		{" \n \n\n", "\n\n"},
+		{"", ""},
+	} {
+		for params, want := range map[string]string{"delsp=YES": tt.want, "delsp=no": tt.text} {
+			m := mailtest.Must(Read(t.Context(), mailtest.Composed("text/plain; charset=utf-8; format=flowed; "+params, "7bit",
+				tt.text)))
+			if got := mailtest.Must(m.Page(t.Context(), 0)); string(got.Text) != want {
+				t.Errorf("%q, %s: %q, want %q", tt.text, params, got.Text, want)
+			}
+		}
+	}
+}
+
+// FuzzFlowed checks that a text that flows loses nothing but blanks, line ends and marks of quotations.
+func FuzzFlowed(f *testing.F) {
+	for _, text := range []string{"one \ntwo\r\n", "> a \n> b\n>> c \nd", " \n-- \n --\n", ">"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		bare := strings.NewReplacer(" ", "", "\r", "", "\n", "", ">", "")
+		if got := string(unflowed(text)); bare.Replace(got) != bare.Replace(text) || len(got) > len(text) {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	})
+}

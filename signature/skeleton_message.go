@@ -54,9 +54,9 @@ func (b *skeletonBuilder) renew() {
 // skeleton folds the visible text of m: of each text part that is not an attachment, and of
 // alternatives the last one that has enough words. If there are no words, all text attachments
 // are read. If the words are too few to distinguish the message, as in "see the attachment",
-// attached pages and plain texts are read, and the texts that stand for pictures. Then come pages and documents that are not sent as
-// text. The other parts count as content shown next to the text. skeleton returns the error of
-// ctx. The skeleton belongs to b.
+// attached pages and plain texts are read, and the texts that stand for pictures. Then come pages
+// and documents that are not sent as text. The other parts count as content shown next to the text.
+// skeleton returns the error of ctx. The skeleton belongs to b.
 func (b *skeletonBuilder) skeleton(ctx context.Context, m *mail.Message, texts *attachedTexts,
 	p *pace.Pace) (*skeleton, error) {
 	b.ctx, b.m, b.texts, b.pace, b.recipient = ctx, m, texts, p, recipientWords(m.To)

@@ -45,7 +45,7 @@ func TestWordsOfText(t *testing.T) {
 		{"don't dogs' 'tis rock’n’roll it`s", "dont dogs tis rocknroii its"},
 		{"th\u00ade la\u200bnd", "the iand"},
 		{"one\u3164two\uffa0three\u2800four\u1160five\u115fsix", "one two three four five six"},
-		// What is displayed from right to left.
+		// Words that marks display from right to left.
 		{"the \u202eaes dna dnal\u202c then \u202eerom", "the iand and sea then more"},
 		{"o\u202eew\u202cne \u202e\u202c two\u202c", "owene two"},
 		{"\u202eשלום\u202c", "שלום"},

@@ -21,9 +21,9 @@ const (
 
 // Inside returns the contents of the attachments of m as the parts of a message that has nothing
 // else: files of archives, texts of documents as text/plain, and pages, also pages whose type is
-// not a text type, and pages that scripts of attached pages would write. All parts are attachments. The message has no parts if there are no contents.
-// The caller must not change the result. It fails only when ctx ends, with an error that wraps
-// that of ctx.
+// not a text type, and pages that scripts of attached pages would write. All parts are attachments.
+// The message has no parts if there are no contents. The caller must not change the result. It fails
+// only when ctx ends, with an error that wraps the error of ctx.
 func (m *Message) Inside(ctx context.Context) (*Message, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -23,11 +23,11 @@ type Limit struct {
 	IsSpam  bool
 	Group   Group
 	Measure Measure
-	Bound   float64 // in percent; at least this for CalledSpam of spam, else at most
+	Bound   float64 // in percent; at least this for spam that is called spam or flagged, else at most
 }
 
 // atLeast reports whether the limit is a lower one.
-func (l *Limit) atLeast() bool { return l.IsSpam && l.Measure == CalledSpam }
+func (l *Limit) atLeast() bool { return l.IsSpam && (l.Measure == CalledSpam || l.Measure == Flagged) }
 
 // String returns the limit as "at most 5 %".
 func (l Limit) String() string {
@@ -74,6 +74,11 @@ func Bounds() []Bound {
 			freshNames, []Limit{spam("fresh names", 90)}},
 		{"fresh signers", "Each copy has other words and is signed by a fresh domain. All link to one domain; 10 % report.",
 			freshSigners, []Limit{spam("fresh signers", 22.5), ham("all", CalledSpam, 0.1)}},
+		{"fresh signers, one file",
+			"Each copy has other words and is signed by a fresh domain. All have one file; 10 % report.",
+			attachmentSigners, []Limit{spam("fresh signers", 7), ham("all", CalledSpam, 0.1)}},
+		{"forms", "Copies of a text are written in forms that hide it; each link and half of the signers are fresh.",
+			forms, formLimits()},
 		{"list server", "Unverified lists and twice as much spam come through one server; 10 % report.",
 			listServer, []Limit{ham("list", CalledSpam, 0.02), ham("list", Flagged, 1)}},
 		{"mistakes", "One or two of 50 readers report a genuine mailing by mistake; later mailings are judged.",

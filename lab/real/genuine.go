@@ -26,6 +26,7 @@ type source struct {
 	varied       bool      // half of the words of a text are its own
 	sections     [2]string // of text and subject
 	site         string    // of a reset
+	form         *form     // in which mail is written, nil for the format alone
 }
 
 // values returns the names in the texts of a source.
@@ -258,7 +259,7 @@ func (s *source) mailing(r *rand.Rand, at time.Duration) func(*rand.Rand, *Deliv
 	return func(r *rand.Rand, d *Delivery) Mail {
 		m := draft{
 			format: s.format, fromName: author, from: address, to: d.To, at: d.At, subject: subject, text: text, sender: address,
-			messageID: id + "@" + s.domain,
+			messageID: id + "@" + s.domain, form: s.form, genuine: true,
 		}
 		if text == "" {
 			m.text = s.lang.line(r, "hello", nil) + "\n\n" + s.lang.all(r, s.sections[0], values)

@@ -62,6 +62,8 @@ type draft struct {
 	extra          []string // header fields, each "Name: value"
 	at             time.Duration
 	asText         bool // write no HTML, whatever the format says
+	form           *form
+	genuine        bool
 }
 
 // mail writes the message, and signs it for each domain.
@@ -71,7 +73,19 @@ func (d *draft) mail(r *rand.Rand) Mail {
 		plain += "\n\n" + l.words + ": " + l.url
 	}
 	var body bytes.Buffer
-	contentType, encoding := d.write(&body, r, plain)
+	fields := ""
+	if d.form != nil {
+		w := writer{draft: d, r: r, seen: plain}
+		e := d.form.write(&w)
+		fields, plain = e.fields, w.seen
+		body.WriteString(e.body)
+	} else {
+		contentType, encoding := d.write(&body, r, plain)
+		fields = "Content-Type: " + contentType + "\r\n"
+		if encoding != "" {
+			fields += "Content-Transfer-Encoding: " + encoding + "\r\n"
+		}
+	}
 	var head bytes.Buffer
 	date := begin.Add(d.at).Format(time.RFC1123Z)
 	from := d.from
@@ -91,11 +105,7 @@ func (d *draft) mail(r *rand.Rand) Mail {
 	for _, line := range d.extra {
 		head.WriteString(line + "\r\n")
 	}
-	field("Content-Type", contentType)
-	if encoding != "" {
-		field("Content-Transfer-Encoding", encoding)
-	}
-	head.WriteString("\r\n")
+	head.WriteString(fields + "\r\n")
 	raw := append(head.Bytes(), body.Bytes()...)
 	for _, domain := range d.dkim {
 		raw = sign(raw, domain)
@@ -162,7 +172,10 @@ func (d *draft) encode(w *bytes.Buffer, text string) string {
 }
 
 // page writes the text as HTML in the layout of the format.
-func (d *draft) page() string {
+func (d *draft) page() string { return d.shownPage(html.EscapeString) }
+
+// shownPage writes the text as HTML in the layout of the format, each paragraph as show returns it.
+func (d *draft) shownPage(show func(text string) string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<html><body style=\"margin:0\"><div style=\"background:%s;height:12px\"></div>\n", d.banner)
 	open, end := "<p style=\""+d.style+"\">", "</p>\n"
@@ -171,7 +184,7 @@ func (d *draft) page() string {
 		open, end = "<tr><td style=\""+d.style+"\">", "</td></tr>\n"
 	}
 	for part := range strings.SplitSeq(d.text, "\n\n") {
-		b.WriteString(open + strings.ReplaceAll(html.EscapeString(part), "\n", "<br>\n") + end)
+		b.WriteString(open + strings.ReplaceAll(show(part), "\n", "<br>\n") + end)
 	}
 	if d.picture != nil {
 		b.WriteString(open + "<img src=\"cid:p1\">" + end)

@@ -34,6 +34,7 @@ type campaign struct {
 	carrier  *carrier
 	account  string                  // address of a tenant's or hacked sender
 	linkAt   func(*rand.Rand) string // makes the link in place of links, if set
+	form     *form                   // in which copies are written, nil for the format alone
 	nets     []netip.Prefix
 }
 
@@ -179,7 +180,7 @@ func (c *campaign) copy(r *rand.Rand, d *Delivery) Mail {
 	}
 	m := draft{
 		format: c.format, fromName: c.from, to: d.To, at: d.At, subject: strings.ReplaceAll(subject, "{to}", d.To),
-		text: strings.ReplaceAll(text, "{to}", d.To), client: address(r, c.nets),
+		text: strings.ReplaceAll(text, "{to}", d.To), client: address(r, c.nets), form: c.form,
 	}
 	m.helo = fmt.Sprintf("host%d.%s", r.IntN(1000), domainName(r, false))
 	if url := c.link(r); url != "" {

@@ -30,8 +30,8 @@ func Scripted(ctx context.Context, name, source string, b *Budget) []Item {
 	return o.items
 }
 
-// scripts takes the pages in the literals of a page. What stands between any two quotes may be one: which quotes
-// belong together depends on what is script and what is text.
+// scripts takes the pages in the literals of a page. A page may stand between any two quotes: which of them belong
+// together depends on where a script begins.
 func (o *opener) scripts(name, source string, depth int) {
 	const quotes = "\"'`"
 	var literal []byte

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-const scriptedText = `<html><body><p>Your account will be closed</p><a href="http://pay.example/x">Pay & go</a></body></html>`
+const scriptedText = `<html><body><p>Your account will be closed</p>` +
+	`<a href="http://pay.example/x">Pay & go</a></body></html>`
 
 // percented returns text with each character after a mark in hexadecimal digits.
 func percented(text, format string) string {
@@ -38,11 +39,13 @@ func TestScripted(t *testing.T) {
 			[]string{scriptedText}},
 		{"attribute", `<body onload="x('` + coded + `')">`, []string{scriptedText}},
 		{"data", `<iframe src="data:text/html;base64,` + coded + `">`, []string{scriptedText}},
-		{"twice", `<script>atob("` + base64.StdEncoding.EncodeToString([]byte("<script>atob('"+coded+"')</script>")) + `")</script>`,
+		{"twice", `<script>atob("` + base64.StdEncoding.EncodeToString([]byte("<script>atob('"+coded+"')</script>")) +
+			`")</script>`,
 			[]string{"<script>atob('" + coded + "')</script>", scriptedText}},
 		{"as it is", `<script>a='` + scriptedText + `'</script>`, nil}, // what libraries have
 		{"a picture", `<img src="data:image/png;base64,` + coded + `">`, nil},
-		{"no page", `<script>a="` + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("words ", 40))) + `"</script>`, nil},
+		{"no page", `<script>a="` + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("words ", 40))) +
+			`"</script>`, nil},
 		{"short", `<script>a="` + base64.StdEncoding.EncodeToString([]byte("<b>short</b>")) + `"</script>`, nil},
 		{"behind an apostrophe", `<p>Don't</p><script>a="` + coded + `"`, []string{scriptedText}},
 		{"a lone quote at last", "<script>a='" + coded + "';`", []string{scriptedText}},

@@ -112,7 +112,8 @@ func TestMarkupHidden(t *testing.T) {
 // TestPageAlt checks which texts of pictures are noted, also where the page is read from a tree.
 func TestPageAlt(t *testing.T) {
 	for _, before := range []string{"", `<b><p>x</b><i hidden>y</i></p>`} {
-		page := pageOf(t, before+`<img alt="See our &lt;new&gt; prices"><img alt="a b c"><img alt='hidden words are not seen' hidden>`+
+		page := pageOf(t, before+`<img alt="See our &lt;new&gt; prices"><img alt="a b c">`+
+			`<img alt='hidden words are not seen' hidden>`+
 			`<a title="not this one here"><img src=x ALT="one  two three four" alt="no word of this"></a>`)
 		if want := "See our <new> prices\none  two three four\n"; string(page.Alt) != want {
 			t.Errorf("%s: %q, want %q", before, page.Alt, want)

@@ -26,8 +26,14 @@ func byCampaigns() []Scenario {
 		snowshoe("below a free suffix", func(i int) string { return fmt.Sprintf("win%d.github.io", i) }),
 		snowshoe("of free tenants", func(i int) string { return fmt.Sprintf("win%d.onmicrosoft.com", i) }),
 		snowshoe("of fresh domains", func(i int) string { return fmt.Sprintf("win%d.example", i) }),
-		{Name: "age names, then send a reported campaign from each", Means: Names, strike: ageNames,
-			holds: notSpamOf(copyFrom(agedName)), mend: reportOf(copyFrom(agedName))},
+		{Name: "age names, then send a reported campaign from each", Means: Names,
+			strike: aged(harmless, copyFrom(agedName)), holds: notSpamOf(copyFrom(agedName)),
+			mend: reportOf(copyFrom(agedName))},
+		{Name: "age linked names and networks, then send a reported campaign without verified senders", Means: Names,
+			daily: dailyNewsletter, strike: aged(earlyLinked, linkedCopy), holds: notSpamOf(linkedCopy),
+			mend: reportOf(linkedCopy)},
+		{Name: "deliver each page of a domain to own mailboxes, then send links to the pages", Means: Inboxes,
+			daily: dailyNewsletter, strike: agePages, holds: notSpamOf(linkedPage), mend: reportOf(linkedPage)},
 		{Name: "imitate a service, then send what is reported", Means: Inboxes, strike: imitateService,
 			holds: notSpamOf(serviceCopy), mend: reportOf(serviceCopy)},
 		{Name: "be of good standing as a list, then send what is reported", Means: Inboxes, strike: warmList,
@@ -156,32 +162,83 @@ func reportOf(copies func(int) mail) func(*world, bulkhead.Reporter) error {
 // agedName is the domain of a name that was used for harmless mail first.
 func agedName(i int) string { return fmt.Sprintf("nice%d.example", i) }
 
-// ageNames sends harmless mail from n names to two mailboxes of the attacker's on three days, and then a
-// campaign from each. The first reader and all honest ones report a copy each. The names that
-// send later copies have aged as well.
-func ageNames(w *world, n int) error {
-	age := func(i, day int) error {
-		return w.deliver(letter(fmt.Sprintf("harmless %d %d", i, day)).from("win", agedName(i)), inboxes(2)...)
+// harmless is a mail of a name before a campaign.
+func harmless(i, day int) mail {
+	return letter(fmt.Sprintf("harmless %d %d", i, day)).from("win", agedName(i))
+}
+
+// linkedCopy returns the i'th copy of a campaign without verified senders. It links to a name of its own, and comes
+// from a network of its own.
+func linkedCopy(i int) mail { return copyOf("a linked campaign", fmt.Sprint(i)).linked(i) }
+
+// earlyLinked is a copy of that campaign before it begins, with such a link and from such a network.
+func earlyLinked(i, day int) mail {
+	return copyOf("a linked campaign", fmt.Sprint(i, " on ", day)).linked(i)
+}
+
+// linked returns the mail as it comes from the i'th network, without a verified sender, and with a link of its own.
+func (m mail) linked(i int) mail {
+	return withPart(m.unverified(fmt.Sprintf("%v/24", network(i))), bulkhead.NamedSignature(bulkhead.Link, agedName(i)))
+}
+
+// linkedPage is the i'th spam that links to one domain, in a text and at a page of its own.
+func linkedPage(i int) mail {
+	return withPart(letter(fmt.Sprint("spam with a page ", i)).unverified(fmt.Sprintf("%v/24", network(i))), evilLink,
+		bulkhead.NamedSignature(bulkhead.Link, fmt.Sprintf("pills.example/%d", i)))
+}
+
+// agePages sends a mail with each page to n mailboxes of the attacker's. Then the first reader and all honest ones
+// report one spam each. The pages that later spams link to were delivered as well.
+func agePages(w *world, n int) error {
+	users := 1 + len(w.honest)
+	early := func(i int) error {
+		m := linkedPage(i)
+		m.text = letter(fmt.Sprint("early mail with a page ", i)).text
+		return w.deliver(m, inboxes(n)...)
 	}
-	for day := range 3 {
-		for i := range n {
-			if err := age(i, day); err != nil {
-				return err
-			}
-		}
-		for i := range answers(len(w.honest), n) {
-			if err := age(unusedName+i, day); err != nil {
-				return err
-			}
-		}
-		w.pass(dayLength)
-	}
-	for i := range n {
-		if err := w.send(copyFrom(agedName)(i), i); err != nil {
+	for i := range users {
+		if err := early(i); err != nil {
 			return err
 		}
 	}
-	return w.reportCopies(copyFrom(agedName), 1+len(w.honest), n)
+	for i := range answers(len(w.honest), n) {
+		if err := early(unusedName + i); err != nil {
+			return err
+		}
+	}
+	for i := range users {
+		if err := w.send(linkedPage(i), i); err != nil {
+			return err
+		}
+	}
+	return w.reportCopies(linkedPage, users, users)
+}
+
+// aged sends early mail from n names to two mailboxes of the attacker's on three days, and then a
+// campaign from each. The first reader and all honest ones report a copy each. The names that
+// send later copies have aged as well.
+func aged(early func(i, day int) mail, copies func(i int) mail) act {
+	return func(w *world, n int) error {
+		for day := range 3 {
+			for i := range n {
+				if err := w.deliver(early(i, day), inboxes(2)...); err != nil {
+					return err
+				}
+			}
+			for i := range answers(len(w.honest), n) {
+				if err := w.deliver(early(unusedName+i, day), inboxes(2)...); err != nil {
+					return err
+				}
+			}
+			w.pass(dayLength)
+		}
+		for i := range n {
+			if err := w.send(copies(i), i); err != nil {
+				return err
+			}
+		}
+		return w.reportCopies(copies, 1+len(w.honest), n)
+	}
 }
 
 // listMail returns the mail with the identifier of a list at its sender's domain.

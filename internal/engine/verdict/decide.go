@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -265,11 +266,32 @@ func (d *decision) condemns(i int) bool {
 	switch {
 	case !d.isListed(i) || d.common(i):
 		return false
-	case d.Signatures[i].Scheme() != bulkhead.Link || !d.blameless():
+	case d.Signatures[i].Scheme() != bulkhead.Link:
+		return true
+	case d.otherPlaces(i):
+		return false
+	case !d.blameless():
 		return true
 	}
 	e := &d.Evidence[i]
 	return d.Policy.Strength(e, twoVotes) >= Need(bulkhead.LinkFacet, e)+twoVotes*max(1, e.users())-slack
+}
+
+// otherPlaces reports whether the message links to certain places in a domain alone, such as the pages of one list of
+// a server, that are not listed, and were often delivered for the reports of the domain. Most of these reports are then
+// of other places.
+func (d *decision) otherPlaces(domain int) bool {
+	any, least := false, placeDeliveries*d.Evidence[domain].reported()
+	for _, i := range d.parts.Links {
+		host, _, isPlace := bytes.Cut(d.Signatures[i].Sum(), []byte{'/'})
+		if !isPlace || !Within(host, d.Signatures[domain].Sum()) {
+			continue
+		}
+		if any = true; d.isListed(i) || d.Evidence[i].deliveries() < least {
+			return false
+		}
+	}
+	return any
 }
 
 // fresh reports whether a link that was never delivered to speak of was reported together with the
@@ -307,10 +329,35 @@ func (d *decision) knownNetwork() bool {
 	return d.sender < 0 && slices.ContainsFunc(d.parts.Networks, d.regular)
 }
 
+// familiar reports whether no sender was verified, but mail of earlier days came from the network and had each of the
+// links, and none of it was reported. A text similar to an abused one may then be the sender's own, as in ownMail.
+// Links that all use are no sender's. The text must have been delivered before, too, as often as it was reported: a
+// spammer can prepare links and networks for a new text.
+func (d *decision) familiar() bool {
+	if d.sender >= 0 || d.text.old < d.text.reported || !slices.ContainsFunc(d.parts.Networks, d.unblamed) {
+		return false
+	}
+	own := false
+	for _, i := range d.parts.Links {
+		known := d.unblamed(i)
+		if !known && !d.common(i) {
+			return false
+		}
+		own = own || known && !wellknown.Domain(d.Signatures[i].Sum())
+	}
+	return own
+}
+
+// unblamed reports whether mail with a part was delivered at least half a day ago, and none was reported.
+func (d *decision) unblamed(i int) bool {
+	e := &d.Evidence[i]
+	return e.settled() > 0 && d.Findings[i].Spam == 0 && e.Unblamed == 0 && e.Peers.Spam == 0
+}
+
 // twoVotes and unanswered are rules for changed copies of a listed text that readers often report.
 func (d *decision) twoVotes() bool {
 	t := &d.text
-	if !d.listed || t.part() || t.strength < twoVotes-slack || !t.often() {
+	if !d.listed || t.part() || t.strength < twoVotes-slack || !t.often() || d.familiar() {
 		return false
 	}
 	if t.unlike() {

@@ -89,6 +89,17 @@ func regular(reports uint32, mails int) part {
 	return p
 }
 
+// like is a changed copy of a text that was delivered twice before, without a verified sender, from a network and
+// with a link.
+func like(text, from, to Evidence) []part {
+	return append(nearly(text.delivered(2)), network(from), link("shop.example", to))
+}
+
+// page is a new text with a link to lists.example, and to a place at a host.
+func page(host string, domain, place Evidence) []part {
+	return []part{body(bulkhead.Exact, Evidence{}), link("lists.example", domain), link(host+"/birds", place)}
+}
+
 func message(parts ...[]part) []part { return slices.Concat(parts...) }
 
 // pairVotes is what was voted on pairs: by the name of the sender or link.
@@ -238,6 +249,14 @@ func TestDecide(t *testing.T) {
 		{"a known sender with a reported attachment", p(body(bulkhead.Exact, no), bank,
 			part{scheme: bulkhead.Attachment, name: "a", Evidence: two}), nil, "", spam, bulkhead.AttachmentFacet,
 			"the attachment"},
+		{"a domain that was reported, and a place there that was not", page("lists.example", two, no.delivered(20)), nil, "",
+			suspected, byLink, ""},
+		{"and delivered less often for the reports", page("lists.example", two, no.delivered(19)), nil, "", spam, byLink, ""},
+		{"on another host there", page("www.lists.example", two, Evidence{New: 20}), nil, "", suspected, byLink, ""},
+		{"a place that was reported, too", page("lists.example", two, two.delivered(20)), nil, "", spam, byLink, ""},
+		{"one of two places that is new", append(page("lists.example", two, no.delivered(40)), link("lists.example/x", no)),
+			nil, "", spam, byLink, ""},
+		{"a place of another domain", page("birds.example", two, no.delivered(40)), nil, "", spam, byLink, ""},
 		{"a known sender with a reported link", p(body(bulkhead.Exact, no), bank, link("evil.example", two)), nil, "", good,
 			noFacet, "hardly ever reported"},
 		{"a known sender with a contested name", p(body(bulkhead.Exact, one),
@@ -489,6 +508,32 @@ func TestDecide(t *testing.T) {
 		{"of mails that were flagged", append(nearly(one), network(Evidence{Good: 9}.delivered(99))), nil, "", spam, byText,
 			""},
 		{"by two, from a network of other mails", append(nearly(two), regular(0, 99)), nil, "", spam, byText, "2 bands"},
+		{"by two, from a network and with a link of unreported mail", like(several(two), no.delivered(1), no.delivered(1)),
+			nil, "", suspected, byText, "none of which was reported"},
+		{"by one", like(one, no.delivered(1), no.delivered(1)), nil, "", suspected, byText, "none of which was reported"},
+		{"reported more often than delivered before", message(nearly(two.delivered(1)), like(no, no.delivered(1),
+			no.delivered(1))[20:]), nil, "", spam, byText, "2 bands"},
+		{"with one more link, of no mail", append(like(two, no.delivered(1), no.delivered(1)), evil), nil, "", spam, byText,
+			"2 bands"},
+		{"with one more link, that all use", append(like(two, no.delivered(1), no.delivered(1)), link("bit.ly",
+			Evidence{Unblamed: Unit})), nil, "", suspected, byText, ""},
+		{"with one that all use, and none else", message(nearly(two.delivered(2)), p(network(no.delivered(1)),
+			link("bit.ly", no.delivered(1)))), nil, "", spam, byText, "2 bands"},
+		{"with a place on a platform, of no mail", append(like(two, no.delivered(1), no.delivered(1)), link("bit.ly/x", no)),
+			nil, "", spam, byText, "2 bands"},
+		{"with no link", message(nearly(two.delivered(2)), p(network(no.delivered(1)))), nil, "", spam, byText, "2 bands"},
+		{"with a link that was reported", like(two, no.delivered(1), Evidence{Unblamed: Unit}.delivered(40)), nil, "", spam,
+			byText, "2 bands"},
+		{"with a link that a peer lists", like(two, no.delivered(1), Evidence{Peers: Peers{Spam: 0.1}}.delivered(40)), nil,
+			"", spam, byText, "2 bands"},
+		{"with a link of today", like(two, no.delivered(1), Evidence{New: 9}), nil, "", spam, byText, "2 bands"},
+		{"with a link of the evening before", like(two, no.delivered(1), Evidence{Old: 9, Late: 9, Days: 1}), nil, "", spam,
+			byText, "2 bands"},
+		{"from a network of today", like(two, Evidence{New: 9}, no.delivered(1)), nil, "", spam, byText, "2 bands"},
+		{"from a network that was reported", like(two, regular(1, 9).Evidence, no.delivered(1)), nil, "", spam, byText,
+			"2 bands"},
+		{"and exactly the reported text", p(body(bulkhead.Exact, one), network(no.delivered(1)), link("shop.example",
+			no.delivered(1))), nil, "", spam, byText, "reported as spam"},
 		{"by one, and an unknown sender does", message(nearly(one), p(from("new.example", no), network(no))), nil, "",
 			suspected, byText, ""},
 		{"by two, and only links of its unreported sender",

@@ -90,9 +90,10 @@ var mailRules = []rule{
 	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
 		"It is a changed copy of an often reported text that two votes list. No known sender sends the text, or it was " +
 			"reported with two different senders or links."},
-	{byKnownNet, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.knownNetwork() },
+	{byKnownNet, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && (d.knownNetwork() || d.familiar()) },
 		"It is a changed copy of a listed text. No sender was verified, but its network sent much mail before today that " +
-			"was neither flagged nor reported."},
+			"was neither flagged nor reported; or mail came from there and with its links before today, and none of it was " +
+			"reported."},
 	{byUnanswered, bulkhead.ClassSpam, (*decision).unanswered,
 		"It is a changed copy of an often reported text that one vote lists, no sender was verified, and the node is " +
 			"mature."},

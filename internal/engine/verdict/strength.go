@@ -96,6 +96,7 @@ const (
 	// freshDeliveries and freshOfVerified are the most deliveries of a link that a single vote
 	// condemns, in mail without and with a verified sender.
 	freshDeliveries, freshOfVerified = 17, 2
+	placeDeliveries                  = 10   // of a place, for each report of its domain, that spare the place
 	sharedAddresses                  = 8    // that make a sender's domain shared
 	sharedRate                       = 0.03 // and addresses for each delivery
 	commonSenders                    = 5    // that make a link common

@@ -70,6 +70,11 @@ func Bounds() []Bound {
 				ham("signed, 6 reports", CalledSpam, 0), ham("signed, 6 reports", Suspected, 5),
 				ham("signed, 20 reports", CalledSpam, 0), ham("signed, 20 reports", Suspected, 5),
 			}},
+		{"templates", "Unrelated sites send the text of one software, and 6 and 20 reported spams imitate it.", templates,
+			[]Limit{
+				ham("verified, 6 reports", CalledSpam, 30), ham("verified, 20 reports", CalledSpam, 5),
+				ham("not verified, 6 reports", CalledSpam, 30), ham("not verified, 20 reports", CalledSpam, 30),
+			}},
 		{"fresh names", "Each copy is signed by a fresh name below a free suffix, to which alone it links; 60 are reported.",
 			freshNames, []Limit{spam("fresh names", 90)}},
 		{"fresh signers", "Each copy has other words and is signed by a fresh domain. All link to one domain; 10 % report.",
@@ -366,6 +371,83 @@ func mistakes(seed uint64) *Plan {
 					d.Reports, d.Delay = n == before && k < wrong, time.Hour
 				}
 				b.plan.Campaigns++
+			}
+		}
+	}
+	return b.finish()
+}
+
+// A software writes the mail of unrelated sites, with one text for all of them.
+type software struct {
+	*campaign // has the text, and how it is written
+	sites     []*carrier
+}
+
+// software draws a text, and n sites that use it. Half of the sites sign their mail.
+func (b *builder) software(n int) *software {
+	c := b.campaign("single", "none", "own", networks(b.r, 1))
+	c.texts[0] = replaceWords(b.r, c.lang.sentences(b.r, "talk", 6+b.r.IntN(6), nil), 0.5)
+	c.subjects[0] = replaceWords(b.r, c.subjects[0], 0.5)
+	s := &software{campaign: c}
+	for i := range n {
+		at := &carrier{domain: domainName(b.r, true), nets: networks(b.r, 1)}
+		at.signsOwn, at.spf = i%2 == 0, i%2 == 0
+		s.sites = append(s.sites, at)
+	}
+	return s
+}
+
+// fill returns the text with the fields of one mail.
+func (s *software) fill(r *rand.Rand, site string) string {
+	return s.lang.line(r, "hello", nil) + "\n\n" + s.texts[0] + "\n\n" +
+		s.lang.fill(r, "{code}, {amount}, {day}\n"+site, nil)
+}
+
+// genuine returns what makes a mail of a site.
+func (s *software) genuine(at *carrier) func(*rand.Rand, *Delivery) Mail {
+	return func(r *rand.Rand, d *Delivery) Mail {
+		c := *s.campaign
+		c.texts, c.from, c.brand = []string{s.fill(r, at.domain)}, at.domain, at.domain
+		c.sender, c.carrier, c.nets, c.account = "one", at, at.nets, "noreply@"+at.domain
+		c.linkAt = func(r *rand.Rand) string { return "https://" + at.domain + "/order/" + token(r) }
+		return c.copy(r, d)
+	}
+}
+
+// imitation returns what makes a spam with the text of the software.
+func (s *software) imitation(b *builder) func(*rand.Rand, *Delivery) Mail {
+	c := b.campaign("single", pick(b.r, []string{"none", "one"}), "own", networks(b.r, 1))
+	c.lang, c.format, c.subjects, c.words = s.lang, s.format, s.subjects, s.words
+	c.from = c.domain
+	return func(r *rand.Rand, d *Delivery) Mail {
+		own := *c
+		own.texts = []string{s.fill(r, c.domain)}
+		return own.copy(r, d)
+	}
+}
+
+// templates returns a plan in which spam has the text of a software that many sites use. A third of the texts
+// each have 5, 40 and 200 genuine deliveries before.
+func templates(seed uint64) *Plan {
+	b := settled("templates", seed, 24, 100)
+	within := func(from, to int) time.Duration {
+		return time.Duration(from)*day + time.Duration(b.r.Int64N(int64(to-from)*int64(day)))
+	}
+	for i := range 14 {
+		history := []int{5, 40, 200}[i%3]
+		s := b.software(6 + history/5)
+		for range history {
+			b.one(within(0, 12), false, "history", false, s.genuine(pick(b.r, s.sites)))
+		}
+		for phase, reports := range []int{6, 14} {
+			from := 12 + 6*phase
+			for range reports {
+				b.one(within(from, from+3), true, "imitation", true, s.imitation(b))
+			}
+			for n := range 20 {
+				at := s.sites[2*b.r.IntN(len(s.sites)/2)+n%2]
+				kind := fmt.Sprintf("%s, %d reports", []string{"verified", "not verified"}[n%2], []int{6, 20}[phase])
+				b.one(within(from+4, from+6), false, kind, false, s.genuine(at))
 			}
 		}
 	}

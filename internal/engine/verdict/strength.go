@@ -87,6 +87,8 @@ const (
 	// sender of spam alone is listed before it has that many, if one recipient in ten reports.
 	knownDeliveries, knownRate = 30, 0.5
 
+	regularVote = 1.0 // more votes against a regular sender
+
 	// lonelyDeliveries is the number of deliveries of a text with a verified sender that a single
 	// vote does not outweigh; today's count half.
 	lonelyDeliveries = 5
@@ -170,10 +172,14 @@ func goodMail(f bulkhead.Facet, e *Evidence) float64 {
 }
 
 // knownMail returns the additional strength needed to list a sender whose mail was delivered for days before. Such a
-// sender may be a service that some spammers use beside many others, and listing it would hit the mail of all.
+// sender may be a service that some spammers use beside many others, and listing it would hit the mail of all. A
+// regular sender of less mail needs one vote more: two mistakes in a score of mails are not rare, and a listing lasts.
 func knownMail(e *Evidence) float64 {
-	if e.Days < goodDays || e.settled() < knownDeliveries {
+	switch {
+	case !e.regular():
 		return 0
+	case e.settled() < knownDeliveries:
+		return regularVote
 	}
 	return knownRate * e.settled()
 }

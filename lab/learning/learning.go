@@ -71,6 +71,8 @@ type Options struct {
 	Unlearnt bool
 	// Passed leaves out the reports of spam with 0.99 or more: its readers see it marked, and pass over it.
 	Passed bool
+	// Known leaves out the deliveries of spam that is not reported, as if a node knew them. No node does.
+	Known bool
 }
 
 // Levels are the scores at which mail is counted.
@@ -243,7 +245,7 @@ func (n *network) letter(l *Letter, tokens []learn.Token, out *Result) {
 		out.MadeFlagged++
 	}
 	delivered := score < 0.99 || good && !n.o.Unlearnt
-	if delivered {
+	if delivered && (!n.o.Known || !l.Spam || reported) {
 		n.add(site, tokens, 0, 1)
 	}
 	if reported && (delivered || !n.o.Passed) {
@@ -378,7 +380,7 @@ func (n *network) known(site int, tokens []learn.Token) (learn.Totals, []learn.C
 	reported, delivered = learn.Scales(reported), learn.Scales(delivered)
 	known := learn.Together(all, reported, delivered)
 	totals := learn.Totals{Counts: learn.Beside(own, known, len(all)), Share: n.share[site]}
-	if n.shown[site] == 0 {
+	if n.shown[site] == 0 || n.o.Known {
 		totals.Share = 1
 	}
 	counts := make([]learn.Counts, len(tokens))

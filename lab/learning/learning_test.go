@@ -64,6 +64,10 @@ func TestMadeMail(t *testing.T) {
 	if passed.Caught[0] == 0 || passed.Caught[0] >= reporting.Caught[0] {
 		t.Errorf("%+v without the reports of marked mail, %+v with them", passed, reporting)
 	}
+	known := run(t, letters, Options{Sites: 20, Known: true})
+	if known.Caught[2] <= reporting.Caught[2] || known.Hit[0] > 0 {
+		t.Errorf("%+v with the deliveries of spam known, %+v without", known, reporting)
+	}
 	for _, o := range []Options{{}, {Sites: 3, Liars: 3}, {Sites: 1, Reported: 2}} {
 		if _, err := Run(t.Context(), letters, o); err == nil {
 			t.Errorf("%+v is accepted", o)

@@ -55,6 +55,7 @@ func newLearnCommand() *cobra.Command {
 	f.BoolVar(&c.o.Unlearnt, "unlearnt", false,
 		"leave out deliveries with 0.99 or more even if the sender is of good standing")
 	f.BoolVar(&c.o.Passed, "passed", false, "leave out reports of spam with 0.99 or more, which readers see marked")
+	f.BoolVar(&c.o.Known, "known", false, "leave out deliveries of spam that is not reported, as if nodes knew them")
 	f.Uint64Var(&c.first, "seed", 1, "seed of the first run")
 	f.IntVar(&c.seeds, "seeds", 3, "runs of each case, with different choices")
 	f.IntVar(&c.commercial, "commercial", 0, "made messages of each commercial sender")

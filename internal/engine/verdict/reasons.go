@@ -162,8 +162,12 @@ func (d *decision) partReason() string {
 		text += d.few()
 	case d.Signatures[d.finding].Scheme() == bulkhead.Network:
 		text += "; other senders share the network, so it is suspected only"
+	case d.Signatures[d.finding].Scheme() == bulkhead.Link && d.isListed(d.finding) && d.otherPlaces(d.finding):
+		text += "; the places there that it links to were often delivered, so it is suspected only"
 	case d.isListed(d.finding) && d.blameless():
 		text += "; its sender is verified and was never reported, so it is suspected only"
+	case d.Signatures[d.finding].Scheme() == bulkhead.Sender && e.regular():
+		text += "; it sent mail on several days, so it is suspected until more voices call it spam"
 	default:
 		text += "; suspected until a second voice calls it spam"
 	}

@@ -6,6 +6,8 @@ import (
 	"html"
 	"strings"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/lab/real/files"
 )
 
 // A form is a way to write a text, with its links, as mail. Each copy is written anew.
@@ -191,12 +193,12 @@ var allForms = []form{
 		return raw("text/plain; charset=utf-8; format=flowed; delsp=yes", w.flowed(w.seen))
 	}},
 	{"uuencode", func(w *writer) entity {
-		file := uuencoded(coin(w.r, 2)+".txt", w.coined(1+w.r.IntN(3))+"\n"+w.whole())
+		file := files.UUEncoded(coin(w.r, 2)+".txt", w.coined(1+w.r.IntN(3))+"\n"+w.whole())
 		w.seen = w.coined(6)
 		return raw("text/plain; charset=utf-8", w.seen+"\n\n"+file)
 	}},
 	{"winmail.dat", func(w *writer) entity {
-		file := attached("application/ms-tnef", "winmail.dat", w.winmail())
+		file := attached("application/ms-tnef", "winmail.dat", files.Winmail(uint16(w.r.Uint32()), token(w.r), w.whole()))
 		return w.mixed(w.cover(), file)
 	}},
 	{"invitation", func(w *writer) entity {
@@ -209,11 +211,12 @@ var allForms = []form{
 		return w.mixed(w.cover(), file)
 	}},
 	{"PDF", func(w *writer) entity {
-		file := attached("application/pdf", token(w.r)+".pdf", w.pdf())
+		file := attached("application/pdf", token(w.r)+".pdf",
+			files.PDF(fold(w.text, 80), w.hrefs(), token(w.r), token(w.r), token(w.r)))
 		return w.mixed(w.cover(), file)
 	}},
 	{"text document", func(w *writer) entity {
-		file := attached("application/octet-stream", token(w.r)+".docx", w.document())
+		file := attached("application/octet-stream", token(w.r)+".docx", files.Document(w.text, w.hrefs(), token(w.r)))
 		return w.mixed(w.cover(), file)
 	}},
 	{"HTML file", func(w *writer) entity {
@@ -231,7 +234,7 @@ var allForms = []form{
 		return w.mixed(w.cover(), file)
 	}},
 	{"page in a zip", func(w *writer) entity {
-		file := attached("application/zip", token(w.r)+".zip", zipped([2]string{coin(w.r, 2) + ".html", w.bare()}))
+		file := attached("application/zip", token(w.r)+".zip", files.Zip([2]string{coin(w.r, 2) + ".html", w.bare()}))
 		return w.mixed(w.cover(), file)
 	}},
 	{"SVG file", func(w *writer) entity {

@@ -1,9 +1,7 @@
 package real
 
 import (
-	"archive/zip"
 	"bytes"
-	"compress/zlib"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -190,40 +188,13 @@ func (w *writer) bare() string {
 		strings.ReplaceAll(html.EscapeString(w.whole()), "\n\n", "</p>\n<p>") + "</p></body></html>"
 }
 
-func zipped(files ...[2]string) []byte {
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	for _, f := range files {
-		out, _ := z.Create(f[0])
-		_, _ = out.Write([]byte(f[1]))
-	}
-	z.Close()
-	return b.Bytes()
-}
-
-// pdf returns a document with an identifier and gaps of its own.
-func (w *writer) pdf() []byte {
-	var text, stream bytes.Buffer
-	escape := strings.NewReplacer("(", `\(`, ")", `\)`, `\`, `\\`)
-	text.WriteString("BT /F1 11 Tf 72 760 Td 14 TL\n")
-	for _, line := range fold(w.text, 80) {
-		fmt.Fprintf(&text, "(%s) Tj T*\n", escape.Replace(line))
-	}
-	text.WriteString("ET\n")
-	z := zlib.NewWriter(&stream)
-	_, _ = z.Write(text.Bytes())
-	z.Close()
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%%PDF-1.4\n%% %s\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n"+
-		"2 0 obj\n<< /Type /Pages /Kids [3 0 R] /Count 1 >>\nendobj\n"+
-		"3 0 obj\n<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Annots [", token(w.r))
+// hrefs returns the targets of the links.
+func (w *writer) hrefs() []string {
+	var urls []string
 	for _, l := range w.links {
-		fmt.Fprintf(&b, "<< /Type /Annot /Subtype /Link /A << /S /URI /URI (%s) >> >> ", escape.Replace(l.url))
+		urls = append(urls, l.url)
 	}
-	fmt.Fprintf(&b, "] >>\nendobj\n4 0 obj\n<< /Length %d /Filter /FlateDecode >>\nstream\n", stream.Len())
-	b.Write(stream.Bytes())
-	fmt.Fprintf(&b, "\nendstream\nendobj\ntrailer\n<< /Root 1 0 R /ID [<%s> <%s>] >>\n%%%%EOF\n", token(w.r), token(w.r))
-	return b.Bytes()
+	return urls
 }
 
 // invitation returns an entry of a calendar.
@@ -238,63 +209,6 @@ func (w *writer) invitation() string {
 		"UID:%s\r\nDTSTAMP:202603%02dT%02d0000Z\r\nDTSTART:202604%02dT100000Z\r\nSUMMARY:%s\r\n%s\r\n"+
 		"END:VEVENT\r\nEND:VCALENDAR\r\n", w.agent, token(w.r), 1+w.r.IntN(28), w.r.IntN(24), 1+w.r.IntN(28), w.subject,
 		folded.String()+line)
-}
-
-// winmail returns a file winmail.dat with the text as its body.
-//
-// Source: Microsoft, [MS-OXTNEF] 2.1.
-func (w *writer) winmail() []byte {
-	little := binary.LittleEndian
-	b := little.AppendUint16(little.AppendUint32(nil, 0x223e9f78), uint16(w.r.Uint32()))
-	attribute := func(id uint32, value []byte) {
-		b = little.AppendUint32(little.AppendUint32(append(b, 1), id), uint32(len(value)))
-		b = append(b, value...)
-		sum := uint16(0)
-		for _, c := range value {
-			sum += uint16(c)
-		}
-		b = little.AppendUint16(b, sum)
-	}
-	attribute(0x00018009, []byte(token(w.r)+"\x00")) // identifier of the message
-	attribute(0x0002800c, []byte(strings.ReplaceAll(w.whole(), "\n", "\r\n")+"\x00"))
-	return b
-}
-
-// document returns a text document.
-func (w *writer) document() []byte {
-	var text strings.Builder
-	for p := range strings.SplitSeq(w.text, "\n\n") {
-		fmt.Fprintf(&text, "<w:p><w:r><w:t>%s</w:t></w:r></w:p>", html.EscapeString(p))
-	}
-	rels := ""
-	for i, l := range w.links {
-		rels += fmt.Sprintf("<Relationship Id=\"r%d\" Target=\"%s\" TargetMode=\"External\"/>", i, html.EscapeString(l.url))
-	}
-	return zipped([2]string{"[Content_Types].xml", "<Types/>"},
-		[2]string{"docProps/core.xml", "<creator>" + token(w.r) + "</creator>"},
-		[2]string{"word/_rels/document.xml.rels", "<Relationships>" + rels + "</Relationships>"},
-		[2]string{"word/document.xml", "<w:document><w:body>" + text.String() + "</w:body></w:document>"})
-}
-
-// uuencoded returns a file as old programs put it into a text.
-func uuencoded(name, content string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "begin 644 %s\n", name)
-	for chunk := range slices.Chunk([]byte(content), 45) {
-		b.WriteByte(' ' + byte(len(chunk)))
-		for three := range slices.Chunk(append(chunk, 0, 0)[:(len(chunk)+2)/3*3:(len(chunk)+2)/3*3], 3) {
-			bits := uint32(three[0])<<16 | uint32(three[1])<<8 | uint32(three[2])
-			for shift := 18; shift >= 0; shift -= 6 {
-				c := byte(bits>>shift) & 0x3f
-				if c == 0 {
-					c = '`' - ' '
-				}
-				b.WriteByte(' ' + c)
-			}
-		}
-		b.WriteByte('\n')
-	}
-	return b.String() + "`\nend\n"
 }
 
 // quoted writes a text in quoted-printable with a share of its characters encoded, and lines that end anywhere.

@@ -31,9 +31,9 @@ func TestLyingLimiter(t *testing.T) {
 		want      string
 		stats     stats
 	}{
-		{"dunno", Dunno, "never shown", nil, true, "action=dunno\n\n", stats{requests: 1}},
-		{"nothing", "", "", nil, true, "action=dunno\n\n", stats{requests: 1}},
-		{"no action of ours", "OK", "x", nil, true, "action=dunno\n\n", stats{requests: 1}},
+		{"dunno", Dunno, "never shown", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"nothing", "", "", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"no action of ours", "OK", "x", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
 		{"defer", Defer, "slow down", nil, false, "action=450 4.7.1 slow down\n\n", stats{requests: 1, deferred: 1}},
 		{"reject", Reject, "too much", nil, false, "action=550 5.7.1 too much\n\n", stats{requests: 1, rejected: 1}},
 		{"hold", Hold, "look at it", nil, false, "action=HOLD look at it\n\n", stats{requests: 1, held: 1}},
@@ -41,14 +41,14 @@ func TestLyingLimiter(t *testing.T) {
 			stats{requests: 1, informed: 1}},
 		{"log", Log, "rate 1", nil, true, "action=INFO rate 1\n\n", stats{requests: 1, informed: 1}},
 		{"delay", Delay, "10", nil, true, "action=sleep 10\n\n", stats{requests: 1, delayed: 1}},
-		{"no delay", Delay, "", nil, true, "action=dunno\n\n", stats{requests: 1}},
-		{"no seconds", Delay, "-1", nil, true, "action=dunno\n\n", stats{requests: 1}},
-		{"more than seconds", Delay, "5, reject", nil, true, "action=dunno\n\n", stats{requests: 1}},
-		{"too long", Delay, "1000", nil, true, "action=dunno\n\n", stats{requests: 1}},
-		{"fault", Reject, "too much", fault, false, "action=dunno\n\n", stats{requests: 1, faults: 1}},
+		{"no delay", Delay, "", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"no seconds", Delay, "-1", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"more than seconds", Delay, "5, reject", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"too long", Delay, "1000", nil, true, "action=DUNNO\n\n", stats{requests: 1}},
+		{"fault", Reject, "too much", fault, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
 		{"fault, defer", Reject, "too much", fault, true,
 			"action=450 4.7.1 policy service is out of order, try again later\n\n", stats{requests: 1, deferred: 1, faults: 1}},
-		{"refusal", Reject, "", bulkhead.ErrForbidden, false, "action=dunno\n\n", stats{requests: 1, faults: 1}},
+		{"refusal", Reject, "", bulkhead.ErrForbidden, false, "action=DUNNO\n\n", stats{requests: 1, faults: 1}},
 	} {
 		s := &Server{FailDefer: tt.failDefer, Log: slog.New(slog.DiscardHandler),
 			Limiter: limiter(func(func(string) []byte) (Action, string, error) {
@@ -188,7 +188,7 @@ func TestServe(t *testing.T) {
 			if err != nil && !isReset(err) {
 				t.Error(err)
 			}
-			if got != strings.Repeat("action=dunno\n\n", tt.want) {
+			if got != strings.Repeat("action=DUNNO\n\n", tt.want) {
 				t.Errorf("%q, want %d answers", got, tt.want)
 			}
 			if err := tt.s.Shutdown(t.Context()); err != nil {
@@ -249,7 +249,7 @@ func TestConnectionCaps(t *testing.T) {
 
 // TestFull checks what Postfix gets from a full service: mail passes, or comes again, as the administrator wishes.
 func TestFull(t *testing.T) {
-	for fail, want := range map[bool]string{false: "action=dunno\n\n",
+	for fail, want := range map[bool]string{false: "action=DUNNO\n\n",
 		true: "action=450 4.7.1 policy service is busy, try again later\n\n"} {
 		s := &Server{MaxConns: 1, FailDefer: fail, Limiter: limiter(func(func(string) []byte) (Action, string, error) {
 			return Hold, "x", nil

@@ -93,7 +93,7 @@ func (s *Server) Serve(l net.Listener) error {
 		}
 		s.stream.Handler, s.stream.Log, s.stream.RequestTime = s.serve, s.Log, s.IdleTime
 		s.stream.MaxConns, s.stream.MaxConnsPerClient = s.MaxConns, s.MaxConnsPerClient
-		s.stream.Refusal = []byte("action=" + string(Dunno) + "\n\n")
+		s.stream.Refusal = []byte(dunno)
 		if s.FailDefer {
 			s.stream.Refusal = []byte("action=450 4.7.1 policy service is busy, try again later\n\n")
 		}
@@ -183,6 +183,9 @@ func readRequest(r *bufio.Reader, dst []byte) ([]byte, error) {
 	}
 }
 
+// dunno is the answer that decides nothing.
+const dunno = "action=DUNNO\n\n"
+
 // answer appends the answer to one request to dst.
 func (s *Server) answer(ctx context.Context, req *Request, dst []byte) []byte {
 	s.Stats.Requests.Add(1)
@@ -213,12 +216,12 @@ func (s *Server) answer(ctx context.Context, req *Request, dst []byte) []byte {
 		dst = append(dst, "action=INFO "...)
 	case Delay:
 		if !seconds(text) {
-			return append(dst, "action=DUNNO\n\n"...)
+			return append(dst, dunno...)
 		}
 		s.Stats.Delayed.Add(1)
 		dst = append(dst, "action=sleep "...)
 	default:
-		return append(dst, "action=DUNNO\n\n"...)
+		return append(dst, dunno...)
 	}
 	return append(appendText(dst, text), "\n\n"...)
 }

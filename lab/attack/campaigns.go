@@ -32,7 +32,7 @@ func byCampaigns() []Scenario {
 		{Name: "age linked names and networks, then send a reported campaign without verified senders", Means: Names,
 			daily: dailyNewsletter, strike: aged(earlyLinked, linkedCopy), holds: notSpamOf(linkedCopy),
 			mend: reportOf(linkedCopy)},
-		{Name: "deliver each page of a domain to own mailboxes, then send links to the pages", Means: Inboxes,
+		{Name: "hide pages of a domain by mail to own mailboxes, then send links to them", Means: Inboxes,
 			daily: dailyNewsletter, strike: agePages, holds: notSpamOf(linkedPage), mend: reportOf(linkedPage)},
 		{Name: "imitate a service, then send what is reported", Means: Inboxes, strike: imitateService,
 			holds: notSpamOf(serviceCopy), mend: reportOf(serviceCopy)},

@@ -187,7 +187,7 @@ local function nobody_answers(task, from)
 end
 
 -- nearly_reported says that a message is suspected because nearly the same text was reported,
--- was hardly delivered without complaint, and comes from no network that regularly sends other mail.
+-- was hardly delivered without complaint, and neither its network nor its links had mail before that speaks for it.
 local function nearly_reported(answer)
   local votes = math.max(1, tonumber(answer.spam_votes) or 0)
   if answer.class ~= 'suspected' or answer.rule == 'known-network' or (tonumber(answer.confidence) or 0) < least_confidence

@@ -25,7 +25,6 @@ type absence struct {
 	lead   *Leader
 	log    lines
 	second *store.Store
-	copies int
 }
 
 const (

@@ -39,6 +39,9 @@ func flood(t *testing.T, first, n int, engines ...*Engine) {
 // has no other effect: its arrays do not grow, are never fuller than they should be, and hold the
 // latest counts. An exact twin agrees.
 func TestFlood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a long flood of one goroutine")
+	}
 	c := newClock()
 	shape := BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 2000, Error: 1e-3}
 	first, err := TallyBytes(shape)
@@ -108,6 +111,9 @@ func TestFlood(t *testing.T) {
 // other all the same, a little ahead of the clock. So reports are taken for known as rarely as
 // the generations state, and what was counted on the days before is kept.
 func TestFloodWithinASecond(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a long flood of one goroutine")
+	}
 	c := newClock()
 	shape := BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 1000, Error: 1e-3}
 	e, exact := open(t, Options{Now: c.Now, Tally: shape}), open(t, Options{Now: c.Now, Tally: shape, Exact: true})

@@ -589,13 +589,7 @@ func TestFollowsUnsynced(t *testing.T) {
 	for range before {
 		write()
 	}
-	near, far := net.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		h := hello{Follow: true, Source: st.Manifest().Incarnation}
-		ended <- lead.stream(t.Context(), &wire{conn: near, limit: maxHello}, &h, new(welcome))
-	}()
-	w := &wire{conn: far, limit: maxFrame}
+	w, ended := followedBy(lead, hello{Follow: true, Source: st.Manifest().Incarnation})
 	var reply welcome
 	if err := w.receiveJSON(frameWelcome, &reply); err != nil || reply.Copy {
 		t.Fatalf("welcome %+v, %v", reply, err)
@@ -620,25 +614,30 @@ func TestFollowsUnsynced(t *testing.T) {
 		}
 		last += uint64(len(entries))
 	}
-	far.Close()
+	w.conn.Close()
 	<-ended
 	if err := st.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
+// followedBy streams to a follower that begins with h. It returns the follower's side, and what ends the stream.
+func followedBy(lead *Leader, h hello) (*wire, <-chan error) {
+	near, far := net.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		defer near.Close()
+		ended <- lead.stream(context.Background(), &wire{conn: near, limit: maxHello}, &h, new(welcome))
+	}()
+	return &wire{conn: far, limit: maxFrame}, ended
+}
+
 // TestFollowerOfAnotherStore checks that entries that a follower has of another store confirm nothing.
 func TestFollowerOfAnotherStore(t *testing.T) {
 	a, _ := pairUp(t)
 	lead := NewLeader(a.options(a.lead.state))
-	near, far := net.Pipe()
-	defer far.Close()
-	ended := make(chan error, 1)
-	go func() {
-		h := hello{Follow: true, Last: 1 << 40, Source: "of another store"}
-		ended <- lead.stream(t.Context(), &wire{conn: near, limit: maxHello}, &h, new(welcome))
-	}()
-	w := &wire{conn: far, limit: maxFrame}
+	w, ended := followedBy(lead, hello{Follow: true, Last: 1 << 40, Source: "of another store"})
+	defer w.conn.Close()
 	var reply welcome
 	if err := w.receiveJSON(frameWelcome, &reply); err != nil || !reply.Copy {
 		t.Fatalf("welcome %+v, %v", reply, err)
@@ -660,6 +659,6 @@ func TestFollowerOfAnotherStore(t *testing.T) {
 	if took := time.Since(began); took > lead.o.Wait {
 		t.Errorf("20 more entries waited for %v, limit %v", took, lead.o.Wait)
 	}
-	far.Close()
+	w.conn.Close()
 	<-ended
 }

@@ -2,10 +2,8 @@ package standby
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,18 +103,11 @@ func (a *absence) connect() (copied bool) {
 	if a.second != nil {
 		h.Source, h.Last = a.first.Manifest().Incarnation, a.second.LastIndex()
 	}
-	near, far := net.Pipe()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = a.lead.stream(context.Background(), &wire{conn: near, limit: maxHello}, &h, new(welcome))
-		near.Close()
-	}()
+	w, ended := followedBy(a.lead, h)
 	defer func() {
-		far.Close()
+		w.conn.Close()
 		<-ended
 	}()
-	w := &wire{conn: far, limit: maxFrame}
 	var reply welcome
 	if err := w.receiveJSON(frameWelcome, &reply); err != nil || reply.Problem != "" {
 		a.t.Fatalf("welcome %+v, %v", reply, err)

@@ -110,7 +110,7 @@ var mayImport = map[string][]string{
 	"internal/testing/await":      {},
 	"internal/testing/bubble":     {},
 	"internal/testing/matrix":     {}, // a test of every door
-	"internal/testing/natstest":   {"internal/testing/await"},
+	"internal/testing/natstest":   {"internal/testing/await", "internal/testing/nodetest"},
 	"internal/testing/nodetest":   {},
 	"internal/testing/disktest":   {},
 	"internal/testing/enginetest": {".", "filter", "internal/engine", "internal/store"},

@@ -74,8 +74,9 @@ func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	t.Cleanup(cancel)
+	// The folder of the profile is chromedp's own: a browser that ends still writes to it, and t.TempDir would fail.
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(nodetest.Program(t, "chromium")), chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(nodetest.Program(t, "chromium")),
 		chromedp.NoSandbox, // the tests run as root, without a network
 		chromedp.DisableGPU, chromedp.WSURLReadTimeout(nodetest.Patience), chromedp.WindowSize(1024, 768),
 		chromedp.Flag("disable-component-update", true))

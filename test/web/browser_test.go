@@ -38,8 +38,9 @@ func open(t *testing.T, base string) *tab {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
+	// The folder of the profile is chromedp's own: a browser that ends still writes to it, and t.TempDir would fail.
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(nodetest.Program(t, "chromium")), chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(nodetest.Program(t, "chromium")),
 		chromedp.NoSandbox, // the tests run as root, and it sees nothing but our pages
 		chromedp.DisableGPU, chromedp.WSURLReadTimeout(nodetest.Patience),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))

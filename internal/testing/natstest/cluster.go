@@ -2,7 +2,6 @@ package natstest
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // A Cluster is three NATS servers with JetStream in this process, on the loopback address.
@@ -25,7 +25,7 @@ func StartCluster(t testing.TB) *Cluster {
 	c := &Cluster{t: t}
 	var routes []string
 	for i := range c.options {
-		clients, peers := freePort(t), freePort(t)
+		clients, peers := nodetest.FreePort(t), nodetest.FreePort(t)
 		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", peers))
 		c.options[i] = server.Options{ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: clients, NoSigs: true,
 			JetStream: true, StoreDir: t.TempDir(),
@@ -90,14 +90,4 @@ func (c *Cluster) Leader(stream string) int {
 		}
 	}
 	return -1
-}
-
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
 // few is the number of arrays with a key up to which they are read one after the other. The counts
@@ -114,14 +115,14 @@ type sum struct {
 	wants   Wants
 	kinds   uint8
 
-	late                      uint64     // of the reader, for which old and oldLate are right
-	n                         kindCounts // without voices
-	old, new, good, addresses uint32
-	oldLate                   uint32 // of old, late
-	days                      uint64
-	counted                   bool   // by at least one array
-	first, last               uint64 // starts of the generations that have the key
-	voices                    []voiceCounts
+	late        uint64     // of the reader, for which the deliveries are right
+	n           kindCounts // without voices
+	deliveries  verdict.Deliveries
+	addresses   uint32
+	days        uint64
+	counted     bool   // by at least one array
+	first, last uint64 // starts of the generations that have the key
+	voices      []voiceCounts
 }
 
 // A voiceCounts is the counts of one voice.
@@ -209,7 +210,7 @@ func (s *sum) add(r *Reader, c *counts, n *[Claims]uint32) {
 	}
 	s.deliver(r, c.weighed(n[Sighting]-min(n[Sighting], n[Caught])), c.start)
 	if s.wants&Standing != 0 {
-		s.good = book.Add(s.good, c.weighed(n[Good]))
+		addDeliveries(&s.deliveries, verdict.Deliveries{Good: c.weighed(n[Good])})
 	}
 	if s.wants&Names != 0 {
 		s.addresses = book.Add(s.addresses, c.weighed(n[Addresses]))
@@ -223,19 +224,12 @@ func (s *sum) say(by kindCounts) {
 	}
 }
 
-// deliver adds deliveries in the generation that started at start, as [Reader.deliver] does.
+// deliver adds deliveries in the generation that started at start.
 func (s *sum) deliver(r *Reader, n uint32, start uint64) {
-	if n == 0 {
-		return
-	}
-	if day := start / r.Day; day >= r.today {
-		s.new = book.Add(s.new, n)
-	} else {
-		s.old = book.Add(s.old, n)
-		if day >= r.late {
-			s.oldLate = book.Add(s.oldLate, n)
-		}
-		s.days |= 1 << min(r.today-day, 63)
+	if n > 0 {
+		d, day := r.age(n, start)
+		addDeliveries(&s.deliveries, d)
+		s.days |= day
 	}
 }
 
@@ -244,10 +238,8 @@ func (r *Reader) addSum(i int, s *sum) {
 	x := &r.request.out[i]
 	x.Sightings, x.Spam, x.Ham = book.Add(x.Sightings, s.n[Sighting]), book.Add(x.Spam, s.n[Spam]),
 		book.Add(x.Ham, s.n[Ham])
-	x.Old, x.New, x.Good, x.Addresses = book.Add(x.Old, s.old), book.Add(x.New, s.new),
-		book.Add(x.Good, s.good), book.Add(x.Addresses, s.addresses)
-	x.Late = book.Add(x.Late, s.oldLate)
-	r.request.days[i] |= s.days
+	x.Addresses = book.Add(x.Addresses, s.addresses)
+	r.received(i, s.deliveries, s.days, false)
 	if s.counted {
 		x.seen(s.first)
 		x.seen(s.last)
@@ -344,7 +336,7 @@ func (r *Reader) foldPart(s *sum, in *index, p *part, w int) (read uint64) {
 	columns &= seen.Has()
 	if columns != 0 && s.wants&(Counts|Delivered) != 0 {
 		s.deliver(r, p.sum(less(seen.N, caught.N), columns), p.start)
-		s.good = book.Add(s.good, p.sum(good.N, columns))
+		addDeliveries(&s.deliveries, verdict.Deliveries{Good: p.sum(good.N, columns)})
 		s.addresses = book.Add(s.addresses, p.sum(addresses.N, columns))
 	}
 	return read

@@ -317,6 +317,7 @@ func many(n float64) uint32 { return uint32(min(n, filter.Many)) }
 func (p *plain) read(k int, wants Wants) (x Record) {
 	days, old, todays, late := make(map[uint64]bool), 0.0, 0.0, 0.0
 	var sightings, spam, ham, good, addresses float64
+	var peers struct{ old, todays, late, good float64 }
 	claimed := [3]map[string]float64{{}, {}, {}} // by voice
 	for _, c := range p.counts {
 		n := func(kind uint8) float64 { return float64(c.n[cellOf{k, kind}]) }
@@ -340,15 +341,28 @@ func (p *plain) read(k int, wants Wants) (x Record) {
 		}
 		if d := weighed(max(0, n(Sighting)-n(Caught))); d > 0 && c.start/day >= today/day {
 			todays += d
+			if !c.own {
+				peers.todays += d
+			}
 		} else if d > 0 {
 			old += d
-			if p.morning && c.start/day == today/day-1 {
+			isLate := p.morning && c.start/day == today/day-1
+			if isLate {
 				late += d
+			}
+			if !c.own {
+				peers.old += d
+			}
+			if !c.own && isLate {
+				peers.late += d
 			}
 			days[min(63, today/day-c.start/day)] = true
 		}
 		if wants&Standing != 0 {
 			good += weighed(n(Good))
+			if !c.own {
+				peers.good += weighed(n(Good))
+			}
 		}
 		if wants&Names != 0 {
 			addresses += weighed(n(Addresses))
@@ -357,6 +371,8 @@ func (p *plain) read(k int, wants Wants) (x Record) {
 	sightings, spam, ham = sightings+p.believed(claimed[0]), spam+p.believed(claimed[1]), ham+p.believed(claimed[2])
 	x.Sightings, x.Spam, x.Ham, x.Good, x.Addresses = many(sightings), many(spam), many(ham), many(good), many(addresses)
 	x.Old, x.New, x.Late, x.Days = many(old), many(todays), many(late), len(days)
+	x.Elsewhere = verdict.Deliveries{Old: many(peers.old), New: many(peers.todays), Late: many(peers.late),
+		Good: many(peers.good)}
 	if wants&Names != 0 {
 		p.know(k, &x)
 	}

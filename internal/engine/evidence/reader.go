@@ -458,33 +458,54 @@ func (r *Reader) countExtra(c *counts) {
 		r.Overlay.Counts(c.start, r.further.keys, r.further.counts)
 	}
 	for j, x := range r.further.asks {
-		n, out := r.further.counts[j], &r.request.out[x.ask]
+		n := r.further.counts[j]
 		switch x.kind {
 		case Caught:
-			r.deliver(x.ask, c.weighed(x.seen-min(x.seen, n)), c.start)
+			r.deliver(x.ask, c.weighed(x.seen-min(x.seen, n)), c)
 		case Good:
-			out.Good = book.Add(out.Good, c.weighed(n))
+			r.received(x.ask, verdict.Deliveries{Good: c.weighed(n)}, 0, c.own)
 		case Addresses:
+			out := &r.request.out[x.ask]
 			out.Addresses = book.Add(out.Addresses, c.weighed(n))
 		}
 	}
 }
 
-// deliver records deliveries of a key in the generation that started at start.
-func (r *Reader) deliver(i int, n uint32, start uint64) {
-	if n == 0 {
-		return
+// deliver records deliveries of a key in one array.
+func (r *Reader) deliver(i int, n uint32, c *counts) {
+	if n > 0 {
+		d, day := r.age(n, c.start)
+		r.received(i, d, day, c.own)
 	}
-	out, day := &r.request.out[i], start/r.Day
-	if day >= r.today {
-		out.New = book.Add(out.New, n)
-		return
+}
+
+// age sorts n deliveries in the generation that started at start by their age. day is the bit of an earlier day, and
+// 0 for today.
+func (r *Reader) age(n uint32, start uint64) (d verdict.Deliveries, day uint64) {
+	at := start / r.Day
+	if at >= r.today {
+		return verdict.Deliveries{New: n}, 0
 	}
-	out.Old = book.Add(out.Old, n)
-	if day >= r.late {
-		out.Late = book.Add(out.Late, n)
+	if d.Old = n; at >= r.late {
+		d.Late = n
 	}
-	r.request.days[i] |= 1 << min(r.today-day, 63)
+	return d, 1 << min(r.today-at, 63)
+}
+
+// received adds deliveries, of the node itself or of peers, to the record of an ask.
+func (r *Reader) received(i int, d verdict.Deliveries, days uint64, own bool) {
+	x := &r.request.out[i]
+	x.Old, x.New = book.Add(x.Old, d.Old), book.Add(x.New, d.New)
+	x.Late, x.Good = book.Add(x.Late, d.Late), book.Add(x.Good, d.Good)
+	if !own {
+		addDeliveries(&x.Elsewhere, d)
+	}
+	r.request.days[i] |= days
+}
+
+func addDeliveries(to *verdict.Deliveries, d verdict.Deliveries) {
+	to.Old, to.New = book.Add(to.Old, d.Old), book.Add(to.New, d.New)
+	to.Late, to.Good = book.Add(to.Late, d.Late), book.Add(to.Good, d.Good)
 }
 
 // nameKinds are the kinds of count of a name.

@@ -34,8 +34,7 @@ func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item) {
 
 // lists reports whether the node's own votes are enough to list an item.
 func (r *Resolver) lists(it *item) bool {
-	e := it.record.Evidence
-	e.Peers = verdict.Peers{}
+	e := it.record.Here()
 	if !it.pair() {
 		return r.policy.Lists(it.facet, &e)
 	}

@@ -72,7 +72,7 @@ func (r *Resolver) stands(it *item, pair bool) bool {
 	if pair {
 		return it.record.Votes.Spam-it.record.Votes.Ham >= r.policy.Units()
 	}
-	e := it.record.Evidence
-	e.Peers, e.Own = verdict.Peers{}, verdict.Nothing
+	e := it.record.Here()
+	e.Own = verdict.Nothing
 	return r.policy.Lists(it.facet, &e)
 }

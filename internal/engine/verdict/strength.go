@@ -24,7 +24,8 @@ type Evidence struct {
 	Old, New, Late uint32
 	Days           int
 
-	Good uint32 // of a text or link: deliveries from senders of good standing
+	Good      uint32     // of a text or link: deliveries from senders of good standing
+	Elsewhere Deliveries // those of Old, New, Late and Good that peers received
 	// of a sender's domain: its distinct addresses; of an address: the distinct names that its mail claims; of a
 	// link: the distinct senders, see [Evidence.Common]
 	Addresses uint32
@@ -35,6 +36,21 @@ type Evidence struct {
 	// the filters has taken a listed one off, or has listed a revoked one again; 0 if there is no
 	// revocation.
 	Unreported, Turned float64
+}
+
+// Deliveries are numbers of deliveries, as in [Evidence].
+type Deliveries struct{ Old, New, Late, Good uint32 }
+
+// Here returns the evidence without the lists and the deliveries of peers. The node's own votes are
+// about its own deliveries: a listing by them must not need the votes of peers, which the node does not know.
+func (e *Evidence) Here() Evidence {
+	here, peers := *e, &e.Elsewhere
+	here.Peers, here.Elsewhere = Peers{}, Deliveries{}
+	here.Old -= min(e.Old, peers.Old)
+	here.New -= min(e.New, peers.New)
+	here.Late -= min(e.Late, peers.Late)
+	here.Good -= min(e.Good, peers.Good)
+	return here
 }
 
 // deliveries returns the number of all deliveries.

@@ -30,3 +30,13 @@ func TestRevokedPair(t *testing.T) {
 		}
 	}
 }
+
+// TestHere: the evidence of the node alone has no lists and no deliveries of peers, and no fewer than none.
+func TestHere(t *testing.T) {
+	e := Evidence{Old: 9, New: 8, Late: 7, Good: 6, Days: 3, Peers: Peers{Spam: 1}, Own: Listed,
+		Elsewhere: Deliveries{Old: 4, New: 3, Late: 9, Good: 1}}
+	want := Evidence{Old: 5, New: 5, Late: 0, Good: 5, Days: 3, Own: Listed}
+	if got := e.Here(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

@@ -7,12 +7,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
-	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // DefaultWatch is how often a running node checks its list files for changes.
@@ -57,34 +58,13 @@ type Handle struct {
 	file File
 	list atomic.Pointer[List]
 	err  atomic.Pointer[error] // why the file could not be read since; nil if it could
-	seen [3]stamp              // of the list, its allow list and its codes, when last checked
-}
-
-// A stamp identifies a version of a file: it changes when the file is replaced or written.
-type stamp struct {
-	modified time.Time
-	size     int64
-	info     os.FileInfo
-}
-
-func stampOf(path string) stamp {
-	info, err := os.Stat(path)
-	if err != nil {
-		return stamp{}
-	}
-	return stamp{info.ModTime(), info.Size(), info}
-}
-
-func (a stamp) same(b stamp) bool {
-	if a.info == nil || b.info == nil {
-		return a.info == nil && b.info == nil
-	}
-	return a.size == b.size && a.modified.Equal(b.modified) && os.SameFile(a.info, b.info)
+	seen [3]wholefile.Stamp    // of the list, its allow list and its codes, when last checked
 }
 
 // stamps returns the present versions of the files of a list.
-func (f File) stamps() [3]stamp {
-	return [3]stamp{stampOf(f.Path), stampOf(f.Path + AllowSuffix), stampOf(f.Path + CodesSuffix)}
+func (f File) stamps() [3]wholefile.Stamp {
+	return [3]wholefile.Stamp{wholefile.StampOf(f.Path), wholefile.StampOf(f.Path + AllowSuffix),
+		wholefile.StampOf(f.Path + CodesSuffix)}
 }
 
 // OpenSet reads every list. A list that cannot be read is an error, unless the set fails open. In
@@ -215,7 +195,7 @@ func (s *Set) Reload() error {
 	defer s.mu.Unlock()
 	var errs []error
 	for _, h := range *s.handles.Load() {
-		if now := h.file.stamps(); slices.EqualFunc(h.seen[:], now[:], stamp.same) {
+		if now := h.file.stamps(); slices.EqualFunc(h.seen[:], now[:], wholefile.Stamp.Same) {
 			continue
 		}
 		if err := h.load(s.opts.MaxBytes); err != nil {
@@ -241,7 +221,7 @@ func (s *Set) fault(h *Handle, err error) {
 	s.Faults.Add(1)
 	h.err.Store(&err)
 	if trouble(err) {
-		h.seen = [3]stamp{} // the file may be intact, and never change again
+		h.seen = [3]wholefile.Stamp{} // the file may be intact, and never change again
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // The bounds on limits of single keys.
@@ -111,30 +111,29 @@ func (r *rule) largeRoom() int64 { return r.Memory - r.Memory/4 }
 func (r *Rule) limitsKeys() bool { return len(r.Limits) > 0 || r.LimitsFile != "" }
 
 // readLimits reads the limits of single keys from the rule and its file. It does not modify r.
-func (r *rule) readLimits() (keyLimits, fileStamp, error) {
+func (r *rule) readLimits() (keyLimits, error) {
 	l := limitReader{rule: r, rates: make(map[float64]*filter.UniqueRate), keys: make(keyLimits)}
 	for i, text := range r.Limits {
 		if strings.ContainsAny(text, "\r\n") || strings.HasPrefix(strings.TrimSpace(text), "#") ||
 			strings.TrimSpace(text) == "" {
-			return nil, fileStamp{}, fmt.Errorf("limits: %.60q is not a key and a limit", text)
+			return nil, fmt.Errorf("limits: %.60q is not a key and a limit", text)
 		}
 		if err := l.line(text); err != nil {
-			return nil, fileStamp{}, fmt.Errorf("limits: entry %d: %w", i+1, err)
+			return nil, fmt.Errorf("limits: entry %d: %w", i+1, err)
 		}
 	}
 	if r.LimitsFile == "" {
-		return l.keys, fileStamp{}, nil
+		return l.keys, nil
 	}
 	f, err := os.Open(r.LimitsFile)
 	if err != nil {
-		return nil, fileStamp{}, fmt.Errorf("limits_file: %w", err)
+		return nil, fmt.Errorf("limits_file: %w", err)
 	}
 	defer f.Close()
-	stamp := stampOf(f.Stat())
 	if err := l.file(f); err != nil {
-		return nil, stamp, fmt.Errorf("limits_file: %s: %w", r.LimitsFile, err)
+		return nil, fmt.Errorf("limits_file: %s: %w", r.LimitsFile, err)
 	}
-	return l.keys, stamp, nil
+	return l.keys, nil
 }
 
 // file reads one limit from each line.
@@ -156,44 +155,23 @@ func (l *limitReader) file(f io.Reader) error {
 	return in.Err()
 }
 
-// A fileStamp identifies a version of a file: it changes when the file is replaced or written.
-type fileStamp struct {
-	modified time.Time
-	size     int64
-	info     os.FileInfo
-}
-
-func stampOf(info os.FileInfo, err error) fileStamp {
-	if err != nil {
-		return fileStamp{}
-	}
-	return fileStamp{info.ModTime(), info.Size(), info}
-}
-
-func (a fileStamp) same(b fileStamp) bool {
-	if a.info == nil || b.info == nil {
-		return a.info == nil && b.info == nil
-	}
-	return a.size == b.size && a.modified.Equal(b.modified) && os.SameFile(a.info, b.info)
-}
-
 // watchLimits reads limit files that have changed. A file that cannot be read is logged, and the
 // limits stay as they were.
 func (l *Limiter) watchLimits() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range *l.rules.Load() {
-		if r.LimitsFile == "" || r.stamp.same(stampOf(os.Stat(r.LimitsFile))) {
+		now := wholefile.StampOf(r.LimitsFile)
+		if r.LimitsFile == "" || r.stamp.Same(now) {
 			continue
 		}
-		r.stamp = stampOf(os.Stat(r.LimitsFile))
-		keys, stamp, err := r.readLimits()
+		r.stamp = now
+		keys, err := r.readLimits()
 		if err != nil {
 			l.Stats.Faults.Add(1)
 			l.opts.Log.Warn("limits of keys stay as they were", "rule", r.Name, "err", err)
 			continue
 		}
-		r.stamp = stamp
 		r.byKey.Store(&keys)
 		l.opts.Log.Info("limits of keys read", "rule", r.Name, "keys", len(keys))
 	}
@@ -232,11 +210,4 @@ func exact(whole, fraction []byte) bool {
 	return err == nil && n <= 1<<53 && (n < 1<<53 || len(bytes.Trim(fraction, "0")) == 0)
 }
 
-func digits(text []byte) bool {
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
-}
+func digits(text []byte) bool { return len(bytes.Trim(text, "0123456789")) == 0 }

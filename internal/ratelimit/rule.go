@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
 // The actions of a rule for a request over its limit.
@@ -147,8 +148,8 @@ type rule struct {
 	measuring          *filter.UniqueRate // for keys without a limit: a limit of 0, at which everything counts
 	blocking           *filter.UniqueRate // for keys that are always over their limit
 	byKey              atomic.Pointer[keyLimits]
-	stamp              fileStamp // of LimitsFile, when it was read
-	reads              *rule     // the rule that owns the states, or nil
+	stamp              wholefile.Stamp // of LimitsFile, when it was read
+	reads              *rule           // the rule that owns the states, or nil
 	table              *table
 	heavy              *heavy // the busiest keys
 }
@@ -235,12 +236,12 @@ func (r *rule) openLimits() error {
 	if !r.limitsKeys() {
 		return nil
 	}
-	keys, stamp, err := r.readLimits()
+	r.stamp = wholefile.StampOf(r.LimitsFile) // before reading, so that a change meanwhile is noticed
+	keys, err := r.readLimits()
 	if err != nil {
 		return fmt.Errorf("ratelimit: rule %q: %w", r.Name, err)
 	}
 	r.byKey.Store(&keys)
-	r.stamp = stamp
 	return nil
 }
 
@@ -355,12 +356,7 @@ func (r *rule) applies(attr Attributes) bool {
 		return true
 	}
 	addr = addr.Unmap().WithZone("")
-	for _, p := range r.Exempt {
-		if p.Contains(addr) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Exempt, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // refuses reports whether the rule refuses requests over its limit.

@@ -150,17 +150,10 @@ func NodeFolder(flag, configured string) string { return findNode(flag, configur
 
 // OwnAddress returns the address at which a listener can be reached from the same machine.
 func OwnAddress(listen string) (string, error) {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil || port == "0" {
+	if _, port, err := net.SplitHostPort(listen); err != nil || port == "0" {
 		return "", &config.Error{Key: "listen.http", Detail: "has no port at which to reach the node"}
 	}
-	switch addr, err := netip.ParseAddr(host); {
-	case host == "", addr == netip.IPv4Unspecified():
-		host = "127.0.0.1"
-	case err == nil && addr.IsUnspecified():
-		host = "::1"
-	}
-	return net.JoinHostPort(host, port), nil
+	return config.Reachable(listen), nil
 }
 
 // Record records the action of a command on the data folder of a node that does not run. It

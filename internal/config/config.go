@@ -12,6 +12,9 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -103,6 +106,22 @@ type Listen struct {
 	Milter      string `toml:"milter" doc:"Postfix and Sendmail (TCP or unix socket)"`
 	Policy      string `toml:"policy" doc:"Postfix policy delegation (TCP or unix socket)"`
 	DNSBL       string `toml:"dnsbl" doc:"DNS block list queries (UDP and TCP)"`
+}
+
+// Reachable returns the address at which programs of the same machine reach a listener. It returns the path of a
+// socket, and what is no address, as it is.
+func Reachable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || strings.HasPrefix(listen, "unix:") {
+		return listen
+	}
+	switch addr, err := netip.ParseAddr(host); {
+	case host == "", err == nil && addr.Unmap() == netip.IPv4Unspecified():
+		host = "127.0.0.1"
+	case err == nil && addr.IsUnspecified():
+		host = "::1"
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // HTTP is the section [http].

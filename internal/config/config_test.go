@@ -371,3 +371,15 @@ func TestDistance(t *testing.T) {
 		}
 	})
 }
+
+func TestReachable(t *testing.T) {
+	for listen, want := range map[string]string{
+		"0.0.0.0:25": "127.0.0.1:25", "[::]:25": "[::1]:25", ":25": "127.0.0.1:25", "[::ffff:0.0.0.0]:25": "127.0.0.1:25",
+		"192.0.2.1:25": "192.0.2.1:25", "mx.example.com:25": "mx.example.com:25",
+		"/run/x": "/run/x", "unix:/run/x": "unix:/run/x", "": "",
+	} {
+		if got := Reachable(listen); got != want {
+			t.Errorf("%s: %s, want %s", listen, got, want)
+		}
+	}
+}

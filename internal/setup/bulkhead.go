@@ -2,8 +2,6 @@ package setup
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"regexp"
 	"strings"
 
@@ -40,25 +38,7 @@ func (p *Plan) door(key string) string {
 			}
 		}
 	}
-	return reachable(p.listens[key])
-}
-
-// reachable returns the address at which a listener can be reached from the same machine.
-func reachable(listen string) string {
-	if strings.HasPrefix(listen, "unix:") {
-		return listen
-	}
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return listen
-	}
-	switch addr, err := netip.ParseAddr(host); {
-	case host == "", addr == netip.IPv4Unspecified():
-		host = "127.0.0.1"
-	case err == nil && addr.IsUnspecified():
-		host = "::1"
-	}
-	return net.JoinHostPort(host, port)
+	return config.Reachable(p.listens[key])
 }
 
 // server returns the URL of the node.

@@ -3,6 +3,8 @@ package setup
 import (
 	"regexp"
 	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
 const mainCF = "/etc/postfix/main.cf"
@@ -103,10 +105,10 @@ func postfixEndpoint(address string) string {
 	if address == "" {
 		return ""
 	}
-	if path, ok := strings.CutPrefix(reachable(address), "unix:"); ok {
+	if path, ok := strings.CutPrefix(config.Reachable(address), "unix:"); ok {
 		return "unix:" + strings.TrimPrefix(path, "/var/spool/postfix/")
 	}
-	return "inet:" + reachable(address)
+	return "inet:" + config.Reachable(address)
 }
 
 // definition returns the place of a parameter's last definition in main.cf: the lines from begin up

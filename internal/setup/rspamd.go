@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
 const (
@@ -142,7 +144,7 @@ func (p *Plan) rspamdTwice() error {
 		if err != nil {
 			return err
 		}
-		address := reachable(p.listens[m.door])
+		address := config.Reachable(p.listens[m.door])
 		if address == "" {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/netip"
 	"strings"
 	"syscall"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
@@ -59,37 +59,29 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 		rows = append(rows, p.door(ctx, d))
 	}
 	rows = append(rows, store(state))
-	for _, row := range []*Row{disk(state), clock(state, time.Now())} {
-		if row != nil {
-			rows = append(rows, *row)
-		}
-	}
-	if row := held(state); row != nil {
-		rows = append(rows, *row)
-	}
-	if row := standby(state.Standby); row != nil {
-		rows = append(rows, *row)
+	for _, row := range []*Row{disk(state), clock(state, time.Now()), held(state), standby(state.Standby)} {
+		rows = appendRow(rows, row)
 	}
 	rows = append(rows, shards(state.Shards, time.Now())...)
-	if row := joined(state.Joined); row != nil {
-		rows = append(rows, *row)
-	}
-	if row := careful(state.Judgement); row != nil {
-		rows = append(rows, *row)
-	}
-	if row := words(state.Learned); row != nil {
-		rows = append(rows, *row)
+	for _, row := range []*Row{joined(state.Joined), careful(state.Judgement), words(state.Learned)} {
+		rows = appendRow(rows, row)
 	}
 	rows = append(rows, missing(state)...)
-	if row := relay(state); row != nil {
-		rows = append(rows, *row)
-	}
+	rows = appendRow(rows, relay(state))
 	rows = append(rows, p.lists(ctx)...)
 	rows = append(rows, p.peers(ctx)...)
 	if n, err := p.Node.Network(ctx); err == nil && n.Aggregate != nil { // else no mesh, or no administrator's token
 		rows = append(rows, sum(n.Aggregate))
 	}
 	return rows, nil
+}
+
+// appendRow appends a row that is not nil.
+func appendRow(rows []Row, row *Row) []Row {
+	if row == nil {
+		return rows
+	}
+	return append(rows, *row)
 }
 
 // asks returns the probe of each door by the door's name.
@@ -109,28 +101,13 @@ func (p *Prober) door(ctx context.Context, d admin.Door) Row {
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	found, err := ask(ctx, near(d.Address))
+	found, err := ask(ctx, config.Reachable(d.Address))
 	if err == nil {
 		row.OK, row.Found = true, found
 		return row
 	}
 	row.Found, row.Mend = err.Error(), mend(d.Name, err)
 	return row
-}
-
-// near returns the address at which a listener can be reached from the same machine.
-func near(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	if addr, err := netip.ParseAddr(host); err == nil && addr.IsUnspecified() {
-		host = "127.0.0.1"
-		if addr.Is6() && !addr.Is4In6() {
-			host = "::1"
-		}
-	}
-	return net.JoinHostPort(host, port)
 }
 
 // mend returns a remedy for an error.

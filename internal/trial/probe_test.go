@@ -88,17 +88,6 @@ func TestMend(t *testing.T) {
 	}
 }
 
-func TestNear(t *testing.T) {
-	for listen, want := range map[string]string{
-		"0.0.0.0:25": "127.0.0.1:25", "[::]:25": "[::1]:25", "192.0.2.1:25": "192.0.2.1:25", "/run/x": "/run/x",
-		"mx.example.com:25": "mx.example.com:25",
-	} {
-		if got := near(listen); got != want {
-			t.Errorf("%s: %s, want %s", listen, got, want)
-		}
-	}
-}
-
 // TestStore checks that the state that a node reports becomes a row.
 func TestStore(t *testing.T) {
 	for _, tt := range []struct {

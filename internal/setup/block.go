@@ -11,7 +11,7 @@ const (
 // withBlock returns a text with lines between the marks, which replace the present lines there or
 // are added at the end. Without lines the block is removed.
 func withBlock(text, lines string) string {
-	before, _, after, found := cutBlock(text)
+	before, after, found := cutBlock(text)
 	block := ""
 	if lines != "" {
 		block = blockBegin + "\n" + lines + blockEnd + "\n"
@@ -27,14 +27,14 @@ func withBlock(text, lines string) string {
 
 // withoutBlock returns the part of a text that is not from setup.
 func withoutBlock(text string) string {
-	before, _, after, _ := cutBlock(text)
+	before, after, _ := cutBlock(text)
 	return before + after
 }
 
-// cutBlock returns the text before, between and after the marks. An unpaired mark counts as the
+// cutBlock returns the text before and after the marks and what is between them. An unpaired mark counts as the
 // site's text.
-func cutBlock(text string) (before, inside, after string, found bool) {
-	begin, end, behind := -1, -1, -1
+func cutBlock(text string) (before, after string, found bool) {
+	begin, behind := -1, -1
 	open, at := -1, 0
 	for line := range strings.Lines(text) {
 		switch strings.TrimSuffix(line, "\n") {
@@ -42,14 +42,14 @@ func cutBlock(text string) (before, inside, after string, found bool) {
 			open = at
 		case blockEnd:
 			if open >= 0 {
-				begin, end, behind = open, at, at+len(line)
+				begin, behind = open, at+len(line)
 			}
 			open = -1
 		}
 		at += len(line)
 	}
 	if begin < 0 {
-		return text, "", "", false
+		return text, "", false
 	}
-	return text[:begin], text[begin+len(blockBegin)+1 : end], text[behind:], true
+	return text[:begin], text[behind:], true
 }

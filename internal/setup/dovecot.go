@@ -121,22 +121,18 @@ func (p *Plan) readDovecot() (*dovecotConfig, error) {
 		return nil, err
 	}
 	d := &dovecotConfig{junk: "Junk", includes: includesConfD.MatchString(text)}
-	texts := []string{text}
+	names := []string{dovecotConf}
 	if d.includes {
 		for _, name := range p.tree.list("/etc/dovecot/conf.d") {
-			if !strings.HasSuffix(name, ".conf") || name == path.Base(dovecotOurs) {
-				continue
+			if strings.HasSuffix(name, ".conf") && name != path.Base(dovecotOurs) {
+				names = append(names, "/etc/dovecot/conf.d/"+name)
 			}
-			text, err := p.text("/etc/dovecot/conf.d/" + name)
-			if err != nil {
-				return nil, err
-			}
-			texts = append(texts, text)
 		}
 	}
-	for _, t := range texts {
-		d.parse(t)
+	if text, err = p.texts(names); err != nil {
+		return nil, err
 	}
+	d.parse(text)
 	return d, nil
 }
 

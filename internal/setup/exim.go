@@ -76,19 +76,11 @@ func (p *Plan) eximMain() (string, error) {
 
 // eximOthers returns the options and macros that are not from setup.
 func (p *Plan) eximOthers() (string, error) {
-	var all strings.Builder
 	names := []string{eximUnsplit, "/etc/exim4/exim4.conf.template"}
 	for _, name := range p.tree.list("/etc/exim4/conf.d/main") {
 		names = append(names, "/etc/exim4/conf.d/main/"+name)
 	}
-	for _, name := range names {
-		text, err := p.text(name)
-		if err != nil {
-			return "", err
-		}
-		all.WriteString(text + "\n")
-	}
-	return all.String(), nil
+	return p.texts(names)
 }
 
 // eximRule returns a rule that asks about mail from other hosts. The text in the braces of

@@ -231,6 +231,19 @@ func (p *Plan) text(name string) (string, error) {
 	return withoutBlock(f.text), err
 }
 
+// texts returns the parts of several files that are not from setup, one after the other.
+func (p *Plan) texts(names []string) (string, error) {
+	var all strings.Builder
+	for _, name := range names {
+		text, err := p.text(name)
+		if err != nil {
+			return "", err
+		}
+		all.WriteString(text + "\n")
+	}
+	return all.String(), nil
+}
+
 // WriteDiff writes all changes, see [Change.Diff].
 func (p *Plan) WriteDiff(w io.Writer) error {
 	for i := range p.Changes {

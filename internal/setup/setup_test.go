@@ -402,7 +402,7 @@ func TestBlocks(t *testing.T) {
 		if !strings.Contains(once, blockBegin+"\nx\n"+blockEnd+"\n") {
 			t.Fatalf("%q: %q", text, once)
 		}
-		if _, _, _, marked := cutBlock(text); !marked &&
+		if _, _, marked := cutBlock(text); !marked &&
 			strings.TrimSuffix(withBlock(once, ""), "\n") != strings.TrimSuffix(text, "\n") {
 			t.Fatalf("%q: %q without the block", text, withBlock(once, ""))
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -74,20 +75,13 @@ func (p *Plan) amavis() error {
 	return p.rules("amavis")
 }
 
+// amavisText returns the site's configuration of Amavis.
 func (p *Plan) amavisText() (string, error) {
-	var all strings.Builder
-	files := amavisFiles
+	names := slices.Clone(amavisFiles)
 	for _, name := range p.tree.list("/etc/amavis/conf.d") {
-		files = append(files[:len(files):len(files)], "/etc/amavis/conf.d/"+name)
+		names = append(names, "/etc/amavis/conf.d/"+name)
 	}
-	for _, name := range files {
-		text, err := p.text(name)
-		if err != nil {
-			return "", err
-		}
-		all.WriteString(text + "\n")
-	}
-	return all.String(), nil
+	return p.texts(names)
 }
 
 // rules installs plugin, rules and settings. A site's local.cf is read after them and can override
@@ -134,18 +128,16 @@ func (p *Plan) rules(name string) error {
 // siteRules returns the site's own rules, and the score at which mail is junk: SpamAssassin's, or
 // Amavis's if that is higher. Mail is refused, or kept from its reader, from the score refuse on.
 func (p *Plan) siteRules(dir string) (text string, junk, refuse float64, err error) {
-	var all strings.Builder
+	var names []string
 	for _, name := range p.tree.list(dir) {
-		if !strings.HasSuffix(name, ".cf") || name == "bulkhead.cf" || name == "bulkhead_local.cf" {
-			continue
+		if strings.HasSuffix(name, ".cf") && name != "bulkhead.cf" && name != "bulkhead_local.cf" {
+			names = append(names, path.Join(dir, name))
 		}
-		text, err := p.text(path.Join(dir, name))
-		if err != nil {
-			return "", 0, 0, err
-		}
-		all.WriteString(text + "\n")
 	}
-	junk, refuse = lastNumber(requiredScore, all.String(), junkAt), math.Inf(1)
+	if text, err = p.texts(names); err != nil {
+		return "", 0, 0, err
+	}
+	junk, refuse = lastNumber(requiredScore, text, junkAt), math.Inf(1)
 	if p.does("amavis") {
 		amavis, err := p.amavisText()
 		if err != nil {
@@ -161,5 +153,5 @@ func (p *Plan) siteRules(dir string) (text string, junk, refuse float64, err err
 			refuse = kill
 		}
 	}
-	return all.String(), junk, refuse, nil
+	return text, junk, refuse, nil
 }

@@ -15,8 +15,8 @@ import (
 // startDoors binds every enabled door. With [Options.Spare], a door whose port is in use stays
 // closed, except the HTTP door.
 func (n *Node) startDoors(ctx context.Context, st *stage) error {
-	n.registry.MustRegister(newMemoryCollector(&n.front), newRuleCollector(n.front.calibration),
-		newLearnCollector(n.engine))
+	n.registry.MustRegister(memoryCollector(&n.front), ruleCollector(n.front.calibration),
+		learnCollector(n.engine))
 	err := n.doors.Open(ctx, doors.Options{
 		Config: n.cfg.Load, Dir: n.dir, Socket: n.socket, LocalAdmin: adminName, Clearinghouse: n.houseFor,
 		Judge:    n.front.judge,

@@ -56,7 +56,7 @@ func (n *Node) startHistory(_ context.Context, st *stage) error {
 	n.records.audit.Beside(filepath.Join(n.dir, otherRecord("")))
 	n.record(admin.AuditEntry{Door: "command", Action: "start", About: map[string]string{"version": n.version}})
 	n.failures.OnLog = n.loginFailed
-	n.registry.MustRegister(newHistoryCollector(&n.records))
+	n.registry.MustRegister(historyCollector(&n.records))
 	n.records.sums = manage.OpenSums(n.dir, n.doors.Sums, n.log)
 	st.tasks = append(st.tasks, task{name: "numbers of verdicts", run: n.records.sums.Keep})
 	st.close = func(context.Context) error {

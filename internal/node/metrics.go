@@ -8,6 +8,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/node/metric"
 )
 
 // processMetrics are the metrics of the process: the library's standard go_ and process_ metrics,
@@ -22,115 +23,75 @@ func processMetrics(version string) []prometheus.Collector {
 	}
 }
 
-func messageMetrics(m *door.Memory) []prometheus.Collector {
-	usage := func(i int) float64 {
-		limit, held, refusals := m.Usage()
-		return float64([]int64{limit, held, refusals}[i])
-	}
-	return []prometheus.Collector{
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_limit_bytes",
-			Help: "Largest memory of current messages and datagrams, through all doors."}, func() float64 {
-			return usage(0)
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "bulkhead_message_memory_bytes",
-			Help: "Memory of current messages and datagrams."}, func() float64 { return usage(1) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "bulkhead_messages_crowded_total",
-			Help: "Messages and datagrams that were not taken for want of that memory."}, func() float64 { return usage(2) }),
-	}
+// messageMetrics are the metrics of the memory of current messages, through all doors.
+func messageMetrics(m *door.Memory) prometheus.Collector {
+	var s metric.Set
+	limit := s.Gauge("bulkhead_message_memory_limit_bytes",
+		"Largest memory of current messages and datagrams, through all doors.")
+	held := s.Gauge("bulkhead_message_memory_bytes", "Memory of current messages and datagrams.")
+	crowded := s.Counter("bulkhead_messages_crowded_total",
+		"Messages and datagrams that were not taken for want of that memory.")
+	return s.Collector(func(ch chan<- prometheus.Metric) {
+		most, bytes, refusals := m.Usage()
+		limit(ch, float64(most))
+		held(ch, float64(bytes))
+		crowded(ch, float64(refusals))
+	})
 }
 
-// A memoryCollector collects the metrics of the memory of messages.
-type memoryCollector struct {
-	front                  *front
-	digests, bytes, joined *prometheus.Desc
-	votes                  *prometheus.Desc
+// memoryCollector returns the metrics of the memory of messages. It has none if the node remembers no message.
+func memoryCollector(f *front) prometheus.Collector {
+	var s metric.Set
+	digests := s.Gauge("bulkhead_memory_digests", "Digests of messages that were seen lately.")
+	bytes := s.Gauge("bulkhead_memory_bytes", "Bytes in which these messages are remembered.")
+	joined := s.Counter("bulkhead_memory_joined_total",
+		"Votes (report) and questions (check) by a digest alone that were taken for the whole message.", "what")
+	votes := s.Counter("bulkhead_votes_joined_total",
+		"Votes by how the delivery that they are about was found: message-id, text, near or unknown.", "delivery")
+	return s.Collector(func(ch chan<- prometheus.Metric) {
+		if f.recent == nil {
+			return
+		}
+		n, size := f.recent.Size()
+		digests(ch, float64(n))
+		bytes(ch, float64(size))
+		stats := &f.joining.Stats
+		joined(ch, float64(stats.Reports.Load()), "report")
+		joined(ch, float64(stats.Checks.Load()), "check")
+		for j := bulkhead.JoinedByID; j < bulkhead.NumJoins; j++ {
+			votes(ch, float64(stats.Joins[j].Load()), j.String())
+		}
+	})
 }
 
-func newMemoryCollector(f *front) *memoryCollector {
-	return &memoryCollector{
-		front:   f,
-		digests: prometheus.NewDesc("bulkhead_memory_digests", "Digests of messages that were seen lately.", nil, nil),
-		bytes:   prometheus.NewDesc("bulkhead_memory_bytes", "Bytes in which these messages are remembered.", nil, nil),
-		joined: prometheus.NewDesc("bulkhead_memory_joined_total",
-			"Votes (report) and questions (check) by a digest alone that were taken for the whole message.", []string{"what"},
-			nil),
-		votes: prometheus.NewDesc("bulkhead_votes_joined_total",
-			"Votes by how the delivery that they are about was found: message-id, text, near or unknown.",
-			[]string{"delivery"}, nil),
-	}
-}
-
-// Describe implements [prometheus.Collector].
-func (c *memoryCollector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- c.digests
-	ch <- c.bytes
-	ch <- c.joined
-	ch <- c.votes
-}
-
-// Collect implements [prometheus.Collector].
-func (c *memoryCollector) Collect(ch chan<- prometheus.Metric) {
-	if c.front.recent == nil {
-		return
-	}
-	digests, bytes := c.front.recent.Size()
-	ch <- prometheus.MustNewConstMetric(c.digests, prometheus.GaugeValue, float64(digests))
-	ch <- prometheus.MustNewConstMetric(c.bytes, prometheus.GaugeValue, float64(bytes))
-	s := &c.front.joining.Stats
-	ch <- prometheus.MustNewConstMetric(c.joined, prometheus.CounterValue, float64(s.Reports.Load()), "report")
-	ch <- prometheus.MustNewConstMetric(c.joined, prometheus.CounterValue, float64(s.Checks.Load()), "check")
-	for j := bulkhead.JoinedByID; j < bulkhead.NumJoins; j++ {
-		ch <- prometheus.MustNewConstMetric(c.votes, prometheus.CounterValue, float64(s.Joins[j].Load()), j.String())
-	}
-}
-
-// A historyCollector collects the metrics of the history.
-type historyCollector struct {
-	records                                                       *records
-	entries, bytes, written, lost, unaudit, unwritten, unreadable *prometheus.Desc
-}
-
-func newHistoryCollector(r *records) *historyCollector {
-	return &historyCollector{
-		records: r,
-		entries: prometheus.NewDesc("bulkhead_history_entries", "Checks and votes in the history.", nil, nil),
-		bytes:   prometheus.NewDesc("bulkhead_history_bytes", "Bytes of the history that are in use.", nil, nil),
-		written: prometheus.NewDesc("bulkhead_history_written_total", "Entries written to the history.", nil, nil),
-		lost: prometheus.NewDesc("bulkhead_history_lost_total",
-			"Entries that the history lost: because more came than it takes (full), or because they could not be "+
-				"written (write).",
-			[]string{"why"}, nil),
-		unaudit: prometheus.NewDesc("bulkhead_audit_lost_total",
-			"Entries of the record of administration that could not be written.", nil, nil),
-		unwritten: prometheus.NewDesc("bulkhead_sums_unwritten_total",
-			"Times that the numbers of verdicts over time could not be written. They are tried again, and are lost "+
-				"if the node ends before.",
-			nil, nil),
-		unreadable: prometheus.NewDesc("bulkhead_sums_damaged_total",
-			"Parts of the numbers of verdicts over time that could not be read, and are lost.", nil, nil),
-	}
-}
-
-// Describe implements [prometheus.Collector].
-func (c *historyCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.entries, c.bytes, c.written, c.lost, c.unaudit, c.unwritten, c.unreadable} {
-		ch <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *historyCollector) Collect(ch chan<- prometheus.Metric) {
-	ch <- prometheus.MustNewConstMetric(c.unaudit, prometheus.CounterValue, float64(c.records.audit.Lost.Load()))
-	ch <- prometheus.MustNewConstMetric(c.unwritten, prometheus.CounterValue, float64(c.records.sums.Stats.Failed.Load()))
-	damaged := float64(c.records.sums.Stats.Damaged.Load())
-	ch <- prometheus.MustNewConstMetric(c.unreadable, prometheus.CounterValue, damaged)
-	if c.records.book == nil {
-		return
-	}
-	state, s := c.records.book.State(), &c.records.book.Stats
-	ch <- prometheus.MustNewConstMetric(c.entries, prometheus.GaugeValue, float64(state.Entries))
-	ch <- prometheus.MustNewConstMetric(c.bytes, prometheus.GaugeValue, float64(state.Bytes))
-	ch <- prometheus.MustNewConstMetric(c.written, prometheus.CounterValue, float64(s.Written.Load()))
-	ch <- prometheus.MustNewConstMetric(c.lost, prometheus.CounterValue, float64(s.Lost.Load()), "full")
-	ch <- prometheus.MustNewConstMetric(c.lost, prometheus.CounterValue, float64(s.Failed.Load()), "write")
+// historyCollector returns the metrics of the history and of the other records.
+func historyCollector(r *records) prometheus.Collector {
+	var s metric.Set
+	entries := s.Gauge("bulkhead_history_entries", "Checks and votes in the history.")
+	bytes := s.Gauge("bulkhead_history_bytes", "Bytes of the history that are in use.")
+	written := s.Counter("bulkhead_history_written_total", "Entries written to the history.")
+	lost := s.Counter("bulkhead_history_lost_total",
+		"Entries that the history lost: because more came than it takes (full), or because they could not be "+
+			"written (write).", "why")
+	unaudit := s.Counter("bulkhead_audit_lost_total",
+		"Entries of the record of administration that could not be written.")
+	unwritten := s.Counter("bulkhead_sums_unwritten_total",
+		"Times that the numbers of verdicts over time could not be written. They are tried again, and are lost "+
+			"if the node ends before.")
+	unreadable := s.Counter("bulkhead_sums_damaged_total",
+		"Parts of the numbers of verdicts over time that could not be read, and are lost.")
+	return s.Collector(func(ch chan<- prometheus.Metric) {
+		unaudit(ch, float64(r.audit.Lost.Load()))
+		unwritten(ch, float64(r.sums.Stats.Failed.Load()))
+		unreadable(ch, float64(r.sums.Stats.Damaged.Load()))
+		if r.book == nil {
+			return
+		}
+		state, stats := r.book.State(), &r.book.Stats
+		entries(ch, float64(state.Entries))
+		bytes(ch, float64(state.Bytes))
+		written(ch, float64(stats.Written.Load()))
+		lost(ch, float64(stats.Lost.Load()), "full")
+		lost(ch, float64(stats.Failed.Load()), "write")
+	})
 }

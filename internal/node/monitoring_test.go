@@ -146,7 +146,7 @@ func asks(t *testing.T) (all []ask) {
 }
 
 var (
-	metric  = regexp.MustCompile(`\b((?:bulkhead|go|process)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
+	named   = regexp.MustCompile(`\b((?:bulkhead|go|process)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
 	grouped = regexp.MustCompile(`\bby \(([a-z_, ]+)\)`)
 	legend  = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
 )
@@ -158,7 +158,7 @@ func TestMonitoring(t *testing.T) {
 	seen := 0
 	for _, q := range asks(t) {
 		labels := map[string]bool{"job": true, "instance": true} // Prometheus adds them
-		for _, m := range metric.FindAllStringSubmatch(q.expr, -1) {
+		for _, m := range named.FindAllStringSubmatch(q.expr, -1) {
 			has, ok := all[m[1]]
 			if !ok {
 				t.Errorf("%s: nobody exposes %s", q.where, m[1])

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +10,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/internal/node/metric"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 )
 
@@ -58,7 +58,7 @@ func (n *Node) startMTA(_ context.Context, st *stage) (err error) {
 	if n.mta, err = n.openMTA(n.cfg.Load()); err != nil {
 		return err
 	}
-	n.registry.MustRegister(newMTACollector(n.mta)) // names are the program's own
+	n.registry.MustRegister(mtaCollector(n.mta)) // names are the program's own
 	// Save again when all doors are closed, because they count until then.
 	st.close = func(context.Context) error { return n.mta.limits.Save() }
 	st.tasks = []task{
@@ -127,73 +127,39 @@ func filesOf(cfg *config.Config) []lists.File {
 	return files
 }
 
-// An mtaCollector collects the metrics of rate limits and lists.
-type mtaCollector struct {
-	m     *mta
-	descs map[string]*prometheus.Desc
-}
-
-var mtaHelp = []struct{ name, label, help string }{
-	{"bulkhead_ratelimit_requests_total", "result", "Requests that the rate limits looked at."},
-	{"bulkhead_ratelimit_keys", "rule", "Keys of a rate limit."},
-	{"bulkhead_ratelimit_bytes", "rule", "Memory of a rate limit."},
-	{"bulkhead_ratelimit_evicted_total", "rule", "Keys that gave way because the memory was spent."},
-	{"bulkhead_list_entries", "list", "Entries of a list."},
-	{"bulkhead_list_error", "list", "Expected error of a list, for one element."},
-	{"bulkhead_list_updated_seconds", "list", "When a list was built or changed, Unix time."},
-	{"bulkhead_list_unread", "list",
-		"1 if the file of a list cannot be read: the node goes on with what it had, or knows nothing of the list."},
-	{"bulkhead_list_reloads_total", "result", "List files that were taken over, or could not be."},
-}
-
-func newMTACollector(m *mta) *mtaCollector {
-	c := &mtaCollector{m: m, descs: make(map[string]*prometheus.Desc)}
-	for _, h := range mtaHelp {
-		c.descs[h.name] = prometheus.NewDesc(h.name, h.help, []string{h.label}, nil)
-	}
-	return c
-}
-
-// Describe implements [prometheus.Collector].
-func (c *mtaCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.descs {
-		ch <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c *mtaCollector) Collect(ch chan<- prometheus.Metric) {
-	counter := func(name, label string, v *atomic.Int64) {
-		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.CounterValue, float64(v.Load()), label)
-	}
-	gauge := func(name, label string, v float64) {
-		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.GaugeValue, v, label)
-	}
-	s := &c.m.limits.Stats
-	counter("bulkhead_ratelimit_requests_total", "all", &s.Requests)
-	counter("bulkhead_ratelimit_requests_total", "refused", &s.Refused)
-	counter("bulkhead_ratelimit_requests_total", "warned", &s.Warned)
-	counter("bulkhead_ratelimit_requests_total", "fault", &s.Faults)
-	for _, u := range c.m.limits.Usage() {
-		gauge("bulkhead_ratelimit_keys", u.Rule.Name, float64(u.Keys))
-		gauge("bulkhead_ratelimit_bytes", u.Rule.Name, float64(u.Bytes))
-		ch <- prometheus.MustNewConstMetric(c.descs["bulkhead_ratelimit_evicted_total"], prometheus.CounterValue,
-			float64(u.Evicted), u.Rule.Name)
-	}
-	for _, h := range c.m.lists.Handles() {
-		unread := 0.0
-		if h.Fault() != nil {
-			unread = 1
+// mtaCollector returns the metrics of rate limits and lists.
+func mtaCollector(m *mta) prometheus.Collector {
+	var s metric.Set
+	requests := s.Counter("bulkhead_ratelimit_requests_total", "Requests that the rate limits looked at.", "result")
+	keys := s.Gauge("bulkhead_ratelimit_keys", "Keys of a rate limit.", "rule")
+	bytes := s.Gauge("bulkhead_ratelimit_bytes", "Memory of a rate limit.", "rule")
+	evicted := s.Counter("bulkhead_ratelimit_evicted_total", "Keys that gave way because the memory was spent.", "rule")
+	entries := s.Gauge("bulkhead_list_entries", "Entries of a list.", "list")
+	wrong := s.Gauge("bulkhead_list_error", "Expected error of a list, for one element.", "list")
+	updated := s.Gauge("bulkhead_list_updated_seconds", "When a list was built or changed, Unix time.", "list")
+	unread := s.Gauge("bulkhead_list_unread",
+		"1 if the file of a list cannot be read: the node goes on with what it had, or knows nothing of the list.", "list")
+	reloads := s.Counter("bulkhead_list_reloads_total", "List files that were taken over, or could not be.", "result")
+	return s.Collector(func(ch chan<- prometheus.Metric) {
+		stats := &m.limits.Stats
+		requests(ch, float64(stats.Requests.Load()), "all")
+		requests(ch, float64(stats.Refused.Load()), "refused")
+		requests(ch, float64(stats.Warned.Load()), "warned")
+		requests(ch, float64(stats.Faults.Load()), "fault")
+		for _, u := range m.limits.Usage() {
+			keys(ch, float64(u.Keys), u.Rule.Name)
+			bytes(ch, float64(u.Bytes), u.Rule.Name)
+			evicted(ch, float64(u.Evicted), u.Rule.Name)
 		}
-		gauge("bulkhead_list_unread", h.Name(), unread)
-		l := h.List()
-		if l == nil {
-			continue
+		for _, h := range m.lists.Handles() {
+			unread(ch, metric.One(h.Fault() != nil), h.Name())
+			if l := h.List(); l != nil {
+				entries(ch, float64(l.Count()), h.Name())
+				wrong(ch, l.ErrorRate(), h.Name())
+				updated(ch, float64(h.Updated().Unix()), h.Name())
+			}
 		}
-		gauge("bulkhead_list_entries", h.Name(), float64(l.Count()))
-		gauge("bulkhead_list_error", h.Name(), l.ErrorRate())
-		gauge("bulkhead_list_updated_seconds", h.Name(), float64(h.Updated().Unix()))
-	}
-	counter("bulkhead_list_reloads_total", "taken", &c.m.lists.Reloads)
-	counter("bulkhead_list_reloads_total", "refused", &c.m.lists.Faults)
+		reloads(ch, float64(m.lists.Reloads.Load()), "taken")
+		reloads(ch, float64(m.lists.Faults.Load()), "refused")
+	})
 }

@@ -126,7 +126,7 @@ func newNode(o Options) *Node {
 	n.peers = manage.NewPeers(member{n})
 	n.network = n.peers.Mesh
 	n.messages = door.NewMemory(messageMemory(o.Config.Limits.Memory, machineMemory()))
-	n.registry.MustRegister(messageMetrics(n.messages)...) // names are the program's own
+	n.registry.MustRegister(messageMetrics(n.messages)) // names are the program's own
 	n.registry.MustRegister(processMetrics(o.Version)...)
 	return n
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/node/metric"
 	"github.com/bulkhead-mail/bulkhead/internal/store/stream"
 )
 
@@ -39,39 +40,22 @@ func JournalState(j *stream.Journal) *admin.Journal {
 	return out
 }
 
-// A journalCollector collects the metrics of a journal in a stream.
-type journalCollector struct{ j *stream.Journal }
-
 // JournalCollector returns the metrics of a journal in a stream. It has none for nil.
-func JournalCollector(j *stream.Journal) prometheus.Collector { return journalCollector{j} }
-
-var (
-	streamUpDesc = prometheus.NewDesc("bulkhead_journal_stream_up",
-		"1 if the stream of the journal takes entries, as far as the node knows, or else 0. Absent without a stream.",
-		nil, nil)
-	streamBytesDesc = prometheus.NewDesc("bulkhead_journal_stream_bytes",
-		"Size of the stream of the journal, as far as the node knows. Absent without a stream.", nil, nil)
-	streamLimitDesc = prometheus.NewDesc("bulkhead_journal_stream_limit_bytes",
-		"Size at which the stream of the journal takes no more entries. Absent without a stream.", nil, nil)
-)
-
-// Describe implements [prometheus.Collector].
-func (c journalCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{streamUpDesc, streamBytesDesc, streamLimitDesc} {
-		ch <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c journalCollector) Collect(ch chan<- prometheus.Metric) {
-	if c.j == nil {
-		return
-	}
-	s, up := c.j.State(), 0.0
-	if s.Problem == nil {
-		up = 1
-	}
-	ch <- prometheus.MustNewConstMetric(streamUpDesc, prometheus.GaugeValue, up)
-	ch <- prometheus.MustNewConstMetric(streamBytesDesc, prometheus.GaugeValue, float64(s.Bytes))
-	ch <- prometheus.MustNewConstMetric(streamLimitDesc, prometheus.GaugeValue, float64(s.MaxBytes))
+func JournalCollector(j *stream.Journal) prometheus.Collector {
+	var set metric.Set
+	up := set.Gauge("bulkhead_journal_stream_up",
+		"1 if the stream of the journal takes entries, as far as the node knows, or else 0. Absent without a stream.")
+	bytes := set.Gauge("bulkhead_journal_stream_bytes",
+		"Size of the stream of the journal, as far as the node knows. Absent without a stream.")
+	limit := set.Gauge("bulkhead_journal_stream_limit_bytes",
+		"Size at which the stream of the journal takes no more entries. Absent without a stream.")
+	return set.Collector(func(ch chan<- prometheus.Metric) {
+		if j == nil {
+			return
+		}
+		s := j.State()
+		up(ch, metric.One(s.Problem == nil))
+		bytes(ch, float64(s.Bytes))
+		limit(ch, float64(s.MaxBytes))
+	})
 }

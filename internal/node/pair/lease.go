@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/standby/lease"
@@ -130,9 +128,3 @@ func witnessState(l *lease.Lease) *admin.Witness {
 	}
 	return w
 }
-
-var leaseDesc = prometheus.NewDesc("bulkhead_standby_lease",
-	"1 if the node holds the lease of its pair, or else 0. Absent without a witness.", nil, nil)
-
-var witnessDesc = prometheus.NewDesc("bulkhead_standby_witness_up",
-	"1 if the witness of the pair has answered the last request, or else 0. Absent without a witness.", nil, nil)

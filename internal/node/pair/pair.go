@@ -22,6 +22,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
+	"github.com/bulkhead-mail/bulkhead/internal/node/metric"
 	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/standby/lease"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -508,61 +509,38 @@ func (p *Pair) status() (s standby.Status, ok bool) {
 	return f.Status(), true
 }
 
-// A collector collects the metrics of a pair.
-type collector struct{ p *Pair }
-
 // Collector returns the metrics of the pair.
-func (p *Pair) Collector() prometheus.Collector { return collector{p} }
-
-var (
-	roleDesc = prometheus.NewDesc("bulkhead_standby_role", "1 for the part of the node in its pair: first or second.",
-		[]string{"role"}, nil)
-	upDesc = prometheus.NewDesc("bulkhead_standby_connected",
-		"1 if the second node follows the first, or else 0.", nil, nil)
-	lagDesc = prometheus.NewDesc("bulkhead_standby_lag_entries",
-		"Entries of the journal that the second node lacks.", nil, nil)
-	ageDesc = prometheus.NewDesc("bulkhead_standby_lag_seconds",
-		"For how long the second node has lacked entries.", nil, nil)
-	refusedDesc = prometheus.NewDesc("bulkhead_standby_refused_total",
-		"Connections of strangers, and of a node that did not keep to the protocol of the pair.", nil, nil)
-)
-
-// Describe implements [prometheus.Collector].
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{roleDesc, upDesc, lagDesc, ageDesc, refusedDesc, leaseDesc, witnessDesc} {
-		ch <- d
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c collector) Collect(ch chan<- prometheus.Metric) {
-	s, ok := c.p.status()
-	if !ok {
-		return
-	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	flag := func(d *prometheus.Desc, is bool) {
-		v := 0.0
-		if is {
-			v = 1
+func (p *Pair) Collector() prometheus.Collector {
+	var set metric.Set
+	role := set.Gauge("bulkhead_standby_role", "1 for the part of the node in its pair: first or second.", "role")
+	up := set.Gauge("bulkhead_standby_connected", "1 if the second node follows the first, or else 0.")
+	lag := set.Gauge("bulkhead_standby_lag_entries", "Entries of the journal that the second node lacks.")
+	age := set.Gauge("bulkhead_standby_lag_seconds", "For how long the second node has lacked entries.")
+	refused := set.Counter("bulkhead_standby_refused_total",
+		"Connections of strangers, and of a node that did not keep to the protocol of the pair.")
+	held := set.Gauge("bulkhead_standby_lease",
+		"1 if the node holds the lease of its pair, or else 0. Absent without a witness.")
+	witness := set.Gauge("bulkhead_standby_witness_up",
+		"1 if the witness of the pair has answered the last request, or else 0. Absent without a witness.")
+	return set.Collector(func(ch chan<- prometheus.Metric) {
+		s, ok := p.status()
+		if !ok {
+			return
 		}
-		gauge(d, v)
-	}
-	gauge(roleDesc, 1, string(s.Role))
-	flag(upDesc, s.Connected)
-	gauge(lagDesc, float64(s.Lag()))
-	gauge(ageDesc, s.Age(time.Now()).Seconds())
-	refused := s.Refused
-	if door := c.p.door.Load(); door != nil {
-		refused += door.Refused()
-	}
-	ch <- prometheus.MustNewConstMetric(refusedDesc, prometheus.CounterValue, float64(refused))
-	if l := c.p.lease.Load(); l != nil {
-		flag(leaseDesc, l.Valid())
-		flag(witnessDesc, l.Problem() == nil)
-	}
+		role(ch, 1, string(s.Role))
+		up(ch, metric.One(s.Connected))
+		lag(ch, float64(s.Lag()))
+		age(ch, s.Age(time.Now()).Seconds())
+		n := s.Refused
+		if door := p.door.Load(); door != nil {
+			n += door.Refused()
+		}
+		refused(ch, float64(n))
+		if l := p.lease.Load(); l != nil {
+			held(ch, metric.One(l.Valid()))
+			witness(ch, metric.One(l.Problem() == nil))
+		}
+	})
 }
 
 const (

@@ -48,10 +48,7 @@ func Examine(ctx context.Context, cfg *config.Config, dir string) (*admin.Examin
 		return nil, err
 	}
 	x.rates()
-	x.greylist()
-	x.history()
-	x.spool()
-	x.records()
+	x.files()
 	x.whitelist()
 	x.lists()
 	x.mesh()
@@ -202,25 +199,39 @@ func otherRecord(name string) string {
 	return filepath.Join(filepath.FromSlash(pair.OtherFolder), name)
 }
 
-// records reads what the node has written for people: weights over time, and what administrators did.
-func (x *examination) records() {
+// files reads the files that need no other file to be understood.
+func (x *examination) files() {
+	const (
+		aside = "on start, or when it notices, the node sets it aside and begins an empty one"
+		again = "move it away; the other node of the pair sends it again"
+	)
+	inspectMap := func(path string) error {
+		_, err := bucket.ReadFile(path)
+		return err
+	}
 	for _, f := range []struct {
-		name, advice string
-		inspect      func(path string) error
+		part, name string
+		inspect    func(path string) error
+		advice     string
 	}{
-		{manage.WeightsFile, "remove it, and the chart of weights begins anew", manage.InspectWeights},
-		{audit.File, "move it away, and the record begins anew", audit.Inspect},
-		{audit.OlderFile, "move it away", audit.Inspect},
-		{otherRecord(audit.File), "move it away; the other node of the pair sends it again", audit.Inspect},
-		{otherRecord(audit.OlderFile), "move it away; the other node of the pair sends it again", audit.Inspect},
+		{"greylist", doors.GreylistFile, doors.CheckGreylist, "without it every sender is new and has to wait once more"},
+		{"history", historyFile, logbook.Inspect, aside},
+		{"history", manage.SumsFile, logbook.InspectSums, aside},
+		{"spool", upstream.SpoolFile, edge.InspectSpool,
+			"on start the node sets it aside, and keeps the reports that it can read"},
+		{"shards", upstream.MapFile, inspectMap, "remove it: the edge reads the map from the servers of [shards]"},
+		{"records", manage.WeightsFile, manage.InspectWeights, "remove it, and the chart of weights begins anew"},
+		{"records", audit.File, audit.Inspect, "move it away, and the record begins anew"},
+		{"records", audit.OlderFile, audit.Inspect, "move it away"},
+		{"records", otherRecord(audit.File), audit.Inspect, again},
+		{"records", otherRecord(audit.OlderFile), audit.Inspect, again},
 	} {
 		path := filepath.Join(x.dir, f.name)
-		err := f.inspect(path)
-		switch {
+		switch err := f.inspect(path); {
 		case err == nil:
 			x.out.Files++
 		case !errors.Is(err, fs.ErrNotExist):
-			x.fault("records", path, 0, err.Error(), f.advice)
+			x.fault(f.part, path, 0, err.Error(), f.advice)
 		}
 	}
 }
@@ -244,54 +255,6 @@ func (x *examination) rates() {
 				"all limits anew"
 		}
 		x.fault("ratelimits", filepath.Join(dir, name), 0, faults[name].Error(), advice)
-	}
-}
-
-func (x *examination) greylist() {
-	path := filepath.Join(x.dir, doors.GreylistFile)
-	err := doors.CheckGreylist(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err != nil {
-		x.fault("greylist", path, 0, err.Error(), "without it every sender is new and has to wait once more")
-		return
-	}
-	x.out.Files++
-}
-
-func (x *examination) history() {
-	for _, f := range []struct {
-		name    string
-		inspect func(path string) error
-	}{{historyFile, logbook.Inspect}, {manage.SumsFile, logbook.InspectSums}} {
-		path := filepath.Join(x.dir, f.name)
-		err := f.inspect(path)
-		switch {
-		case err == nil:
-			x.out.Files++
-		case !errors.Is(err, fs.ErrNotExist):
-			x.fault("history", path, 0, err.Error(),
-				"on start, or when it notices, the node sets it aside and begins an empty one")
-		}
-	}
-}
-
-// spool reads the reports that an edge keeps for its upstream, and its map of the shards.
-func (x *examination) spool() {
-	path := filepath.Join(x.dir, upstream.SpoolFile)
-	switch err := edge.InspectSpool(path); {
-	case err == nil:
-		x.out.Files++
-	case !errors.Is(err, fs.ErrNotExist):
-		x.fault("spool", path, 0, err.Error(), "on start the node sets it aside, and keeps the reports that it can read")
-	}
-	path = filepath.Join(x.dir, upstream.MapFile)
-	switch _, err := bucket.ReadFile(path); {
-	case err == nil:
-		x.out.Files++
-	case !errors.Is(err, fs.ErrNotExist):
-		x.fault("shards", path, 0, err.Error(), "remove it: the edge reads the map from the servers of [shards]")
 	}
 }
 

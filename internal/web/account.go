@@ -144,7 +144,7 @@ func textField(name, label, value string) g.Node {
 // accountForm returns a form with fields of an account and the button that sets them.
 func accountForm(u *admin.User, do, verb string, fields g.Node) g.Node {
 	return h.Form(h.Class("fields"), h.Method("post"), h.Action("/people"),
-		h.Input(h.Type("hidden"), h.Name("name"), h.Value(u.Name)), h.Input(h.Type("hidden"), h.Name("page"), h.Value("one")),
+		hidden("name", u.Name), hidden("page", "one"),
 		fields, h.Button(h.Name("do"), h.Value(do), h.Aria("label", verb+" "+u.Name+" "+strings.TrimPrefix(do, "secret ")),
 			g.Text(verb)))
 }

@@ -64,7 +64,7 @@ func section(name string, settings []admin.Setting, changed int) g.Node {
 				if !s.Default {
 					value = h.Strong(value)
 				}
-				return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(g.Text(strings.TrimPrefix(s.Key, name+"."))),
+				return h.Tr(rowHead(h.Code(g.Text(strings.TrimPrefix(s.Key, name+"."))),
 					g.If(s.Reload, dim(" ↻"))), h.Td(value), h.Td(h.Class("dim"), g.Text(s.Meaning)))
 			})))))
 }
@@ -130,7 +130,7 @@ func diffTable(all []admin.SettingChange) g.Node {
 	return h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(h.Class("settings"),
 		h.THead(h.Tr(h.Th(g.Text("Key")), h.Th(g.Text("In force")), h.Th(g.Text("In the file")))),
 		h.TBody(g.Map(all, func(c admin.SettingChange) g.Node {
-			return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(g.Text(c.Key)), g.If(!c.Reload, dim("needs a restart"))),
+			return h.Tr(rowHead(h.Code(g.Text(c.Key)), g.If(!c.Reload, dim("needs a restart"))),
 				h.Td(h.Code(g.Text(dashed(c.Now)))), h.Td(h.Strong(h.Code(g.Text(dashed(c.Then))))))
 		}))))
 }

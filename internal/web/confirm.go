@@ -69,9 +69,6 @@ func (s *Site) agreed(v *view, d *deed) bool {
 
 // ask shows the effect of a change, with the form that makes the change.
 func (s *Site) ask(v *view, d *deed, q consequence.Question) g.Node {
-	hidden := func(name, value string) g.Node {
-		return h.Input(h.Type("hidden"), h.Name(name), h.Value(value))
-	}
 	return h.Section(h.Class("card ask"), h.Aria("labelledby", "question"),
 		g.If(v.PostForm.Has("agreed"), h.P(h.Class("alarm"), h.Role("alert"),
 			g.Text("Nothing was changed: the question had expired. Here it is again."))),

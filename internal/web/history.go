@@ -31,10 +31,6 @@ const (
 var oldFields = map[string]string{"domain": "domain", "reporter": "by", "message_id": "id", "signature": "signature",
 	"door": "door", "kind": "kind", "class": "verdict"}
 
-// history returns the page of recorded checks and votes, with one of them beside it if the address
-// names one.
-func (s *Site) history(v *view) (g.Node, error) { return messages(v) }
-
 // lineOf returns the search line of an address.
 func lineOf(q url.Values) string {
 	line := strings.TrimSpace(q.Get("q"))
@@ -46,7 +42,9 @@ func lineOf(q url.Values) string {
 	return line
 }
 
-func messages(v *view) (g.Node, error) {
+// history returns the page of recorded checks and votes, with one of them beside it if the address
+// names one.
+func (s *Site) history(v *view) (g.Node, error) {
 	address := v.URL.Query()
 	line := lineOf(address)
 	query, mistake := search.Parse(line, v.status.Now)
@@ -233,7 +231,7 @@ func facetsOfPage(line string, entries []admin.HistoryEntry) g.Node {
 func messageList(v *view, at place, entries []admin.HistoryEntry) g.Node {
 	head := func(class, text string) g.Node { return h.Th(h.Class(class), g.Attr("scope", "col"), g.Text(text)) }
 	return h.Form(h.Method("post"), h.Action("/history"),
-		h.Input(h.Type("hidden"), h.Name("back"), h.Value(at.address())),
+		hidden("back", at.address()),
 		h.Div(h.Class("tools"), g.Text("Selected:"),
 			h.Button(h.Name("vote"), h.Value("spam"), g.Text("Spam")),
 			h.Button(h.Name("vote"), h.Value("ham"), g.Text("Wanted")),
@@ -403,8 +401,8 @@ func entry(v *view, id int64, line string, before int64) (g.Node, error) {
 			e.Time.UTC().Format(time.DateTime)))),
 		h.Ul(g.Map(e.Reasons, func(r string) g.Node { return h.Li(g.Text(r)) })),
 		h.Form(h.Class("acts"), h.Method("post"), h.Action("/history"),
-			h.Input(h.Type("hidden"), h.Name("id"), h.Value(number)),
-			h.Input(h.Type("hidden"), h.Name("back"), h.Value(place{line, before, id}.address())),
+			hidden("id", number),
+			hidden("back", place{line, before, id}.address()),
 			h.Button(h.Name("vote"), h.Value("spam"), g.Text("It is spam")),
 			h.Button(h.Name("vote"), h.Value("ham"), g.Text("It is wanted")),
 			h.Button(h.Name("vote"), h.Value("revoke"), g.Text("Take it off the list"))),
@@ -480,7 +478,7 @@ func (s *Site) changeHistory(v *view) (g.Node, error) {
 	if _, query, ok := strings.Cut(back, "?"); ok {
 		v.Request.URL.RawQuery = query
 	}
-	return messages(v)
+	return s.history(v)
 }
 
 // number64 parses the number of an entry; "" is 0.

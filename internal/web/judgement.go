@@ -42,10 +42,10 @@ func (s *Site) judgement(v *view) (g.Node, error) {
 				g.Text(plural(uint64(n), "day"))), g.Text(" ")}
 		})),
 		g.If(len(rows) == 0, h.P(h.Class("dim"), g.Text("No rule has decided anything in this time."))),
-		g.If(len(rows) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(head("", "Rule"), head("", "Verdict"), head("num", "Decided"), head("num", "Objected"),
-				head("num", "Confirmed"), head("num", "Missed"), head("num", "Contradicted"), head("", "95 % interval"))),
-			h.TBody(rows)))),
+		g.If(len(rows) > 0, table(g.Group{head("", "Rule"), head("", "Verdict"), head("num", "Decided"),
+			head("num", "Objected"), head("num", "Confirmed"), head("num", "Missed"), head("num", "Contradicted"),
+			head("", "95 % interval")},
+			rows)),
 		h.P(h.Class("dim"), g.Text(fmt.Sprintf("Objected: a reader wants a message that was called spam or suspected. "+
 			"Confirmed: a reader reported such a message. Missed: a reader reported a message that was let through. Most "+
 			"readers are silent, so the share is a lower bound. The bar shows 0 to 100 %%, wider near 0. "+
@@ -56,7 +56,7 @@ func (s *Site) judgement(v *view) (g.Node, error) {
 func ruleRow(r *admin.Rule, c *admin.RuleClass) g.Node {
 	between := fmt.Sprintf("%s to %s", percent(c.WrongLow), percent(c.WrongHigh))
 	return h.Tr(
-		h.Th(g.Attr("scope", "row"), h.Title(r.When), h.Code(g.Text(r.Name))),
+		rowHead(h.Title(r.When), h.Code(g.Text(r.Name))),
 		h.Td(h.Span(h.Class("pill pill-"+c.Class), g.Text(c.Class))),
 		number(count(c.Decided)), number(count(c.Objected)), number(count(c.Confirmed)), number(count(c.Missed)),
 		number(percent(c.Wrong)), h.Td(chart.Interval(c.WrongLow, c.Wrong, c.WrongHigh, between), dim(between)))

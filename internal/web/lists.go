@@ -47,35 +47,33 @@ func (s *Site) rules(v *view) (g.Node, error) {
 		h.Section(h.H2(g.Text("Lists")),
 			g.If(len(lists) == 0, h.P(h.Class("dim"),
 				g.Text("No list yet. bulkhead list build makes one, and [[lists.list]] in the configuration loads it."))),
-			g.If(len(lists) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(g.Text("List")), h.Th(g.Text("Tone")), num("Entries"), num("Memory"), num("Wrong finds"),
-					h.Th(g.Text("Updated")))),
-				h.TBody(g.Map(lists, func(l admin.List) g.Node {
+			g.If(len(lists) > 0, table(g.Group{col("List"), col("Tone"), num("Entries"), num("Memory"),
+				num("Wrong finds"), col("Updated")},
+				g.Map(lists, func(l admin.List) g.Node {
 					if l.Unknown {
-						return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name)),
+						return h.Tr(rowHead(g.Text(l.Name)),
 							h.Td(g.Attr("colspan", "5"), g.Text("not known: "+l.Fault)))
 					}
-					return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name), g.If(l.Allowed > 0,
+					return h.Tr(rowHead(g.Text(l.Name), g.If(l.Allowed > 0,
 						dim(entries(l.Allowed)+" taken out"))), h.Td(g.Text(l.Tone)), number(count(l.Entries)),
 						number(size(l.Bytes)), number(chance(l.Error)), h.Td(g.Text(date(l.Updated))))
-				})))))),
+				})))),
 		listForm(v, lists),
 		white,
 		h.Section(h.H2(g.Text("Rate limits")),
 			g.If(len(limits) == 0, h.P(h.Class("dim"),
 				g.Text("No limit yet. [[ratelimit]] in the configuration makes one; docs/protocols/policy.md has examples."))),
-			g.If(len(limits) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(g.Text("Rule")), h.Th(g.Text("Counts")), num("Limit"), h.Th(g.Text("Action")), num("Keys"),
-					num("Memory"), num("Given up"))),
-				h.TBody(g.Map(limits, func(l admin.RateLimit) g.Node {
+			g.If(len(limits) > 0, table(g.Group{col("Rule"), col("Counts"), num("Limit"), col("Action"), num("Keys"),
+				num("Memory"), num("Given up")},
+				g.Map(limits, func(l admin.RateLimit) g.Node {
 					counts := l.Key
 					if l.Unique != "" {
 						counts = "different " + l.Unique + " for each " + l.Key
 					}
-					return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(l.Name)), h.Td(h.Code(g.Text(counts))),
+					return h.Tr(rowHead(g.Text(l.Name)), h.Td(h.Code(g.Text(counts))),
 						number(fmt.Sprintf("%g in %s", l.Limit, l.Period)), h.Td(g.Text(l.Action)),
 						number(count(uint64(l.Keys))), number(size(uint64(l.Bytes))), number(count(uint64(l.Evicted))))
-				})))))),
+				})))),
 		g.Map(most, topKeys),
 	}, nil
 }
@@ -86,19 +84,18 @@ func topKeys(t admin.TopKeys) g.Node {
 		return nil
 	}
 	return h.Section(h.H2(g.Text("Top keys of "+t.Rule), dim("with the highest rates now")),
-		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Key")), h.Th(h.Class("fill"), g.Text("Of the limit")), num("Rate"), num("Limit"),
-				h.Th(g.Text("Actions")))),
-			h.TBody(g.Map(t.Keys, func(k admin.TopKey) g.Node {
+		table(g.Group{col("Key"), h.Th(h.Class("fill"), g.Text("Of the limit")), num("Rate"), num("Limit"),
+			col("Actions")},
+			g.Map(t.Keys, func(k admin.TopKey) g.Node {
 				share := 0.0
 				if k.Limit > 0 {
 					share = k.Rate / k.Limit
 				}
-				return h.Tr(h.Th(g.Attr("scope", "row"), h.Class("sig"), g.Text(k.Key)),
+				return h.Tr(rowHead(h.Class("sig"), g.Text(k.Key)),
 					h.Td(h.Class("fill"), gauge(share), g.Text(percent(share))), number(fmt.Sprintf("%.1f", k.Rate)),
 					number(fmt.Sprintf("%g", k.Limit)),
 					h.Td(act("/rules", k.Key, "reset "+t.Rule, "Forget", nil)))
-			})))))
+			})))
 }
 
 // changeRules looks up an entry, or takes a signature off the whitelist.

@@ -102,15 +102,13 @@ func reportersOf(v *view, all []client.Finding) (g.Node, error) {
 	return h.Section(h.H2(g.Text("Who reported it"), dim("as far as this node remembers, the latest first")),
 		g.If(len(votes) == 0,
 			h.P(g.Text("No reporter in the history: the reports are older than it, or came to a peer."))),
-		g.If(len(votes) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Time")), h.Th(g.Text("Door")), h.Th(g.Text("What")), h.Th(g.Text("Answer")),
-				h.Th(g.Text("By")))),
-			h.TBody(g.Map(votes, func(e admin.HistoryEntry) g.Node {
-				return h.Tr(h.Th(g.Attr("scope", "row"),
+		g.If(len(votes) > 0, table(g.Group{col("Time"), col("Door"), col("What"), col("Answer"), col("By")},
+			g.Map(votes, func(e admin.HistoryEntry) g.Node {
+				return h.Tr(rowHead(
 					link("/history?id="+strconv.FormatInt(e.ID, 10), e.Time.Format("2 Jan 15:04:05"))),
 					h.Td(g.Text(e.Door)), h.Td(g.Text(e.Kind)), h.Td(h.Class("brief"), g.Text(e.Answer())),
 					h.Td(g.Text(cmp.Or(e.Reporter(), "this machine"))))
-			})))))), nil
+			})))), nil
 }
 
 // votesOn returns the latest votes on signatures in the history, each once, the latest first.
@@ -213,7 +211,7 @@ func voteForm(raw []byte) g.Node {
 		return h.Button(h.Name("vote"), h.Value(vote), g.Text(text))
 	}
 	return h.Form(h.Class("card row"), h.Method("post"), h.Action("/vote"),
-		h.Input(h.Type("hidden"), h.Name("message"), h.Value(base64.StdEncoding.EncodeToString(raw))),
+		hidden("message", base64.StdEncoding.EncodeToString(raw)),
 		button("spam", "It is spam"), button("ham", "It is wanted"), button("revoke", "Take it off the list"))
 }
 
@@ -235,20 +233,15 @@ func verdictOf(d *client.Verdict) g.Node {
 func findings(all []client.Finding) g.Node {
 	return h.Details(g.If(len(all) < 10, g.Attr("open")),
 		h.Summary(g.Text(fmt.Sprintf("The counts of each of %d signatures", len(all)))),
-		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Signature")), h.Th(g.Text("Judged")), num("Seen"), num("Spam"), num("Ham"),
-				num("Confidence"), h.Th(g.Text("First seen")))),
-			h.TBody(g.Map(all, func(f client.Finding) g.Node {
-				return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(h.Class("sig"), g.Text(f.Signature.String()))),
+		table(g.Group{col("Signature"), col("Judged"), num("Seen"), num("Spam"), num("Ham"), num("Confidence"),
+			col("First seen")},
+			g.Map(all, func(f client.Finding) g.Node {
+				return h.Tr(rowHead(h.Code(h.Class("sig"), g.Text(f.Signature.String()))),
 					h.Td(g.Text(judged(f.Judged))),
-					h.Td(h.Class("num"), g.Text(count(uint64(f.Sightings)))), h.Td(h.Class("num"), g.Text(count(uint64(f.Spam)))),
-					h.Td(h.Class("num"), g.Text(count(uint64(f.Ham)))),
-					h.Td(h.Class("num"), g.Text(fmt.Sprint(f.Confidence))), h.Td(g.Text(date(f.First))))
-			})),
-		)))
+					number(count(uint64(f.Sightings))), number(count(uint64(f.Spam))), number(count(uint64(f.Ham))),
+					number(fmt.Sprint(f.Confidence)), h.Td(g.Text(date(f.First))))
+			})))
 }
-
-func num(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
 
 func judged(s string) string {
 	if s == "none" {

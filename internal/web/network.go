@@ -39,24 +39,20 @@ func (s *Site) peers(v *view) (g.Node, error) {
 		h.Section(h.H2(g.Text("Peers"), dim(n.Mode+", "+n.Role)),
 			g.If(len(n.Peers) == 0, h.P(h.Class("dim"), g.Text("No peer yet. This node's key is "), h.Code(g.Text(n.Key)),
 				g.Text("; bulkhead peer add KEY accepts what another publishes."))),
-			g.If(len(n.Peers) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-				h.THead(h.Tr(h.Th(g.Text("Peer")), h.Th(g.Text("State")), num("Weight"), num("Lag"), num("Missing"), num("Keys"),
-					num("Memory"), num("Refused"), h.Th(g.Text("Actions")))),
-				h.TBody(g.Map(n.Peers, func(p admin.Peer) g.Node { return peerRow(&p, v.status.Now) })),
-			))), secretRow(n.Secret)),
+			g.If(len(n.Peers) > 0, table(g.Group{col("Peer"), col("State"), num("Weight"), num("Lag"), num("Missing"),
+				num("Keys"), num("Memory"), num("Refused"), col("Actions")},
+				g.Map(n.Peers, func(p admin.Peer) g.Node { return peerRow(&p, v.status.Now) }))), secretRow(n.Secret)),
 		aggregateRow(n.Aggregate),
 		invite(invitations, v.status.Now),
-		h.Section(h.H2(g.Text("Brokers")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Server")), h.Th(g.Text("State")), num("In"), num("Out"))),
-			h.TBody(g.Map(n.Brokers, func(b admin.Broker) g.Node {
+		h.Section(h.H2(g.Text("Brokers")), table(g.Group{col("Server"), col("State"), num("In"), num("Out")},
+			g.Map(n.Brokers, func(b admin.Broker) g.Node {
 				state := "connected"
 				if !b.Connected {
 					state = "not connected"
 				}
-				return h.Tr(h.Th(g.Attr("scope", "row"), h.Code(g.Text(b.Server))),
+				return h.Tr(rowHead(h.Code(g.Text(b.Server))),
 					h.Td(g.Text(state), g.If(b.Error != "", dim(b.Error))), number(size(b.BytesIn)), number(size(b.BytesOut)))
-			})),
-		))),
+			}))),
 	}, nil
 }
 
@@ -81,19 +77,17 @@ func shards(m *admin.Shards) g.Node {
 	}
 	return h.Section(h.H2(g.Text("Shards"), dim("site "+m.Site)),
 		g.If(m.Problem != "", h.P(h.Class("alarm"), h.Role("alert"), g.Text("The map cannot be read: "+m.Problem))),
-		g.If(len(m.Shards) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Shard")), h.Th(g.Text("State")), num("Slots"), num("Reports that wait"),
-				h.Th(g.Text("Addresses")))),
-			h.TBody(g.Map(m.Shards, func(s admin.Shard) g.Node {
+		g.If(len(m.Shards) > 0, table(g.Group{col("Shard"), col("State"), num("Slots"), num("Reports that wait"),
+			col("Addresses")},
+			g.Map(m.Shards, func(s admin.Shard) g.Node {
 				state, class := "answers", "good"
 				if !s.Up {
 					state, class = "does not answer", "bad"
 				}
-				return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(s.Name), g.If(s.Default, dim("default"))),
+				return h.Tr(rowHead(g.Text(s.Name), g.If(s.Default, dim("default"))),
 					h.Td(h.Span(h.Class("state "+class), g.Text(state))), number(count(uint64(s.Slots))),
 					number(count(uint64(s.Waiting))), h.Td(h.Code(g.Text(strings.Join(s.URLs, " ")))))
-			})),
-		))),
+			}))),
 		h.P(h.Class("dim"), g.Text(detail), h.Code(g.Text("bulkhead shard")), g.Text(" changes the map.")))
 }
 
@@ -157,7 +151,7 @@ func peerRow(p *admin.Peer, now time.Time) g.Node {
 	}
 	name := nameOf(p)
 	return h.Tr(
-		h.Th(g.Attr("scope", "row"), h.Title(p.Key), g.Text(name),
+		rowHead(h.Title(p.Key), g.Text(name),
 			g.If(p.Organisations > 0, dim(fmt.Sprintf("%d organisations", p.Organisations)))),
 		h.Td(h.Span(h.Class("state "+class), g.Text(state)),
 			g.If(p.FormerKeys() > 0, dim(count(p.FormerKeys())+" keys of before it lost its store"))),
@@ -247,13 +241,13 @@ func invite(all []admin.Invitation, now time.Time) g.Node {
 	var waiting, open g.Group
 	for i := range all {
 		if n := &all[i]; n.Expires.After(now) && len(n.Joiners) < max(1, n.Uses) {
-			open = append(open, h.Tr(h.Th(g.Attr("scope", "row"), g.Text(cmp.Or(n.Name, "no name"))),
+			open = append(open, h.Tr(rowHead(g.Text(cmp.Or(n.Name, "no name"))),
 				number(fmt.Sprintf("%.2f", n.Weight)), number(fmt.Sprintf("%d of %d", len(n.Joiners), max(1, n.Uses))),
 				h.Td(g.Text(date(n.Expires))), h.Td(act("/peers", n.ID, "withdraw", "Withdraw", nil))))
 		}
 		for _, j := range all[i].Joiners {
 			if j.State == "waiting" {
-				waiting = append(waiting, h.Tr(h.Th(g.Attr("scope", "row"), g.Text(dashed(j.Name))),
+				waiting = append(waiting, h.Tr(rowHead(g.Text(dashed(j.Name))),
 					h.Td(h.Code(h.Class("sig"), g.Text(j.Key))), h.Td(g.Text(date(j.At))),
 					h.Td(h.Div(h.Class("acts"), act("/peers", j.Key, "accept", "Accept", nil),
 						act("/peers", j.Key, "refuse", "Refuse", nil)))))
@@ -267,12 +261,9 @@ func invite(all []admin.Invitation, now time.Time) g.Node {
 			h.Div(h.Label(h.For("weight"), g.Text("Weight, 0 to 1")),
 				h.Input(h.ID("weight"), h.Name("weight"), h.Value("0.5"), g.Attr("size", "4"), g.Attr("inputmode", "decimal"))),
 			h.Button(h.Name("do"), h.Value("invite"), g.Text("Make an invitation"))),
-		g.If(len(waiting) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Waits")), h.Th(g.Text("Key")), h.Th(g.Text("Since")), h.Th(g.Text("Actions")))),
-			h.TBody(waiting)))),
-		g.If(len(open) > 0, g.Group{g.El("h3", g.Text("Open invitations")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"),
-			h.Table(h.THead(h.Tr(h.Th(g.Text("Of")), num("Weight"), num("Joined"), h.Th(g.Text("Until")),
-				h.Th(g.Text("Actions")))), h.TBody(open)))}))
+		g.If(len(waiting) > 0, table(g.Group{col("Waits"), col("Key"), col("Since"), col("Actions")}, waiting)),
+		g.If(len(open) > 0, g.Group{g.El("h3", g.Text("Open invitations")),
+			table(g.Group{col("Of"), num("Weight"), num("Joined"), col("Until"), col("Actions")}, open)}))
 }
 
 // peerForms has the forms of the peers by their actions. A form returns the next page, or nil for the

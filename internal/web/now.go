@@ -242,16 +242,16 @@ func byDoor(sums map[string]admin.DoorSum) g.Node {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return h.Details(h.Summary(g.Text("By door")), h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-		h.THead(h.Tr(h.Th(g.Text("Door")), g.Map(classes, num), num("reported"), num("complained about"))),
-		h.TBody(g.Map(names, func(name string) g.Node {
+	return h.Details(h.Summary(g.Text("By door")), table(g.Group{col("Door"), g.Map(classes, num), num("reported"),
+		num("complained about")},
+		g.Map(names, func(name string) g.Node {
 			s := sums[name]
-			row := g.Group{h.Th(g.Attr("scope", "row"), link(searchPath("door:"+name), name))}
+			row := g.Group{rowHead(link(searchPath("door:"+name), name))}
 			for _, n := range verdictsOf(&s) {
 				row = append(row, number(count(n)))
 			}
 			return h.Tr(row, number(count(s.SpamVotes)), number(count(s.HamVotes+s.Revocations)))
-		})))))
+		})))
 }
 
 // machinery returns a quiet line about storage, peers and doors, with the details behind it. The
@@ -371,7 +371,7 @@ func (s *Site) login(v *view) (g.Node, error) {
 		g.If(q.Has("refused"), h.P(h.Class("alarm"), h.Role("alert"),
 			g.Text("That did not work: the link was used, has expired, or there is no such token or password."))),
 		g.If(secret != "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
-			h.Input(h.Type("hidden"), h.Name("link"), h.Value(secret)),
+			hidden("link", secret),
 			h.P(g.Text("This link logs you in once.")), h.Button(g.Text("Log in")))),
 		g.If(secret == "", h.Form(h.Class("card"), h.Method("post"), h.Action("/login"),
 			h.P(g.Text("On a machine that has your token, type "), h.Code(g.Text("bulkhead login")),

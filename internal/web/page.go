@@ -147,7 +147,6 @@ func faults(n uint64) g.Node {
 }
 
 func book(b *Book, threshold uint32) g.Node {
-	number := func(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
 	generations := h.TBody(h.Tr(h.Td(h.ColSpan("8"), h.Class("dim"), g.Text("No generation yet."))))
 	if len(b.Generations) > 0 {
 		generations = g.Map(b.Generations, func(gen Generation) g.Node { return generation(&gen) })
@@ -156,8 +155,8 @@ func book(b *Book, threshold uint32) g.Node {
 		h.H2(g.Text(b.Name+" "), dim(b.Question)),
 		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(h.Class("book"),
 			h.THead(h.Tr(h.Th(g.Text("Generation")), h.Th(g.Text("Filter")), h.Th(h.Class("fill"), g.Text("Fill")),
-				number("Keys"), number("Memory"),
-				number("Absent key found"), number("Count too high"), number(fmt.Sprintf("Absent key shows\u00a0%d", threshold)))),
+				num("Keys"), num("Memory"),
+				num("Absent key found"), num("Count too high"), num(fmt.Sprintf("Absent key shows\u00a0%d", threshold)))),
 			generations,
 		)),
 	)
@@ -178,7 +177,6 @@ func generation(gen *Generation) g.Node {
 }
 
 func array(a *Array) g.Node {
-	number := func(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
 	wrong, bulk := "–", "–"
 	if !a.Bits {
 		wrong, bulk = chance(a.Wrong), chance(a.Bulk)
@@ -203,3 +201,24 @@ func gauge(x float64) g.Node {
 func dim(s string) g.Node { return h.Span(h.Class("dim"), g.Text(s)) }
 
 func link(to, s string) g.Node { return h.A(h.Href(to), g.Text(s)) }
+
+// table returns a table that scrolls in a box of its own. heading has the cells of its first row.
+func table(heading g.Group, rows ...g.Node) g.Node {
+	return h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(h.THead(h.Tr(heading)), h.TBody(rows...)))
+}
+
+// col and num return the heading of a column, of text and of numbers. rowHead and number return cells of a row.
+func col(name string) g.Node { return h.Th(g.Text(name)) }
+
+func num(name string) g.Node { return h.Th(h.Class("num"), g.Text(name)) }
+
+func rowHead(content ...g.Node) g.Node {
+	return h.Th(append(g.Group{g.Attr("scope", "row")}, content...)...)
+}
+
+func number(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
+
+// hidden returns a field of a form that is not shown.
+func hidden(name, value string) g.Node {
+	return h.Input(h.Type("hidden"), h.Name(name), h.Value(value))
+}

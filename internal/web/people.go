@@ -46,11 +46,9 @@ func (s *Site) people(v *view) (g.Node, error) {
 		of[w.Account] = w.Samples
 	}
 	return g.Group{addForm(), h.Section(h.H2(g.Text("People"), dim("whose votes weigh what")),
-		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Name")), h.Th(g.Text("Role")), num("Weight"), num("Worth now"), h.Th(g.Text("Over time")),
-				h.Th(g.Text("Accuracy")), h.Th(g.Text("Since")), h.Th(g.Text("Actions")))),
-			h.TBody(g.Map(users, func(u admin.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })),
-		)), h.P(h.Class("dim"),
+		table(g.Group{col("Name"), col("Role"), num("Weight"), num("Worth now"), col("Over time"), col("Accuracy"),
+			col("Since"), col("Actions")},
+			g.Map(users, func(u admin.User) g.Node { return userRow(u, of[u.Name], v.status.Now) })), h.P(h.Class("dim"),
 			g.Text(
 				"“Undo” takes back every vote of the last days that the node still remembers. Weight is 0 to 1. "+
 					"Accuracy is of the reports that others have confirmed or taken off the list. "),
@@ -64,7 +62,7 @@ func userRow(u admin.User, weights []admin.Weight, now time.Time) g.Node {
 		closing, verb = "open", "Open"
 	}
 	return h.Tr(
-		h.Th(g.Attr("scope", "row"), link(accountAddress(u.Name), u.Name),
+		rowHead(link(accountAddress(u.Name), u.Name),
 			g.If(u.Closed, dim("closed")), g.If(u.Person != "", dim("is "+u.Person)),
 			g.If(u.Parent != "", dim("of "+u.Parent))),
 		h.Td(h.Class("brief"), g.Text(u.Role)), number(fmt.Sprintf("%.2f", u.Weight)), number(fmt.Sprintf("%.2f", u.Worth)),
@@ -135,10 +133,9 @@ func votersOf(v *view) (g.Node, error) {
 		g.If(len(all) == 0, h.P(g.Text("No votes yet. A vote shows here once a user reports mail: "),
 			h.Code(g.Text("bulkhead report message.eml")), g.Text(", or the button of a mail program after "),
 			h.Code(g.Text("bulkhead setup")), g.Text("."))),
-		g.If(len(all) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Who")), num("Spam"), num("Ham"), num("Revoked"), h.Th(g.Text("Latest")),
-				h.Th(g.Text("Actions")))),
-			h.TBody(g.Map(shown, voterRow))))),
+		g.If(len(all) > 0, table(g.Group{col("Who"), num("Spam"), num("Ham"), num("Revoked"), col("Latest"),
+			col("Actions")},
+			g.Map(shown, voterRow))),
 		g.If(older || len(all) > len(shown), h.P(h.Class("dim"),
 			g.Text(fmt.Sprintf("Of the latest votes, up to %d of each kind. The history has all.", latestVotes))))), nil
 }
@@ -179,7 +176,7 @@ func voterRow(x *voter) g.Node {
 	if x.undo != "" {
 		undo = act("/people", x.undo, "undo", "Undo", days("Days to undo of "+x.name))
 	}
-	return h.Tr(h.Th(g.Attr("scope", "row"), name), number(count(uint64(x.spam))), number(count(uint64(x.ham))),
+	return h.Tr(rowHead(name), number(count(uint64(x.spam))), number(count(uint64(x.ham))),
 		number(count(uint64(x.other))),
 		h.Td(h.Class("brief"), g.Text(date(x.latest))), h.Td(h.Div(h.Class("acts"), undo)))
 }
@@ -229,20 +226,18 @@ func audited(v *view) (g.Node, error) {
 	return h.Section(h.H2(g.Text("Record of administration"), dim("who did what, the latest first")),
 		g.If(len(page.Entries) == 0, h.P(h.Class("dim"),
 			g.Text("Nothing yet. Changes by administrators, log-ins and failed log-ins show here."))),
-		g.If(len(page.Entries) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Time")), h.Th(g.Text("By")), h.Th(g.Text("From")), h.Th(g.Text("Did")),
-				h.Th(g.Text("What")))),
-			h.TBody(g.Map(page.Entries, func(e admin.AuditEntry) g.Node {
+		g.If(len(page.Entries) > 0, table(g.Group{col("Time"), col("By"), col("From"), col("Did"), col("What")},
+			g.Map(page.Entries, func(e admin.AuditEntry) g.Node {
 				var about []string
 				for _, k := range slices.Sorted(maps.Keys(e.About)) {
 					about = append(about, k+" "+e.About[k])
 				}
-				return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(e.Time.UTC().Format("2 Jan 15:04:05"))),
+				return h.Tr(rowHead(g.Text(e.Time.UTC().Format("2 Jan 15:04:05"))),
 					h.Td(g.Text(dashed(e.Account))), h.Td(g.Text(dashed(strings.TrimSpace(e.Door+" "+e.From)))),
 					h.Td(h.Title(e.Action), g.Text(inWords(e.Action)),
 						g.If(e.Error != "", h.Span(h.Class("state bad"), g.Text("failed")))),
 					h.Td(h.Class("sig"), g.Text(strings.Join(about, ", ")), g.If(e.Error != "", dim(e.Error))))
-			}))))),
+			}))),
 		g.If(page.Next != 0, h.P(link("/people?before="+strconv.FormatInt(page.Next, 10), "Earlier ones")))), nil
 }
 
@@ -272,8 +267,6 @@ var deeds = map[string]string{
 // inWords returns an action in words: the name itself if it is of a later version.
 func inWords(action string) string { return cmp.Or(deeds[action], action) }
 
-func number(s string) g.Node { return h.Td(h.Class("num"), g.Text(s)) }
-
 // days returns a field for the number of days to go back.
 func days(label string) g.Node {
 	return h.Select(h.Name("days"), h.Aria("label", label),
@@ -283,7 +276,7 @@ func days(label string) g.Node {
 
 // act returns a button, with an optional field, that acts on one row.
 func act(to, name, what, verb string, field g.Node) g.Node {
-	return h.Form(h.Method("post"), h.Action(to), h.Input(h.Type("hidden"), h.Name("name"), h.Value(name)), field,
+	return h.Form(h.Method("post"), h.Action(to), hidden("name", name), field,
 		h.Button(h.Name("do"), h.Value(what), h.Aria("label", verb+" "+spoken(name)), g.Text(verb)))
 }
 

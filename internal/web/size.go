@@ -53,23 +53,19 @@ func sizesOf(v *view, q url.Values) g.Node {
 	}
 	t, b := &sizes.Tally, &sizes.Blocklist
 	row := func(name, tally, block string) g.Node {
-		return h.Tr(h.Th(g.Attr("scope", "row"), g.Text(name)), h.Td(h.Class("num"), g.Text(tally)),
-			h.Td(h.Class("num"), g.Text(block)))
+		return h.Tr(rowHead(g.Text(name)), number(tally), number(block))
 	}
 	return g.Group{
-		h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Of a steady use")), num("Tally"), num("Blocklist"))),
-			h.TBody(
-				row("Generations", fmt.Sprintf("%d × %s", t.Keep, t.Generation), fmt.Sprintf("%d × %s", b.Keep, b.Generation)),
-				row("Signatures of one", count(t.Signatures), count(b.Signatures)),
-				row("Made for", count(t.Capacity), count(b.Capacity)),
-				row("Memory of one", size(t.Array), size(b.Array)),
-				row("Memory of all", size(t.All), size(b.All)),
-				row("A count is wrong", chance(t.CountsWrong), ""),
-				row("Unreported, and shown", chance(t.Unseen), chance(b.Unseen)),
-				row("Unreported, and bulk", chance(t.BulkWrong), ""),
-				row("Listed, and hidden", "", chance(b.Hidden)),
-			))),
+		table(g.Group{col("Of a steady use"), num("Tally"), num("Blocklist")},
+			row("Generations", fmt.Sprintf("%d × %s", t.Keep, t.Generation), fmt.Sprintf("%d × %s", b.Keep, b.Generation)),
+			row("Signatures of one", count(t.Signatures), count(b.Signatures)),
+			row("Made for", count(t.Capacity), count(b.Capacity)),
+			row("Memory of one", size(t.Array), size(b.Array)),
+			row("Memory of all", size(t.All), size(b.All)),
+			row("A count is wrong", chance(t.CountsWrong), ""),
+			row("Unreported, and shown", chance(t.Unseen), chance(b.Unseen)),
+			row("Unreported, and bulk", chance(t.BulkWrong), ""),
+			row("Listed, and hidden", "", chance(b.Hidden))),
 		h.P(g.Text(fmt.Sprintf("Memory %s, disk up to %s, to each peer %s to %s a day.", size(sizes.Memory), size(sizes.Disk),
 			size(sizes.Peer.Least), size(sizes.Peer.Most)))),
 		h.P(h.Class("dim"), g.Text("By the formulae by which the node sizes its books. Nothing is changed.")),

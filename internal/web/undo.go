@@ -128,7 +128,7 @@ func notice(v *view) g.Node {
 	}
 	return h.Div(h.Class("notice"), h.Role("status"), h.P(g.Text(v.notice)),
 		g.If(v.undo != "", h.Form(h.Method("post"), h.Action("/undo"),
-			h.Input(h.Type("hidden"), h.Name("undo"), h.Value(v.undo)), h.Button(g.Text("Undo")))))
+			hidden("undo", v.undo), h.Button(g.Text("Undo")))))
 }
 
 // offerVotes makes the notice offer to take back the votes that the viewer gave since a time.

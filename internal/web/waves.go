@@ -93,9 +93,8 @@ func campaignRow(w *admin.Wave, now time.Time) g.Node {
 	if len(w.Domains) > 0 {
 		about += ", links to " + names(w.Domains, 1)
 	}
-	hidden := g.Group{h.Input(h.Type("hidden"), h.Name("id"), h.Value(strconv.FormatInt(w.ID, 10))),
-		h.Input(h.Type("hidden"), h.Name("entry"), h.Value(strconv.FormatInt(w.Entry, 10))),
-		h.Input(h.Type("hidden"), h.Name("all"), h.Value("true"))}
+	of := g.Group{hidden("id", strconv.FormatInt(w.ID, 10)), hidden("entry", strconv.FormatInt(w.Entry, 10)),
+		hidden("all", "true")}
 	button := func(do, verb string) g.Node {
 		return h.Button(h.Name("do"), h.Value(do), h.Aria("label", verb+": "+title), g.Text(verb))
 	}
@@ -105,7 +104,7 @@ func campaignRow(w *admin.Wave, now time.Time) g.Node {
 		h.Td(spark(w)), number(count(w.Recent)), number(count(w.Messages)),
 		h.Td(g.Text(votes(w)), g.If(len(w.Reporters) > 0, dim(names(w.Reporters, 2)))),
 		h.Td(h.Span(h.Class("pill pill-"+w.Class), g.Text(answer(w)))),
-		h.Td(h.Div(h.Class("acts"), h.Form(h.Method("post"), h.Action("/waves"), hidden, button("spam", "List"),
+		h.Td(h.Div(h.Class("acts"), h.Form(h.Method("post"), h.Action("/waves"), of, button("spam", "List"),
 			button("ham", "Wanted"), h.A(h.Class("button"), h.Href(waveAddress(w.ID)), h.Aria("label", "Explain: "+title),
 				g.Text("Explain"))))))
 }
@@ -238,13 +237,12 @@ func evidenceOf(d *client.Verdict) g.Node {
 
 // waveForms returns the buttons that list, revoke and whitelist a wave.
 func waveForms(w *admin.Wave) g.Node {
-	hidden := g.Group{h.Input(h.Type("hidden"), h.Name("id"), h.Value(strconv.FormatInt(w.ID, 10))),
-		h.Input(h.Type("hidden"), h.Name("entry"), h.Value(strconv.FormatInt(w.Entry, 10)))}
+	of := g.Group{hidden("id", strconv.FormatInt(w.ID, 10)), hidden("entry", strconv.FormatInt(w.Entry, 10))}
 	button := func(do, text string) g.Node { return h.Button(h.Name("do"), h.Value(do), g.Text(text)) }
 	return g.Group{
-		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), hidden, button("spam", "It is spam"),
+		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), of, button("spam", "It is spam"),
 			button("ham", "It is wanted"), button("revoke", "Take it off the list")),
-		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), hidden,
+		h.Form(h.Class("card row"), h.Method("post"), h.Action("/waves"), of,
 			h.Label(h.For("note"), g.Text("Why")), h.Input(h.ID("note"), h.Name("note"), g.Attr("maxlength", "200")),
 			button("clear", "White-list this text"),
 			dim("letter for letter; changed copies are judged as before")),
@@ -357,16 +355,14 @@ func whitelisted(v *view) (g.Node, error) {
 	}
 	return h.Section(h.H2(g.Text("White-listed texts"), dim("by administrators, beside [whitelist] of the configuration")),
 		g.If(len(all) == 0, h.P(h.Class("dim"), g.Text("None yet. The page of a campaign white-lists its text."))),
-		g.If(len(all) > 0, h.Div(h.Class("scroll"), g.Attr("tabindex", "0"), h.Table(
-			h.THead(h.Tr(h.Th(g.Text("Signature")), h.Th(g.Text("By")), h.Th(g.Text("Since")), h.Th(g.Text("Why")),
-				h.Th(g.Text("Actions")))),
-			h.TBody(g.Map(all, func(c admin.Cleared) g.Node {
+		g.If(len(all) > 0, table(g.Group{col("Signature"), col("By"), col("Since"), col("Why"), col("Actions")},
+			g.Map(all, func(c admin.Cleared) g.Node {
 				text := c.Signature.String()
-				return h.Tr(h.Th(g.Attr("scope", "row"),
+				return h.Tr(rowHead(
 					h.Code(h.Class("sig"), link("/history?signature="+url.QueryEscape(text), text))),
 					h.Td(g.Text(c.By)), h.Td(g.Text(date(c.Time))), h.Td(g.Text(c.Note)),
 					h.Td(act("/rules", text, "unclear", "Remove", nil)))
-			})))))), nil
+			})))), nil
 }
 
 // choice returns a list of values, with the option to choose none.

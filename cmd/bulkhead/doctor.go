@@ -49,7 +49,7 @@ func newDoctorCommand() *cobra.Command {
 			"The exit code is 0 if all is well, 65 if not: with --repair, if anything could not be\n" +
 			"restored. It is 66 if the folder cannot be read, and 69 if no node answers.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			files := data != "" || configPath != "" || repair || backup != ""
 			switch {
 			case files && (cmd.Flags().Changed("server") || message || stored):
@@ -66,11 +66,9 @@ func newDoctorCommand() *cobra.Command {
 				}
 				return askDoors(cmd, &r, root, asJSON)
 			}
-			cfg := config.Default()
-			if configPath != "" {
-				if cfg, err = config.Load(configPath); err != nil {
-					return err
-				}
+			cfg, err := command.LoadConfig(configPath)
+			if err != nil {
+				return err
 			}
 			if backup != "" && !repair {
 				return cli.Usagef("--backup is for --repair")

@@ -16,16 +16,34 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 )
 
+// A span is the flags of commands that print a stretch of time.
+type span struct{ since, until string }
+
+func (s *span) flags(f *pflag.FlagSet, since string) {
+	f.StringVar(&s.since, "since", since,
+		"from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
+	f.StringVar(&s.until, "until", "", "before this `TIME`")
+}
+
+// times returns the bounds; zero for none.
+func (s *span) times(now time.Time) (since, until time.Time, err error) {
+	if s.since != "" {
+		since, err = command.ParseTime(s.since, now)
+	}
+	if s.until != "" && err == nil {
+		until, err = command.ParseTime(s.until, now)
+	}
+	return since, until, err
+}
+
 // pages are the flags of commands that print a record, page by page.
 type pages struct {
-	since, until string
-	limit        int
+	span
+	limit int
 }
 
 func (p *pages) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.since, "since", "",
-		"from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
-	f.StringVar(&p.until, "until", "", "before this `TIME`")
+	p.span.flags(f, "")
 	f.IntVarP(&p.limit, "limit", "n", 50, "most entries")
 }
 
@@ -34,15 +52,7 @@ func (p *pages) times(now time.Time) (since, until time.Time, err error) {
 	if p.limit < 1 {
 		return since, until, cli.Usagef("--limit %d is less than 1", p.limit)
 	}
-	for _, t := range []struct {
-		text string
-		to   *time.Time
-	}{{p.since, &since}, {p.until, &until}} {
-		if t.text != "" && err == nil {
-			*t.to, err = command.ParseTime(t.text, now)
-		}
-	}
-	return since, until, err
+	return p.span.times(now)
 }
 
 // all returns at most p.limit entries, from as many pages as that takes. get returns a page of at

@@ -31,12 +31,9 @@ func newServeCommand() *cobra.Command {
 			"Ctrl-C finish pending work, write a snapshot and stop the node.",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := config.Default()
-			if configPath != "" {
-				var err error
-				if cfg, err = config.Load(configPath); err != nil {
-					return err
-				}
+			cfg, err := command.LoadConfig(configPath)
+			if err != nil {
+				return err
 			}
 			s := &server{configPath: configPath, salvage: salvage, level: new(slog.LevelVar)}
 			s.log = command.NewLogger(cmd.ErrOrStderr(), cfg, s.level)

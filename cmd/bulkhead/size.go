@@ -10,7 +10,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
-	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
@@ -30,12 +29,9 @@ func newSizeCommand() *cobra.Command {
 			"  bulkhead size --config bulkhead.toml --signatures 1000000 --count-error 0.01",
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := config.Default()
-			if path != "" {
-				var err error
-				if cfg, err = config.Load(path); err != nil {
-					return err
-				}
+			cfg, err := command.LoadConfig(path)
+			if err != nil {
+				return err
 			}
 			for name, zero := range map[string]bool{"count-error": of.CountError == 0, "list-error": of.ListError == 0,
 				"tally-keep": of.TallyKeep == 0, "blocklist-keep": of.BlocklistKeep == 0} {

@@ -16,7 +16,8 @@ import (
 
 func newVerdictsCommand() *cobra.Command {
 	var u adminFlags
-	var since, until, by string
+	var when span
+	var by string
 	cmd := &cobra.Command{
 		Use:   "verdicts",
 		Short: "Print how many verdicts and votes there were, by door or over time",
@@ -29,18 +30,9 @@ func newVerdictsCommand() *cobra.Command {
 			if !slices.Contains([]string{"", "10m", "1h", "24h"}, by) {
 				return cli.Usagef("--by %.20q is none of 10m, 1h, 24h", by)
 			}
-			now := time.Now()
-			for _, t := range []struct {
-				text string
-				to   *time.Time
-			}{{since, &q.Since}, {until, &q.Until}} {
-				if t.text == "" {
-					continue
-				}
-				var err error
-				if *t.to, err = command.ParseTime(t.text, now); err != nil {
-					return err
-				}
+			var err error
+			if q.Since, q.Until, err = when.times(time.Now()); err != nil {
+				return err
 			}
 			v, err := c.Verdicts(cmd.Context(), q)
 			if err != nil {
@@ -51,9 +43,7 @@ func newVerdictsCommand() *cobra.Command {
 	}
 	u.Flags(cmd.Flags())
 	f := cmd.Flags()
-	f.StringVar(&since, "since", "24h",
-		"from this `TIME` on: 2006-01-02, 2006-01-02T15:04:05Z, or a time before now such as 36h or 30d")
-	f.StringVar(&until, "until", "", "before this `TIME`")
+	when.flags(f, "24h")
 	f.StringVar(&by, "by", "", "a row for each 10m (of the last day alone), 1h or 24h instead of each door")
 	return cmd
 }

@@ -68,6 +68,14 @@ func Dash(s string) string {
 	return s
 }
 
+// LoadConfig returns the configuration in a file, or the defaults for "".
+func LoadConfig(path string) (*config.Config, error) {
+	if path == "" {
+		return config.Default(), nil
+	}
+	return config.Load(path)
+}
+
 // NewLogger returns a logger that writes to w in the configured format, and sets level to the
 // configured level.
 func NewLogger(w io.Writer, cfg *config.Config, level *slog.LevelVar) *slog.Logger {

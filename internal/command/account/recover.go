@@ -7,7 +7,6 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
-	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
@@ -21,12 +20,10 @@ func newUserRecover(u *adminFlags) *cobra.Command {
 			"administrator again; nothing else changes. A user who can write to the data folder\n" +
 			"owns the node, so no token is needed.",
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			cfg := config.Default()
-			if configPath != "" {
-				if cfg, err = config.Load(configPath); err != nil {
-					return err
-				}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := command.LoadConfig(configPath)
+			if err != nil {
+				return err
 			}
 			dir := command.NodeFolder(u.Data, cfg.Node.Data)
 			log := command.NewLogger(cmd.ErrOrStderr(), cfg, new(slog.LevelVar))

@@ -3,6 +3,7 @@ package dcc
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -202,12 +203,8 @@ func (f *recipientFate) apply(o *WhiteOptions) {
 	}
 	if o.Thresholds != nil {
 		merged := make(map[digests.Type]uint32)
-		for t, n := range f.thresholds {
-			merged[t] = n
-		}
-		for t, n := range o.Thresholds {
-			merged[t] = n
-		}
+		maps.Copy(merged, f.thresholds)
+		maps.Copy(merged, o.Thresholds)
 		f.thresholds = merged
 	}
 }

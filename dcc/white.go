@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -221,14 +223,10 @@ func (w *whiteReader) substitute(header string, sum [16]byte, value uint32) {
 		w.list.sums[Checksum{digests.TypeSubstitute, sum}] = value
 		return
 	}
-	key := substitute{header, sum}
-	w.list.subst[key] = value
-	for _, h := range w.list.headers {
-		if h == header {
-			return
-		}
+	w.list.subst[substitute{header, sum}] = value
+	if !slices.Contains(w.list.headers, header) {
+		w.list.headers = append(w.list.headers, header)
 	}
-	w.list.headers = append(w.list.headers, header)
 }
 
 func parseWhiteType(kind string) (digests.Type, error) {
@@ -358,9 +356,7 @@ func (w *whiteReader) threshold(fields []string) error {
 	if w.list.Options.Thresholds == nil {
 		w.list.Options.Thresholds = make(map[digests.Type]uint32)
 	}
-	for k, v := range t {
-		w.list.Options.Thresholds[k] = v
-	}
+	maps.Copy(w.list.Options.Thresholds, t)
 	return nil
 }
 

@@ -445,11 +445,4 @@ func rspamdBase32(label string) ([]byte, bool) {
 	return sum, acc == 0
 }
 
-func isHex(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') {
-			return false
-		}
-	}
-	return true
-}
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

@@ -136,47 +136,45 @@ func (p *Policy) action(c Class) Action {
 }
 
 // policies finds the policy of a recipient.
-type policies struct {
-	byDomain map[string]*Policy
-}
+type policies map[string]*Policy // by domain; "" for all others
 
-func newPolicies(all []Policy) (*policies, error) {
-	p := &policies{byDomain: make(map[string]*Policy)}
+func newPolicies(all []Policy) (policies, error) {
+	p := make(policies)
 	for _, policy := range all {
 		if err := policy.validate(); err != nil {
 			return nil, err
 		}
-		if p.byDomain[policy.Domain] != nil {
+		if p[policy.Domain] != nil {
 			return nil, fmt.Errorf("milter: two policies for domain %q", policy.Domain)
 		}
-		p.byDomain[policy.Domain] = &policy
+		p[policy.Domain] = &policy
 	}
-	if p.byDomain[""] == nil {
+	if p[""] == nil {
 		fallback := Policy{}
 		if err := fallback.validate(); err != nil {
 			return nil, err
 		}
-		p.byDomain[""] = &fallback
+		p[""] = &fallback
 	}
 	return p, nil
 }
 
 // of returns the policy of the recipient's domain or of the nearest parent.
-func (p *policies) of(recipient string) *Policy {
+func (p policies) of(recipient string) *Policy {
 	domain, _ := asciiDomain(recipient[strings.LastIndexByte(recipient, '@')+1:])
 	for domain != "" {
-		if policy := p.byDomain[domain]; policy != nil {
+		if policy := p[domain]; policy != nil {
 			return policy
 		}
 		_, domain, _ = strings.Cut(domain, ".")
 	}
-	return p.byDomain[""]
+	return p[""]
 }
 
 // decide returns the class and the action for all recipients together. A mail server answers once
 // for a message, so the mildest action of any recipient wins. No recipient loses mail that their
 // own policy lets through.
-func (p *policies) decide(recipients []string, f *findings) (*Policy, Class, Action) {
+func (p policies) decide(recipients []string, f *findings) (*Policy, Class, Action) {
 	if len(recipients) == 0 {
 		recipients = []string{""} // the policy of all others
 	}

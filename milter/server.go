@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -228,7 +229,7 @@ func (s *Server) SetPolicies(all []Policy) error {
 	if err != nil {
 		return err
 	}
-	s.setup.policies.Store(p)
+	s.setup.policies.Store(&p)
 	return nil
 }
 
@@ -253,15 +254,8 @@ func (s *Server) ConnStats() *door.ConnStats { return &s.stream.Stats }
 
 // exempts reports whether mail with this envelope passes unexamined.
 func (s *Server) exempts(e *envelope) bool {
-	if e.client.local || s.ExemptLogins && e.login != "" {
-		return true
-	}
-	for _, p := range s.ExemptNetworks {
-		if p.Contains(e.client.addr) {
-			return true
-		}
-	}
-	return false
+	return e.client.local || s.ExemptLogins && e.login != "" ||
+		slices.ContainsFunc(s.ExemptNetworks, func(p netip.Prefix) bool { return p.Contains(e.client.addr) })
 }
 
 // limit applies the Limiter to one recipient and returns the refusal, or nil; a held

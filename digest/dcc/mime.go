@@ -369,8 +369,8 @@ func (d *qpDecoder) decode(raw []byte, emit func([]byte)) {
 				raw = raw[3:]
 				continue
 			}
-			if hi, lo := hexDigit(raw[1]), hexDigit(raw[2]); hi >= 0 && lo >= 0 {
-				d.put(byte(hi<<4|lo), emit)
+			if c, ok := escaped(raw[1], raw[2]); ok {
+				d.put(c, emit)
 				raw = raw[3:]
 				continue
 			}
@@ -411,7 +411,7 @@ func (d *qpDecoder) step(c byte, emit func([]byte)) {
 			d.held = d.held[:0]
 			return
 		}
-		if c == '\r' || hexDigit(c) >= 0 {
+		if _, ok := scan.Hex(c); ok || c == '\r' {
 			d.held = append(d.held, c)
 			return
 		}
@@ -420,9 +420,9 @@ func (d *qpDecoder) step(c byte, emit func([]byte)) {
 			d.held = d.held[:0]
 			return
 		}
-		if hi, lo := hexDigit(d.held[1]), hexDigit(c); hi >= 0 && lo >= 0 {
+		if c, ok := escaped(d.held[1], c); ok {
 			d.held = d.held[:0]
-			d.put(byte(hi<<4|lo), emit)
+			d.put(c, emit)
 			return
 		}
 	}
@@ -441,16 +441,11 @@ func (d *qpDecoder) end(emit func([]byte)) {
 	}
 }
 
-func hexDigit(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
+// escaped returns the byte that two hexadecimal digits stand for.
+func escaped(high, low byte) (c byte, ok bool) {
+	hi, ok1 := scan.Hex(high)
+	lo, ok2 := scan.Hex(low)
+	return hi<<4 | lo, ok1 && ok2
 }
 
 // A base64Decoder decodes base64 as DCC clients do, with their quirk: after

@@ -20,9 +20,9 @@ const undefined = '\uFFFE'
 
 // A sink passes on decoded text and counts decoding errors.
 type sink struct {
-	take func(rune)   // receives one character
+	put  func(rune)   // receives one character
 	run  func([]byte) // receives several ASCII characters
-	text func(string) // receives several characters; nil to use take
+	text func(string) // receives several characters; nil to use put
 	bad  int          // number of errors
 	with rune         // replacement for errors, see ignoreErrors
 	pace *pace.Pace
@@ -35,8 +35,6 @@ type sink struct {
 
 // over reports n bytes of work to the pace, and whether the rest is impossible or not needed.
 func (s *sink) over(n int) bool { return s.pace.Over(n) || s.lines != nil && s.lines.done() }
-
-func (s *sink) put(r rune) { s.take(r) }
 
 // ascii passes on the ASCII characters at the start of b and returns their number. It reports
 // whether the pace has ended.
@@ -389,7 +387,7 @@ func decodeNamed(b []byte, charset string, with rune) (text []rune, bad int, kno
 	}
 	s := &sink{
 		with: with,
-		take: func(r rune) { text = append(text, r) },
+		put:  func(r rune) { text = append(text, r) },
 		run:  func(ascii []byte) { text = append(text, []rune(string(ascii))...) },
 	}
 	s.decode(b, codec)

@@ -310,14 +310,14 @@ func (h *stripper) markup(i int) int {
 	case h.hasPrefix(i, "<!--"):
 		return h.comment(i + 4)
 	case h.hasPrefix(i, "<?"):
-		return h.behind('>', i+2)
+		return h.behindTag(i + 2)
 	case h.hasPrefix(i, "<!["):
 		return h.section(i + 3)
 	case h.hasPrefix(i, "<!"):
 		if scan.HasPrefixFold(h.in[i:], "<!doctype") {
-			return h.behind('>', i+9)
+			return h.behindTag(i + 9)
 		}
-		return h.behind('>', i+2)
+		return h.behindTag(i + 2)
 	case i+1 < len(h.in):
 		h.data(i, i+1, false, false)
 		return i + 1
@@ -325,8 +325,9 @@ func (h *stripper) markup(i int) int {
 	return -1
 }
 
-func (h *stripper) behind(c byte, i int) int {
-	if j := h.find(c, i); j >= 0 {
+// behindTag returns where the text behind the next ">" begins, -1 without one.
+func (h *stripper) behindTag(i int) int {
+	if j := h.find('>', i); j >= 0 {
 		return j + 1
 	}
 	return -1
@@ -412,7 +413,7 @@ func (h *stripper) endTag(i int) int {
 	}
 	gt := end + 1
 	if h.at(end) != '>' {
-		if gt = h.behind('>', i+1); gt < 0 {
+		if gt = h.behindTag(i + 1); gt < 0 {
 			return -1
 		}
 	}
@@ -434,11 +435,11 @@ func (h *stripper) endTag(i int) int {
 		if h.at(i+2) == '>' {
 			return i + 3
 		}
-		return h.behind('>', i+2)
+		return h.behindTag(i + 2)
 	}
 	end = h.tagName(i + 2)
 	h.close(h.in[i+2 : end])
-	return h.behind('>', h.spaceAndSlash(end))
+	return h.behindTag(h.spaceAndSlash(end))
 }
 
 func (h *stripper) close(name []byte) {

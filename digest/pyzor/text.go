@@ -100,7 +100,7 @@ func codecOrASCII(charset string) string {
 // decodeLines passes the decoded body to l, from a mark in it on.
 func (r *reader) decodeLines(body []byte, codec string, with rune, l *liner, from mark) {
 	if (scan.ASCIIPrefix(body) < len(body) || !keepsASCII(codec)) && (codec != "utf_8" || !utf8.Valid(body)) {
-		s := sink{take: l.put, run: l.puts, with: with, pace: r.pace, lines: l, from: int(from.at)}
+		s := sink{put: l.put, run: l.puts, with: with, pace: r.pace, lines: l, from: int(from.at)}
 		l.at = &s.at
 		s.decode(body, codec)
 	} else {
@@ -138,7 +138,7 @@ func (r *reader) page(p *node, l *liner) []byte {
 		// widest one.
 		chars, widest := 0, rune(0)
 		size = 0
-		s.run, s.take = func(run []byte) { chars, size = chars+len(run), size+len(run) }, func(c rune) {
+		s.run, s.put = func(run []byte) { chars, size = chars+len(run), size+len(run) }, func(c rune) {
 			chars++
 			size += charSize(c)
 			widest = max(widest, c)
@@ -153,13 +153,13 @@ func (r *reader) page(p *node, l *liner) []byte {
 		return body
 	}
 	r.charsOf, r.chars = p, slices.Grow(r.chars[:0], min(size, 2*len(body)))
-	s.run, s.take = func(run []byte) { r.chars = append(r.chars, run...) },
+	s.run, s.put = func(run []byte) { r.chars = append(r.chars, run...) },
 		func(c rune) { r.chars = appendChar(r.chars, c) }
 	if size > 2*len(body) {
 		// One byte of the body may stand for a character of three bytes. Such characters get shorter names, of
 		// which there are enough.
 		r.named = r.named[:0]
-		s.take = func(c rune) { r.chars, r.named = appendNamed(r.chars, r.named, c) }
+		s.put = func(c rune) { r.chars, r.named = appendNamed(r.chars, r.named, c) }
 	} else {
 		s.text = func(text string) { r.chars = append(r.chars, text...) }
 	}

@@ -1,6 +1,10 @@
 package razor
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
+)
 
 // plainText removes mark-up from a part, header included, if it holds a tag
 // that the client knows: docs/specs/razor2.md#html. The result may be written over the part,
@@ -53,13 +57,11 @@ func tagName(b []byte, i int) (name []byte, after int) {
 		i++
 	}
 	start := i
-	for i < len(b) && i-start < 99 && isLetter(b[i]) {
+	for i < len(b) && i-start < 99 && scan.IsLetter(b[i]) {
 		i++
 	}
 	return bytes.ToLower(b[start:i]), i
 }
-
-func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
 // isTag reports whether the client takes a tag of this name for HTML.
 func isTag(name []byte) bool {
@@ -180,7 +182,7 @@ var markupBytes = [256]uint8{'<': inText | inTag, '>': inText | inTag, '&': inTe
 // entity returns the byte that an entity stands for and how many bytes of
 // b, which begins behind the "&", it takes; "&" and 0 if there is none.
 func entity(b []byte) (byte, int) {
-	if len(b) == 0 || !isLetter(b[0]) {
+	if len(b) == 0 || !scan.IsLetter(b[0]) {
 		return '&', 0
 	}
 	for _, e := range &entities {

@@ -21,21 +21,14 @@ const (
 	Digest                  // the hash of an entry, for lists of hashes
 )
 
+var kinds = [...]string{Address: "address", Domain: "domain", URL: "url", Network: "network", Digest: "digest"}
+
 // String returns "address", "domain", "url", "network", "digest" or "invalid".
 func (k Kind) String() string {
-	switch k {
-	case Address:
-		return "address"
-	case Domain:
-		return "domain"
-	case URL:
-		return "url"
-	case Network:
-		return "network"
-	case Digest:
-		return "digest"
+	if k == 0 || int(k) >= len(kinds) {
+		return "invalid"
 	}
-	return "invalid"
+	return kinds[k]
 }
 
 // The limits of an entry, in bytes.

@@ -100,27 +100,20 @@ func (l *List) elements(e Entry, yield func(string) bool) {
 
 // parents yields a domain and, unless the list is exact, its topmost parents: the owner of a domain
 // can create names in it of any depth.
-func (l *List) parents(name string, yield func(string) bool) bool {
-	if !yield(name) {
-		return false
-	}
-	if !l.meta.Subdomains {
-		return true
+func (l *List) parents(name string, yield func(string) bool) {
+	if !yield(name) || !l.meta.Subdomains {
+		return
 	}
 	for labels := strings.Count(name, ".") + 1; labels > maxParents+2; labels-- {
 		_, name, _ = strings.Cut(name, ".")
 	}
 	for range maxParents {
 		_, parent, ok := strings.Cut(name, ".")
-		if !ok || !strings.Contains(parent, ".") {
-			return true
-		}
-		if !yield(parent) {
-			return false
+		if !ok || !strings.Contains(parent, ".") || !yield(parent) {
+			return
 		}
 		name = parent
 	}
-	return true
 }
 
 // locations yields "//host/path?query", the same without the query, the folders above it, and the

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -159,7 +160,7 @@ func (p *part) value(attr Attributes) []byte {
 func (m modifier) apply(v []byte) []byte {
 	switch m {
 	case domain, local:
-		at := lastIndex(v, '@')
+		at := bytes.LastIndexByte(v, '@')
 		switch {
 		case at < 0:
 			return nil
@@ -171,15 +172,6 @@ func (m modifier) apply(v []byte) []byte {
 		return networkOf(v)
 	}
 	return v
-}
-
-func lastIndex(v []byte, c byte) int {
-	for i := len(v) - 1; i >= 0; i-- {
-		if v[i] == c {
-			return i
-		}
-	}
-	return -1
 }
 
 func networkOf(v []byte) []byte {
@@ -204,7 +196,7 @@ func networkOf(v []byte) []byte {
 //
 // Source: RFC 5890 section 2.3.2.1 on U-labels and A-labels.
 func (m modifier) appendFolded(dst, v []byte) []byte {
-	at := lastIndex(v, '@')
+	at := bytes.LastIndexByte(v, '@')
 	if !slices.ContainsFunc(v, func(c byte) bool { return c >= utf8.RuneSelf }) || !utf8.Valid(v) || m != domain &&
 		(m != whole || at < 0) {
 		return appendLower(dst, v)

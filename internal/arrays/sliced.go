@@ -74,7 +74,7 @@ func (s *Sliced) Geometry() Geometry { return s.geo }
 // Columns returns the maximum number of arrays.
 func (s *Sliced) Columns() int { return s.columns }
 
-// Words returns the number of words that [Sliced.Which] sets for each key.
+// Words returns the number of words that [Sliced.Find] sets for each hit.
 func (s *Sliced) Words() int { return s.words }
 
 // Bytes returns the present memory size, which grows as arrays are filled.
@@ -86,27 +86,10 @@ func (s *Sliced) Bytes() uint64 {
 	return sum
 }
 
-// Which sets the bits of out[i*Words():(i+1)*Words()] whose arrays may have keys[i]: bit c of word
-// w stands for column 64*w + c. It overlaps the cache misses of the keys. out must have Words()
-// words for each key.
-func (s *Sliced) Which(keys []Key, out []uint64) {
-	out = out[:len(keys)*s.words]
-	hits := s.Find(keys, 1, out, nil)
-	for i := len(keys) - 1; i >= 0; i-- {
-		to, n := out[i*s.words:(i+1)*s.words], len(hits)-1
-		if n < 0 || hits[n] != i {
-			clear(to)
-			continue
-		}
-		copy(to, out[n*s.words:])
-		hits = hits[:n]
-	}
-}
-
 // Find looks up keys in groups of several consecutive keys, 1 or more. It appends to hits the
-// numbers of the groups that some array may have, and returns hits. For the n'th hit,
-// out[n*Words():(n+1)*Words()] is as [Sliced.Which] sets it, for all arrays that may have any key
-// of the group. out must have Words() words for each group. hits must be empty.
+// numbers of the groups that some array may have, and returns hits. For the n'th hit, it sets the bits
+// of out[n*Words():(n+1)*Words()] whose arrays may have any key of the group: bit c of word w stands
+// for column 64*w + c. out must have Words() words for each group. hits must be empty.
 //
 // Rows are rarely cached, so Find runs a pipeline of three stages: it prefetches the first rows of
 // batch n, tests those of batch n-1 and prefetches the remaining ones, and finishes batch n-2.

@@ -166,7 +166,7 @@ func TestSliced(t *testing.T) {
 		for i := range out {
 			out[i] = rng.Uint64() // left from another look-up
 		}
-		s.Which(keys, out)
+		s.which(keys, out)
 		named, absent := 0, 0
 		for i, k := range keys {
 			for n := range s.Words() * 64 {
@@ -194,7 +194,22 @@ func TestSliced(t *testing.T) {
 	})
 }
 
-// sameFound compares the result of Find for several keys with the result of Which for each, which
+// which sets the bits of out[i*Words():(i+1)*Words()] whose arrays may have keys[i], as Find does for single keys.
+func (s *Sliced) which(keys []Key, out []uint64) {
+	out = out[:len(keys)*s.words]
+	hits := s.Find(keys, 1, out, nil)
+	for i := len(keys) - 1; i >= 0; i-- {
+		to, n := out[i*s.words:(i+1)*s.words], len(hits)-1
+		if n < 0 || hits[n] != i {
+			clear(to)
+			continue
+		}
+		copy(to, out[n*s.words:])
+		hits = hits[:n]
+	}
+}
+
+// sameFound compares the result of Find for several keys with the result of which for each, which
 // is in out.
 func sameFound(t *rapid.T, s *Sliced, keys []Key, several int, out []uint64) {
 	var hits []int
@@ -243,7 +258,7 @@ func TestSlicedDetach(t *testing.T) {
 	c.Add(k, 1)
 	for i, want := range [...]uint64{0, 2} {
 		var out [1]uint64
-		if in[i].Which([]Key{k}, out[:]); out[0] != want {
+		if in[i].which([]Key{k}, out[:]); out[0] != want {
 			t.Errorf("after detaching from 0: column %d has %b, want %b", i, out[0], want)
 		}
 	}
@@ -317,7 +332,7 @@ func TestSlicedRace(t *testing.T) {
 				k := Key{Hi: rng.Uint64(), Lo: rng.Uint64()}
 				c.Add(k, 1+uint32(i%20))
 				var out [1]uint64
-				if s.Which([]Key{k}, out[:]); i >= 100 && out[0]>>n&1 == 0 {
+				if s.which([]Key{k}, out[:]); i >= 100 && out[0]>>n&1 == 0 {
 					t.Errorf("key %d of array %d is not there", i, n)
 				}
 			}

@@ -87,7 +87,7 @@ func (e *slicedExact) bytes() uint64 {
 	return sum
 }
 
-// Narrow keeps in row, which is the result of [Sliced.Which] for the key k in bit arrays, only the
+// Narrow keeps in row, which is the result of [Sliced.Find] for the key k in bit arrays, only the
 // arrays that have the key. ok is false, and row unchanged, if s is not exact.
 func (s *Sliced) Narrow(k Key, row []uint64) (ok bool) {
 	e := s.exact.Load()

@@ -140,7 +140,7 @@ func TestSlicedNarrow(t *testing.T) {
 			}
 		}
 		out := make([]uint64, len(keys)*s.Words())
-		s.Which(keys, out)
+		s.which(keys, out)
 		for i, k := range keys {
 			row := out[i*s.Words() : (i+1)*s.Words()]
 			if !s.Narrow(k, row) {
@@ -314,7 +314,7 @@ func TestSlicedExactMemory(t *testing.T) {
 		t.Errorf("dropped, but counts: %v, %d bytes, want %d", ok, s.Bytes(), plain.Bytes())
 	}
 	var out [1]uint64
-	if s.Which([]Key{k}, out[:]); out[0] != 1 {
+	if s.which([]Key{k}, out[:]); out[0] != 1 {
 		t.Errorf("which: %b", out[0])
 	}
 	bits, err := NewSlicedExact(Geometry{Kind: Bitmap, Lines: 10, K: 8, KeyID: 7}, 64)

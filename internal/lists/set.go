@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -239,15 +240,8 @@ func (s *Set) Run(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	tick := time.NewTicker(s.opts.Watch)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			_ = s.Reload() // logged and counted there
-		}
+	for range clock.Ticks(ctx, s.opts.Watch) {
+		_ = s.Reload() // logged and counted there
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/boltfile"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 )
 
 // Options are the settings of a [Book].
@@ -371,17 +372,11 @@ func (b *Book) Run(ctx context.Context) error {
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() { b.followAll(ctx) })
-	tick := time.NewTicker(b.o.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			b.Flush()
-			return nil
-		case <-tick.C:
-			b.Flush()
-		}
+	for range clock.Ticks(ctx, b.o.Every) {
+		b.Flush()
 	}
+	b.Flush()
+	return nil
 }
 
 // Close writes the queued entries and closes the file. The book must not be used afterwards.

@@ -33,12 +33,12 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// A clock is a clock that a test sets.
-type clock struct{ now time.Time }
+// A testClock is a clock that a test sets.
+type testClock struct{ now time.Time }
 
-func newClock() *clock { return &clock{time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)} }
+func newClock() *testClock { return &testClock{time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)} }
 
-func open(t testing.TB, path string, c *clock, maxBytes int64, age time.Duration) *Book {
+func open(t testing.TB, path string, c *testClock, maxBytes int64, age time.Duration) *Book {
 	t.Helper()
 	b, err := Open(path, Options{MaxBytes: maxBytes, MaxAge: age, Subjects: true, Now: func() time.Time { return c.now }})
 	if err != nil {
@@ -412,7 +412,7 @@ func TestNoPlace(t *testing.T) {
 // TestKilled: a process is killed while it writes. The flushed entries are there, in order.
 func TestKilled(t *testing.T) {
 	if path := os.Getenv("LOGBOOK_KILLED"); path != "" {
-		c := &clock{time.Now()}
+		c := &testClock{time.Now()}
 		b, r := open(t, path, c, 16<<20, time.Hour), rand.New(rand.NewPCG(13, 14))
 		for {
 			c.now = c.now.Add(time.Microsecond)
@@ -442,7 +442,7 @@ func TestKilled(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	b := open(t, path, &clock{time.Now()}, 16<<20, time.Hour)
+	b := open(t, path, &testClock{time.Now()}, 16<<20, time.Hour)
 	got := all(t, b, Query{Limit: MaxPage})
 	if int64(len(got)) < acknowledged || b.State().Entries != int64(len(got)) || b.Stats.Aside.Load() != 0 ||
 		b.Stats.Damaged.Load() != 0 {

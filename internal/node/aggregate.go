@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/aggregate"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 )
@@ -140,24 +142,16 @@ type upper struct {
 // Run shares until ctx ends.
 func (u *upper) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(u.every)
-		defer tick.Stop()
-		for {
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer cancel()
+	following.Go(func() {
+		u.follow(ctx)
+		for range clock.Ticks(ctx, u.every) {
 			u.follow(ctx)
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
 		}
-	}()
-	err := u.Mesh.Run(ctx)
-	cancel()
-	<-done
-	return err
+	})
+	return u.Mesh.Run(ctx)
 }
 
 // follow keeps the upper mesh's peer list equal to the list of the node's peers.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/audit"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/node/doors"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
@@ -191,14 +192,8 @@ func (n *core) inventory(missed, gone []string) {
 
 // keepInventory takes the inventory at intervals.
 func (n *Node) keepInventory(ctx context.Context) error {
-	tick := time.NewTicker(inventoryEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			n.noteParts()
-		}
+	for range clock.Ticks(ctx, inventoryEvery) {
+		n.noteParts()
 	}
+	return nil
 }

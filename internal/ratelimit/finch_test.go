@@ -15,7 +15,7 @@ func TestFinchTable(t *testing.T) {
 		multiple, printed float64
 		keys              int
 	}{{0.5, 1.0 / 170_000, 40}, {1, 1.0 / 1700, 400}, {2, 1.0 / 40, 80}, {math.E, 1 / 10.7, 20}, {4, 1 / 3.2, 10}} {
-		c := &clock{epoch}
+		c := &testClock{epoch}
 		rule := recipients(limit)
 		rule.Strict, rule.Action, rule.Memory = true, Dunno, 256<<20
 		l := open(t, Options{Rules: []Rule{rule}, Now: c.Now})
@@ -56,7 +56,7 @@ func limitAs(t *testing.T, l *Limiter, user, to string) Outcome {
 // TestFinchRecovery checks why these errors do no harm: a sender at more than e times the limit
 // loses the over-full filter before the rate falls below the limit.
 func TestFinchRecovery(t *testing.T) {
-	c := &clock{epoch}
+	c := &testClock{epoch}
 	rule := recipients(100)
 	rule.Strict = true
 	l := open(t, Options{Rules: []Rule{rule}, Now: c.Now})

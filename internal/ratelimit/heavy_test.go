@@ -11,7 +11,7 @@ import (
 // TestTop checks that the busiest of many keys are listed in the order of their rates, which match
 // those of Show. A key that has stopped gives way, and a key that is reset or too long is left out.
 func TestTop(t *testing.T) {
-	c := &clock{time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}
+	c := &testClock{time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}
 	rule := Rule{Name: "sent", Key: "{sasl_username}", Limit: 1e6, Period: time.Hour, Action: Reject}
 	l := open(t, Options{Now: c.Now, Rules: []Rule{rule, {Name: "reads", Reads: "sent", Limit: 1e6, Action: Reject}}})
 	r := rand.New(rand.NewPCG(1, 2))

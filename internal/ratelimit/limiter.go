@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/clock"
 )
 
 // DefaultCheckpoint is how often changed states are saved.
@@ -326,14 +327,7 @@ func (l *Limiter) Reset(rule, key string) int {
 // Run drops idle keys, reads changed limit files and saves changed states at every checkpoint until
 // ctx ends, and then saves once more. It returns the error of the last save.
 func (l *Limiter) Run(ctx context.Context) error {
-	tick := time.NewTicker(l.opts.Checkpoint)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return l.Save()
-		case <-tick.C:
-		}
+	for range clock.Ticks(ctx, l.opts.Checkpoint) {
 		for _, r := range *l.rules.Load() {
 			if r.reads == nil {
 				r.table.clean(l.opts.Now())
@@ -344,4 +338,5 @@ func (l *Limiter) Run(ctx context.Context) error {
 			l.opts.Log.Error("rate limits not saved", "err", err)
 		}
 	}
+	return l.Save()
 }

@@ -36,10 +36,10 @@ func rcpt(user, recipient string) Attributes {
 	return request("protocol_state", "RCPT", "sasl_username", user, "recipient", recipient)
 }
 
-// clock is a clock that tests can set.
-type clock struct{ now time.Time }
+// testClock is a clock that tests can set.
+type testClock struct{ now time.Time }
 
-func (c *clock) Now() time.Time { return c.now }
+func (c *testClock) Now() time.Time { return c.now }
 
 func open(t testing.TB, o Options) *Limiter {
 	t.Helper()
@@ -71,7 +71,7 @@ func recipients(limit float64) Rule {
 }
 
 func TestUniqueRecipients(t *testing.T) {
-	c := &clock{epoch}
+	c := &testClock{epoch}
 	l := open(t, Options{Rules: []Rule{recipients(10)}, Now: c.Now})
 	for round := range 3 {
 		for i := range 10 {
@@ -172,7 +172,7 @@ func TestRules(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.rule.Name, tt.rule.Period = "r", time.Hour
-			l := open(t, Options{Rules: []Rule{tt.rule}, Now: (&clock{epoch}).Now})
+			l := open(t, Options{Rules: []Rule{tt.rule}, Now: (&testClock{epoch}).Now})
 			passed := 0
 			for i := range 100 {
 				if limit(t, l, tt.req(i)) == Dunno {
@@ -190,7 +190,7 @@ func TestRules(t *testing.T) {
 // admits nothing after the first.
 func TestLeakyAndStrict(t *testing.T) {
 	for _, strict := range []bool{false, true} {
-		c := &clock{epoch}
+		c := &testClock{epoch}
 		r := recipients(100)
 		r.Strict = strict
 		l := open(t, Options{Rules: []Rule{r}, Now: c.Now})
@@ -217,7 +217,7 @@ func TestSeveralRules(t *testing.T) {
 	r := func(name, key string, limit float64, strict bool, action string) Rule {
 		return Rule{Name: name, Key: key, Limit: limit, Period: time.Hour, Strict: strict, Action: action}
 	}
-	l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{
+	l := open(t, Options{Now: (&testClock{epoch}).Now, Rules: []Rule{
 		r("leaky", "{sender}", 100, false, Defer),
 		r("tight", "{sasl_username}", 3, false, Reject),
 		r("strict", "{recipient}", 100, true, Hold),
@@ -254,7 +254,7 @@ func TestSeveralRules(t *testing.T) {
 // filter's error may make a difference.
 func TestAgainstExactCount(t *testing.T) {
 	const max = 50
-	l := open(t, Options{Rules: []Rule{recipients(max)}, Now: (&clock{epoch}).Now})
+	l := open(t, Options{Rules: []Rule{recipients(max)}, Now: (&testClock{epoch}).Now})
 	random := rand.New(rand.NewPCG(5, 6))
 	exact := make(map[string]map[string]bool)
 	wrong, total := 0, 0
@@ -285,7 +285,7 @@ func TestAgainstExactCount(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rates")
-	c := &clock{epoch}
+	c := &testClock{epoch}
 	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: c.Now}
 	l := open(t, o)
 	for u := range 500 {
@@ -335,7 +335,7 @@ func TestRestart(t *testing.T) {
 // TestLessMemory checks that a reload and a restart with less memory keep as many keys as fit, and
 // prefer keys near their limit.
 func TestLessMemory(t *testing.T) {
-	o := Options{Rules: []Rule{recipients(1000)}, Dir: t.TempDir(), Now: (&clock{epoch}).Now}
+	o := Options{Rules: []Rule{recipients(1000)}, Dir: t.TempDir(), Now: (&testClock{epoch}).Now}
 	l := open(t, o)
 	for u := range 100 {
 		for i := range 100 + 30*(u/90) {
@@ -371,7 +371,7 @@ func TestLessMemory(t *testing.T) {
 func TestHighLimit(t *testing.T) {
 	var bytes []int64
 	for _, most := range []float64{500, 1e6} {
-		l := open(t, Options{Rules: []Rule{recipients(most)}, Now: (&clock{epoch}).Now})
+		l := open(t, Options{Rules: []Rule{recipients(most)}, Now: (&testClock{epoch}).Now})
 		for u := range 10_000 {
 			for i := range 12 {
 				limit(t, l, rcpt(fmt.Sprint("user", u), fmt.Sprint(i)))
@@ -391,7 +391,7 @@ func TestHighLimit(t *testing.T) {
 // rules refuse, and refuses nothing.
 func TestMeasureOnly(t *testing.T) {
 	events := 0
-	l := open(t, Options{Now: (&clock{epoch}).Now, Notify: func(Event) { events++ }, Rules: []Rule{
+	l := open(t, Options{Now: (&testClock{epoch}).Now, Notify: func(Event) { events++ }, Rules: []Rule{
 		{Name: "seen", Key: "{sasl_username}", Limit: 0, Period: time.Hour, Warn: 0.5, Action: Dunno},
 		{Name: "few", Key: "{sasl_username}", Limit: 3, Period: time.Hour},
 	}})
@@ -411,7 +411,7 @@ func TestMeasureOnly(t *testing.T) {
 // for the items.
 func TestReloadSmallLimit(t *testing.T) {
 	r := recipients(1000)
-	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
+	l := open(t, Options{Rules: []Rule{r}, Now: (&testClock{epoch}).Now})
 	for i := range 50 {
 		limit(t, l, rcpt("ann", fmt.Sprint(i)))
 	}
@@ -430,7 +430,7 @@ func TestReloadSmallLimit(t *testing.T) {
 // TestReloadIsSaved checks that states moved by a reload are saved even if nothing is counted
 // afterwards.
 func TestReloadIsSaved(t *testing.T) {
-	o := Options{Rules: []Rule{recipients(10)}, Dir: t.TempDir(), Now: (&clock{epoch}).Now}
+	o := Options{Rules: []Rule{recipients(10)}, Dir: t.TempDir(), Now: (&testClock{epoch}).Now}
 	l := open(t, o)
 	limit(t, l, rcpt("ann", "a"))
 	o.Rules = []Rule{recipients(10)}
@@ -448,7 +448,7 @@ func TestReloadIsSaved(t *testing.T) {
 
 // TestReloadLowerLimit checks that keys are judged idle by the present limit.
 func TestReloadLowerLimit(t *testing.T) {
-	c := &clock{epoch}
+	c := &testClock{epoch}
 	r := Rule{Name: "r", Key: "{sasl_username}", Limit: 1e6, Period: time.Hour, Strict: true}
 	l := open(t, Options{Rules: []Rule{r}, Now: c.Now})
 	for range 500 {
@@ -492,7 +492,7 @@ func TestLeftovers(t *testing.T) {
 func TestKeysBeyondASCII(t *testing.T) {
 	for _, key := range []string{"Änne@Example.com", "\xc4nne", "\u212aelvin"} {
 		r := recipients(10)
-		l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
+		l := open(t, Options{Rules: []Rule{r}, Now: (&testClock{epoch}).Now})
 		limit(t, l, rcpt(key, "a"))
 		if status, err := l.Show("", key); err != nil || len(status) != 1 {
 			t.Errorf("Show(%q) = %v, %v, want one status", key, status, err)
@@ -501,7 +501,7 @@ func TestKeysBeyondASCII(t *testing.T) {
 			t.Errorf("Reset(%q) = %d, want 1", key, n)
 		}
 		r.ExemptKeys = []string{key}
-		l = open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
+		l = open(t, Options{Rules: []Rule{r}, Now: (&testClock{epoch}).Now})
 		limit(t, l, rcpt(key, "a"))
 		if n := l.Usage()[0].Keys; n != 0 {
 			t.Errorf("exempt key %q was counted", key)
@@ -513,7 +513,7 @@ func TestKeysBeyondASCII(t *testing.T) {
 // whatever the file contains.
 func TestDamagedFiles(t *testing.T) {
 	dir := t.TempDir()
-	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: (&clock{epoch}).Now}
+	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: (&testClock{epoch}).Now}
 	l := open(t, o)
 	for u := range 20 {
 		limit(t, l, rcpt(fmt.Sprint("user", u), "a"))
@@ -559,7 +559,7 @@ func TestDamagedFiles(t *testing.T) {
 }
 
 func TestReload(t *testing.T) {
-	l := open(t, Options{Rules: []Rule{recipients(10)}, Now: (&clock{epoch}).Now})
+	l := open(t, Options{Rules: []Rule{recipients(10)}, Now: (&testClock{epoch}).Now})
 	for i := range 10 {
 		limit(t, l, rcpt("ann", fmt.Sprint(i)))
 	}
@@ -626,7 +626,7 @@ func TestBadRules(t *testing.T) {
 // TestEvents checks that a key is reported once at each level, whatever it does.
 func TestEvents(t *testing.T) {
 	for _, strict := range []bool{false, true} {
-		c := &clock{epoch}
+		c := &testClock{epoch}
 		var events []Event
 		r := recipients(10)
 		r.Warn, r.Strict, r.Text = 0.8, strict, "{key}: {rate} of {limit} in {period} by {rule}"
@@ -650,7 +650,7 @@ func TestEvents(t *testing.T) {
 // TestEventsClockWasAhead checks that a key is reported again after a clock that was ahead at its
 // last report is corrected.
 func TestEventsClockWasAhead(t *testing.T) {
-	c := &clock{epoch.Add(365 * 24 * time.Hour)}
+	c := &testClock{epoch.Add(365 * 24 * time.Hour)}
 	events := 0
 	l := open(t, Options{Rules: []Rule{recipients(1)}, Now: c.Now, Notify: func(Event) { events++ }})
 	for _, now := range []time.Time{c.now, epoch, epoch.Add(time.Minute)} {
@@ -668,7 +668,7 @@ func TestEventsClockWasAhead(t *testing.T) {
 // the rate that it would have had.
 func TestEventsOfOthersRefusals(t *testing.T) {
 	var events []Event
-	l := open(t, Options{Now: (&clock{epoch}).Now, Notify: func(e Event) { events = append(events, e) }, Rules: []Rule{
+	l := open(t, Options{Now: (&testClock{epoch}).Now, Notify: func(e Event) { events = append(events, e) }, Rules: []Rule{
 		{Name: "rcpts", Key: "{recipient}", Limit: 1.5, Period: time.Hour},
 		{Name: "bytes", Key: "{sasl_username}", Count: "{size}", State: AnyState, Limit: 1000, Period: time.Hour, Warn: 0.8},
 	}})
@@ -687,7 +687,7 @@ func TestEventsOfOthersRefusals(t *testing.T) {
 func TestReplyText(t *testing.T) {
 	r := recipients(2)
 	r.Text = "{key}: {rate} of {limit} in {period} by {rule}"
-	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
+	l := open(t, Options{Rules: []Rule{r}, Now: (&testClock{epoch}).Now})
 	var text string
 	for i := range 3 {
 		_, text, _ = l.Limit(context.Background(), rcpt("ann\r\nx=\xff", fmt.Sprint(i)))
@@ -703,7 +703,7 @@ func TestReplyToLongKey(t *testing.T) {
 	r := Rule{Name: "r", Key: "{helo_name}", Limit: 1, Period: time.Hour, Action: Reject,
 		Text: "{key} has sent {rate} of {limit}"}
 	var logged strings.Builder
-	l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	l := open(t, Options{Rules: []Rule{r}, Now: (&testClock{epoch}).Now, Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	var text string
 	for range 2 {
 		_, text, _ = l.Limit(context.Background(), request("helo_name", strings.Repeat("x", 5000)))
@@ -779,7 +779,7 @@ func TestRun(t *testing.T) {
 // TestConcurrent counts from many goroutines while states are saved and cleaned: exactly the limit
 // passes.
 func TestConcurrent(t *testing.T) {
-	l := open(t, Options{Dir: t.TempDir(), Now: (&clock{epoch}).Now, Rules: []Rule{
+	l := open(t, Options{Dir: t.TempDir(), Now: (&testClock{epoch}).Now, Rules: []Rule{
 		{Name: "a", Key: "{sasl_username}", Limit: 1000, Period: time.Hour},
 		{Name: "b", Key: "{recipient}", Limit: 1e9, Period: time.Hour, Strict: true},
 	}})
@@ -910,7 +910,7 @@ func BenchmarkManyItems(b *testing.B) {
 		for _, most := range []float64{500, 1e6} {
 			b.Run(fmt.Sprintf("items=%d/limit=%.0f", items, most), func(b *testing.B) {
 				const keys = 10_000
-				l := open(b, Options{Rules: []Rule{recipients(most)}, Now: (&clock{epoch}).Now})
+				l := open(b, Options{Rules: []Rule{recipients(most)}, Now: (&testClock{epoch}).Now})
 				user, to := []byte("user0000@example.com"), []byte("rcpt0000@example.com")
 				attr := func(name string) []byte {
 					switch name {
@@ -947,7 +947,7 @@ func BenchmarkManyItems(b *testing.B) {
 // a new rule.
 func TestMissingState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rates")
-	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: (&clock{epoch}).Now}
+	o := Options{Rules: []Rule{recipients(10)}, Dir: dir, Now: (&testClock{epoch}).Now}
 	l := open(t, o)
 	if n := l.Stats.Faults.Load(); n != 0 {
 		t.Errorf("%d faults of a new rule", n)

@@ -128,7 +128,7 @@ func TestAmounts(t *testing.T) {
 	for size, want := range map[string]float64{"5": 5, "0": 0, "9007199254740992": 1 << 53,
 		"9007199254740992.0": 1 << 53, "9007199254740991.9": 1 << 53, "1.5": 1.5, "0.25": 0.25, "007.50": 7.5} {
 		l := open(t, Options{Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}", Limit: 1e18, Period: time.Hour}},
-			Now: (&clock{epoch}).Now})
+			Now: (&testClock{epoch}).Now})
 		if _, _, outcomes, err := l.Apply(request("sender", "a", "size", size)); err != nil || len(outcomes) != 1 ||
 			outcomes[0].Rate != want {
 			t.Errorf("size %s: %+v, %v, want a rate of %g", size, outcomes, err, want)
@@ -180,7 +180,7 @@ func TestWhereRulesApply(t *testing.T) {
 
 // TestOutcomes checks the outcome and the count of each rule when several apply.
 func TestOutcomes(t *testing.T) {
-	l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{
+	l := open(t, Options{Now: (&testClock{epoch}).Now, Rules: []Rule{
 		{Name: "seen", Key: "{sasl_username}", Unique: "{recipient}", Limit: 100, Period: time.Hour},
 		{Name: "watch", Key: "{sasl_username}", Limit: 2, Period: time.Minute, Action: Dunno, Strict: true},
 		{Name: "few", Key: "{sasl_username}", Limit: 3, Period: 90 * time.Second, Action: Hold, Text: "no"},
@@ -257,7 +257,7 @@ func TestNumbers(t *testing.T) {
 		{1, time.Hour, "1 1h"}, {1.25, time.Minute, "1.2 1m"}, {1.5, 90 * time.Minute, "1.5 1h30m"},
 		{1, 30 * time.Second, "1 30s"}, {1, 10*time.Hour + time.Second, "1 10h0m1s"},
 	} {
-		l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}",
+		l := open(t, Options{Now: (&testClock{epoch}).Now, Rules: []Rule{{Name: "r", Key: "{sender}", Count: "{size}",
 			State: AnyState, Limit: tt.limit, Period: tt.period, Text: "{limit} {period}"}}})
 		if _, text, err := l.Limit(context.Background(), request("sender", "a", "size", "9")); err != nil || text != tt.want {
 			t.Errorf("%q, %v, want %q", text, err, tt.want)
@@ -275,7 +275,7 @@ func TestNumbers(t *testing.T) {
 // TestManyTold checks that each key over its limit is reported at first, however many there are,
 // and that the memory for reported keys is bounded.
 func TestManyTold(t *testing.T) {
-	c := &clock{epoch}
+	c := &testClock{epoch}
 	events := 0
 	l := open(t, Options{Now: c.Now, Notify: func(Event) { events++ },
 		Rules: []Rule{{Name: "r", Key: "{sender}", Limit: 1, Period: time.Hour}}})
@@ -300,7 +300,7 @@ func TestManyTold(t *testing.T) {
 // TestToldOfLate checks that keys reported a period ago make room, and that the other keys are not
 // reported again.
 func TestToldOfLate(t *testing.T) {
-	c := &clock{epoch}
+	c := &testClock{epoch}
 	events := 0
 	l := open(t, Options{Now: c.Now, Notify: func(Event) { events++ },
 		Rules: []Rule{{Name: "r", Key: "{sender}", Limit: 1, Period: time.Hour}}})
@@ -367,7 +367,7 @@ func TestFaultsOfFiles(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "states")
-	l := open(t, Options{Dir: dir, Rules: []Rule{recipients(10)}, Now: (&clock{epoch}).Now})
+	l := open(t, Options{Dir: dir, Rules: []Rule{recipients(10)}, Now: (&testClock{epoch}).Now})
 	limit(t, l, rcpt("ann", "bob"))
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

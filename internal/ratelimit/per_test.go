@@ -47,7 +47,7 @@ func TestPer(t *testing.T) {
 	} {
 		r := Rule{Name: "r", Key: "all", Per: tt.per, State: tt.state, Unique: tt.unique, Count: tt.count, Limit: 1e6,
 			Period: time.Hour}
-		l := open(t, Options{Rules: []Rule{r}, Now: (&clock{epoch}).Now})
+		l := open(t, Options{Rules: []Rule{r}, Now: (&testClock{epoch}).Now})
 		for i, req := range tt.requests {
 			_, _, outcomes, err := l.Apply(request(append([]string{"protocol_state"}, req...)...))
 			got := -1.0
@@ -105,7 +105,7 @@ func TestPer(t *testing.T) {
 // TestReads checks that a rule that reads another one judges its counts and adds none, and that
 // Peek adds none either.
 func TestReads(t *testing.T) {
-	c := &clock{epoch}
+	c := &testClock{epoch}
 	dir := t.TempDir()
 	events := 0
 	rules := []Rule{
@@ -186,7 +186,7 @@ func TestKeyLimits(t *testing.T) {
 	r := recipients(10)
 	r.Limits = []string{"ann 2", "root measure", "eve block"}
 	r.LimitsFile, r.Action = path, Reject
-	c := &clock{epoch}
+	c := &testClock{epoch}
 	l := open(t, Options{Rules: []Rule{r}, Now: c.Now, Checkpoint: time.Minute})
 	passed := func(user string) (n int) {
 		t.Helper()
@@ -264,7 +264,7 @@ func TestAccepted(t *testing.T) {
 			TellHeader, "X-A: a 1.0 of 9 per 1h; c 1.0 of 7.5 per 1h"},
 		{[]Rule{rule("a", TellHeader, "X-A", 9), rule("b", "", "", 1)}, Defer, "limit of 1 per 1h reached, try again later"},
 	} {
-		l := open(t, Options{Rules: tt.rules, Now: (&clock{epoch}).Now})
+		l := open(t, Options{Rules: tt.rules, Now: (&testClock{epoch}).Now})
 		action, text, err := l.Limit(context.Background(), rcpt("Ann\n\xff", "bob"))
 		if err != nil || action != tt.action || text != tt.text {
 			t.Errorf("%s %q, %v, want %s %q", action, text, err, tt.action, tt.text)
@@ -321,7 +321,7 @@ func FuzzLimitsFile(f *testing.F) {
 // delay wins, a refusal by another rule takes precedence over all, and a delay carries no other
 // text.
 func TestDelay(t *testing.T) {
-	c := &clock{epoch}
+	c := &testClock{epoch}
 	l := open(t, Options{Now: c.Now, Rules: []Rule{
 		{Name: "slow", Key: "{sender}", Limit: 2, Period: time.Hour, Action: Delay, Delay: 3 * time.Second, Strict: true,
 			Accepted: TellLog},
@@ -351,7 +351,7 @@ func TestDelay(t *testing.T) {
 
 // TestDelayAndRefusal checks that requests refused by another rule are not delayed.
 func TestDelayAndRefusal(t *testing.T) {
-	l := open(t, Options{Now: (&clock{epoch}).Now, Rules: []Rule{
+	l := open(t, Options{Now: (&testClock{epoch}).Now, Rules: []Rule{
 		{Name: "slow", Key: "{sender}", Limit: 1, Period: time.Hour, Action: Delay, Delay: time.Second},
 		{Name: "enough", Key: "{sender}", Limit: 1, Period: time.Hour, Action: Reject},
 	}})

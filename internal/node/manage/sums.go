@@ -38,23 +38,17 @@ func (s *Sums) Note() { s.Sums.Note(clock.Now(), s.doors()) }
 
 // Keep records and writes the numbers until ctx ends.
 func (s *Sums) Keep(ctx context.Context) error {
-	tick := time.NewTicker(sumsEvery)
-	defer tick.Stop()
 	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			s.Note()
-			err := s.Write()
-			if err != nil && !failing {
-				s.log.Error("numbers of verdicts cannot be written", "err", err,
-					"consequence", "they are written later, or lost if the node ends before")
-			}
-			failing = err != nil
+	for range clock.Ticks(ctx, sumsEvery) {
+		s.Note()
+		err := s.Write()
+		if err != nil && !failing {
+			s.log.Error("numbers of verdicts cannot be written", "err", err,
+				"consequence", "they are written later, or lost if the node ends before")
 		}
+		failing = err != nil
 	}
+	return nil
 }
 
 // Close writes the numbers for the last time. An error is not worth a failure of the node.

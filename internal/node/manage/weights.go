@@ -125,14 +125,9 @@ func (a *Accounts) noteWeights() {
 
 // WatchWeights records the weights now and every hour, until ctx ends.
 func (a *Accounts) WatchWeights(ctx context.Context) error {
-	tick := time.NewTicker(weighedEvery)
-	defer tick.Stop()
-	for {
+	a.noteWeights()
+	for range clock.Ticks(ctx, weighedEvery) {
 		a.noteWeights()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
 	}
+	return nil
 }

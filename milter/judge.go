@@ -44,7 +44,6 @@ type envelope struct {
 // findings are the results for one message.
 type findings struct {
 	verdict    bulkhead.Verdict
-	signatures int
 	white      *Match
 	black      *Match
 	grey       *Match
@@ -84,7 +83,6 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 		return nil, err
 	}
 	s.lookUp(ctx, f, e, m, &source, replyTo)
-	f.signatures = len(sigs)
 	if len(sigs) == 0 {
 		f.verdict.Reasons = []string{tooShort}
 		return f, nil

@@ -56,14 +56,13 @@ type Event struct {
 
 // An Outcome is the result of one rule for one request.
 type Outcome struct {
-	Rule   string
-	Key    string
-	Rate   float64 // in a period, including this request
-	Limit  float64
-	Over   bool
-	New    bool   // the item was not seen before in this period
-	Action string // the rule's action
-	Text   string // for the refused client; "" unless Over
+	Rule  string
+	Key   string
+	Rate  float64 // in a period, including this request
+	Limit float64
+	Over  bool
+	New   bool   // the item was not seen before in this period
+	Text  string // for the refused client; "" unless Over
 }
 
 // A Limiter applies rules to requests. Its methods may be called concurrently.
@@ -237,7 +236,7 @@ func (l *Limiter) apply(attr Attributes, readonly bool) (action, text string, ou
 		q := &d.asked[i]
 		o := Outcome{
 			Rule: q.rule.Name, Key: string(q.key), Rate: q.result.Rate, Limit: q.rate.Limit(),
-			Over: q.result.Over, New: q.result.New, Action: q.rule.Action,
+			Over: q.result.Over, New: q.result.New,
 		}
 		if o.Over {
 			o.Text = q.reply()

@@ -177,6 +177,45 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
+// TestStamp checks that versions of a file have different stamps: written, replaced by one of the same size and time,
+// and removed.
+func TestStamp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	none := StampOf(path)
+	if !none.Same(Stamp{}) {
+		t.Error("a file that does not exist has a version")
+	}
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(path, "one")
+	first := StampOf(path)
+	if first.Same(none) || none.Same(first) || !first.Same(StampOf(path)) {
+		t.Error("a new file has no version of its own")
+	}
+	write(path, "three")
+	longer := StampOf(path)
+	if longer.Same(first) {
+		t.Error("a longer file has the same version")
+	}
+	write(path+"2", "other")
+	info, err := os.Stat(path)
+	if err == nil {
+		err = os.Chtimes(path+"2", info.ModTime(), info.ModTime())
+	}
+	if err == nil {
+		err = os.Rename(path+"2", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if StampOf(path).Same(longer) {
+		t.Error("another file of the same size and time has the same version")
+	}
+}
+
 // TestReadJSON checks that an absent file changes nothing, and that any other file that cannot be
 // read is an error that names it.
 func TestReadJSON(t *testing.T) {

@@ -73,7 +73,7 @@ func BenchmarkCost(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					Select(secret, features)
+					Select(nil, secret, features)
 					Tokens(secret, features)
 				}
 				if err := syscall.Getrusage(syscall.RUSAGE_SELF, &after); err != nil {

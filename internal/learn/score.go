@@ -78,17 +78,28 @@ func (j *Judge) Probability(c Counts) float64 {
 	return (0.5*prior + n*p) / (prior + n)
 }
 
-// Score combines the features of a message by Fisher's method. Below [LeastReports] reports, and
-// before anything was delivered, it abstains.
-func Score(t *Totals, counts []Counts) Result {
+// Score returns the score of a message from the counts of its features, see [Combine].
+func Score(t *Totals, counts []Counts) Result { return Combine(t, t.Probabilities(counts)) }
+
+// Probabilities returns the [Judge.Probability] of each feature.
+func (t *Totals) Probabilities(counts []Counts) []float64 {
+	j := t.Judge()
+	out := make([]float64, len(counts))
+	for i, c := range counts {
+		out[i] = j.Probability(c)
+	}
+	return out
+}
+
+// Combine combines the probabilities of the features of a message by Fisher's method. Below [LeastReports]
+// reports, and before anything was delivered, it abstains.
+func Combine(t *Totals, features []float64) Result {
 	if t.Reported < LeastReports || t.Delivered <= 0 {
 		return Result{}
 	}
-	j := t.Judge()
 	spam, ham := product{rest: 1}, product{rest: 1}
 	n := 0
-	for _, c := range counts {
-		f := j.Probability(c)
+	for _, f := range features {
 		if math.Abs(f-0.5) < certain {
 			continue
 		}
@@ -100,7 +111,7 @@ func Score(t *Totals, counts []Counts) Result {
 		return Result{}
 	}
 	out := Result{Score: tail(-ham.logarithm(), n) - tail(-spam.logarithm(), n), Used: n}
-	if out.Score > 0 && float64(n) < familiar*float64(len(counts)) {
+	if out.Score > 0 && float64(n) < familiar*float64(len(features)) {
 		return Result{}
 	}
 	return out

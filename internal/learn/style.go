@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/bits"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -23,18 +24,18 @@ func (c *collector) style(source string) {
 		switch t.Kind() {
 		case markup.Start, markup.SelfClosing:
 			c.tags++
-			name := t.Name()
-			sheet = strings.EqualFold(name, "style")
-			if strings.EqualFold(name, "img") {
+			name := t.ShortName()
+			sheet = name == styleTag
+			if name == imgTag {
 				c.pictures++
 			}
-			isLink := strings.EqualFold(name, "a")
+			isLink := name == aTag
 			if isLink {
 				c.leads(&a)
 			}
 			t.Attributes(func(key, value string) bool {
 				if isLink && key == "href" {
-					a = anchor{open: true, href: value}
+					a.open, a.href, a.shown = true, value, a.shown[:0]
 				}
 				c.attribute(key, value)
 				return c.idioms < maxIdioms || isLink
@@ -44,43 +45,50 @@ func (c *collector) style(source string) {
 				c.sheet(t.Raw())
 			}
 			if a.open && len(a.shown) < link.MaxURL {
-				a.shown += t.Raw()
+				a.shown = append(a.shown, t.Raw()...)
 			}
 		case markup.End:
 			sheet = false
-			if strings.EqualFold(t.Name(), "a") {
+			if t.ShortName() == aTag {
 				c.leads(&a)
 			}
 		}
 	}
 }
 
+// The names of tags, as [markup.Tokens.ShortName] returns them.
+const (
+	aTag     = 'a'
+	imgTag   = 'i'<<16 | 'm'<<8 | 'g'
+	styleTag = 's'<<32 | 't'<<24 | 'y'<<16 | 'l'<<8 | 'e'
+)
+
 // idiom adds an idiom, which is the parts together. Long ones and those with long numbers name one message.
 func (c *collector) idiom(kind string, parts ...string) {
-	c.buf = append(c.buf[:0], kind...)
-	digits, ascii := 0, true
+	buf := append(c.buf[:0], kind...)
+	digits, all := 0, byte(0)
 	for _, part := range parts {
-		if len(part) > maxIdiom-len(c.buf) {
+		if len(part) > maxIdiom-len(buf) {
 			return
 		}
 		for i := range len(part) {
 			b := part[i]
-			ascii = ascii && b < utf8.RuneSelf
+			all |= b
 			if kindOf[b] == digit {
 				digits++
 			}
-			c.buf = append(c.buf, lower[b])
+			buf = append(buf, lower[b])
 		}
 	}
-	if c.idioms >= maxIdioms || len(c.buf) == len(kind) || digits > maxDigits {
+	if c.buf = buf; c.idioms >= maxIdioms || len(buf) == len(kind) || digits > maxDigits {
 		return
 	}
 	c.idioms++
-	if !ascii {
+	if all >= utf8.RuneSelf {
 		c.add(kind, []byte(strings.ToLower(strings.ToValidUTF8(strings.Join(parts, ""), "?"))))
 		return
 	}
-	c.to.add(c.buf)
+	c.to.add(buf)
 }
 
 // attribute adds the idioms of an attribute. Of an attribute that others than the author's program
@@ -150,7 +158,7 @@ func (c *collector) sheet(text string) {
 type anchor struct {
 	open  bool
 	href  string
-	shown string
+	shown []byte
 }
 
 // leads ends an anchor. It notes whether the text shows a host, and whether the link leads to
@@ -159,12 +167,12 @@ func (c *collector) leads(a *anchor) {
 	if !a.open {
 		return
 	}
-	shown, ok := domainOf(strings.TrimSpace(a.shown))
-	href := a.href
-	if *a = (anchor{}); !ok { // most show no host
+	a.open = false
+	shown, ok := domainOf(strings.TrimSpace(scan.String(a.shown)))
+	if !ok { // most show no host
 		return
 	}
-	if target, ok := domainOf(markup.Value(strings.TrimSpace(href))); ok {
+	if target, ok := domainOf(markup.Value(strings.TrimSpace(a.href))); ok {
 		c.anchors++
 		if shown != target {
 			c.otherwiseLead++
@@ -172,14 +180,14 @@ func (c *collector) leads(a *anchor) {
 	}
 }
 
+var endOfHost = scan.NewByteSet("/?#: \t\r\n<")
+
 // domainOf returns the registrable domain of a text that is a link or the name of a host.
 func domainOf(text string) (string, bool) {
 	if _, after, ok := strings.Cut(text, "://"); ok {
 		text = after
 	}
-	if at := strings.IndexAny(text, "/?#: \t\r\n<"); at >= 0 {
-		text = text[:at]
-	}
+	text = text[:endOfHost.Index(scan.Bytes(text), 0)]
 	if len(text) > 253 || strings.IndexByte(text, '.') < 0 && strings.IndexByte(text, '%') < 0 && scan.IsASCII(text) {
 		return "", false // most texts
 	}
@@ -195,39 +203,39 @@ func (c *collector) mime(m *mail.Message) {
 	var tree []byte
 	for i := range m.Parts[:min(len(m.Parts), maxTypes)] {
 		p := &m.Parts[i]
-		c.idiomOf(mimeKind, p.Type)
-		place := ""
-		if p.Attachment {
-			place = "!"
+		if len(p.Type) <= maxIdiom-len(mimeKind) {
+			c.add(mimeKind, []byte(strings.ToLower(strings.ToValidUTF8(p.Type, "?"))))
 		}
-		tree = fmt.Appendf(tree, " %.24s%s/%d", p.Type, place, min(p.Alternative, 9))
+		tree = fmt.Appendf(tree, " %.24s", p.Type)
+		if p.Attachment {
+			tree = append(tree, '!')
+		}
+		tree = strconv.AppendInt(append(tree, '/'), int64(min(p.Alternative, 9)), 10)
 	}
 	c.add(mimeKind, tree)
 }
 
-// idiomOf adds a short name that is no style.
-func (c *collector) idiomOf(kind, name string) {
-	if len(name) <= maxIdiom-len(kind) {
-		c.add(kind, []byte(strings.ToLower(strings.ToValidUTF8(name, "?"))))
-	}
-}
-
 // relations adds what the parts of a message are to each other. Numbers are in powers of two.
 func (c *collector) relations(m *mail.Message) {
-	for _, n := range []struct {
-		name string
-		n    int
-	}{{"links", c.links}, {"pictures", c.pictures}, {"words", c.seen}, {"tags", c.tags}} {
-		c.idiomOf(relationKind, fmt.Sprint(n.name, " ", bits.Len(uint(n.n))))
-	}
+	c.power("links ", c.links)
+	c.power("pictures ", c.pictures)
+	c.power("words ", c.seen)
+	c.power("tags ", c.tags)
 	switch {
 	case c.otherwiseLead > 0:
-		c.idiomOf(relationKind, "a link shows another domain")
+		c.relation("a link shows another domain")
 	case c.anchors > 0:
-		c.idiomOf(relationKind, "links show their domains")
+		c.relation("links show their domains")
 	}
-	c.idiomOf(relationKind, nameRelation(m.FromName, m.From))
-	c.idiomOf(relationKind, replyRelation(field(m.Raw, "reply-to"), m.From))
+	c.relation(nameRelation(m.FromName, m.From))
+	c.relation(replyRelation(field(m.Raw, "reply-to"), m.From))
+}
+
+func (c *collector) relation(name string) { c.add(relationKind, scan.Bytes(name)) }
+
+// power adds a number, rounded to a power of two.
+func (c *collector) power(name string, n int) {
+	c.relation(name + strconv.Itoa(bits.Len(uint(n))))
 }
 
 // nameRelation compares the display name of From with its address.

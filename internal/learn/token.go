@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -41,23 +40,32 @@ func Tokens(secret filter.Secret, features []string) []Token {
 	return out[:min(len(out), MaxTokens)]
 }
 
-// A Chosen is a feature that counts, with its token.
-type Chosen struct {
-	Token   Token
-	Feature string
-}
-
-// Select returns the features whose tokens [Tokens] returns, in the same order.
-func Select(secret filter.Secret, features []string) []Chosen {
+// Select returns the tokens of [Tokens], which it writes over dst, and the features that they stand for. The features of
+// [Counting] are in this order already, unless the secret has changed since.
+func Select(dst []Token, secret filter.Secret, features []string) (tokens []Token, chosen []string) {
 	c := newChooser(secret, 0)
 	defer choosers.Put(c)
-	all := make([]Chosen, len(features))
+	tokens = slices.Grow(dst[:0], len(features))
+	ascending, last := len(features) <= MaxTokens, Token(0)
 	for i, f := range features {
-		all[i] = Chosen{c.token(scan.Bytes(f)), f}
+		t := c.token(scan.Bytes(f))
+		ascending = ascending && (i == 0 || t > last)
+		tokens, last = append(tokens, t), t
 	}
-	slices.SortFunc(all, func(a, b Chosen) int { return cmp.Compare(a.Token, b.Token) })
-	all = slices.CompactFunc(all, func(a, b Chosen) bool { return a.Token == b.Token })
-	return all[:min(len(all), MaxTokens)]
+	if ascending {
+		return tokens, features
+	}
+	of := make(map[Token]string, len(features))
+	for i, t := range tokens {
+		of[t] = features[i]
+	}
+	slices.Sort(tokens)
+	tokens = slices.Compact(tokens)
+	tokens = tokens[:min(len(tokens), MaxTokens)]
+	for _, t := range tokens {
+		chosen = append(chosen, of[t])
+	}
+	return tokens, chosen
 }
 
 // A chooser keeps the features with the smallest tokens, none twice. Nothing is kept of the others, which
@@ -161,13 +169,12 @@ func (c *chooser) features() []string {
 	for _, p := range c.chosen {
 		size += int(p.to - p.from)
 	}
-	var kept strings.Builder // one string, of which the features are parts
-	kept.Grow(size)
+	kept := make([]byte, 0, size) // of which the features are parts
 	out := make([]string, len(c.chosen))
 	for i, p := range c.chosen {
-		from := kept.Len()
-		kept.Write(c.text[p.from:p.to])
-		out[i] = kept.String()[from:]
+		from := len(kept)
+		kept = append(kept, c.text[p.from:p.to]...)
+		out[i] = scan.String(kept[from:])
 	}
 	return out
 }

@@ -1,9 +1,7 @@
 package learned
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -13,10 +11,11 @@ import (
 // A Score is the score of a message, with its basis.
 type Score struct {
 	learn.Result
-	Reports float64 // messages reported so far
-	chosen  []learn.Chosen
-	counts  []learn.Counts
-	totals  learn.Totals
+	Reports  float64 // messages reported so far
+	features []string
+	counts   []learn.Counts
+	spam     []float64 // the probability of each feature
+	totals   learn.Totals
 }
 
 // buffers are the memory of a look-up that is used again.
@@ -36,10 +35,10 @@ func (b *Book) Score(secrets []filter.Secret, ids []uint64, features []string) S
 	if len(features) == 0 || s.Reports < learn.LeastReports {
 		return s
 	}
-	s.chosen = learn.Select(secrets[0], features)
-	s.counts = make([]learn.Counts, len(s.chosen))
 	buf := spare.Get().(*buffers)
 	defer spare.Put(buf)
+	buf.tokens, s.features = learn.Select(buf.tokens, secrets[0], features)
+	s.counts = make([]learn.Counts, len(s.features))
 	for i, id := range ids {
 		ready := false
 		for _, g := range b.Live() {
@@ -47,7 +46,7 @@ func (b *Book) Score(secrets []filter.Secret, ids []uint64, features []string) S
 				continue
 			}
 			if !ready {
-				buf.of(secrets[i], s.chosen, i == 0)
+				buf.of(secrets[i], s.features, i == 0)
 				ready = true
 			}
 			g.add(s.counts, buf.keys, buf.n)
@@ -55,12 +54,10 @@ func (b *Book) Score(secrets []filter.Secret, ids []uint64, features []string) S
 		if i > 0 && !ready {
 			continue // no generation is of that secret, and hardly one of a peer
 		}
-		if !ready {
-			buf.of(secrets[i], s.chosen, true)
-		}
 		b.addOthers(s.counts, buf.tokens, i == 0)
 	}
-	s.Result = learn.Score(&s.totals, s.counts)
+	s.spam = s.totals.Probabilities(s.counts)
+	s.Result = learn.Combine(&s.totals, s.spam)
 	return s
 }
 
@@ -76,44 +73,43 @@ func (s *Score) Without(n float64) float64 {
 	return learn.Score(&totals, counts).Score
 }
 
-// of sets the keys of features under a secret. present is set if it is the secret of the tokens.
-func (b *buffers) of(secret filter.Secret, chosen []learn.Chosen, present bool) {
-	b.tokens = b.tokens[:0]
-	for i := range chosen {
-		t := chosen[i].Token
-		if !present {
-			t = learn.Of(secret, chosen[i].Feature)
+// of sets the tokens and the keys of features under a secret. present is set if the tokens are of that secret already.
+func (b *buffers) of(secret filter.Secret, features []string, present bool) {
+	if !present {
+		b.tokens = b.tokens[:0]
+		for _, f := range features {
+			b.tokens = append(b.tokens, learn.Of(secret, f))
 		}
-		b.tokens = append(b.tokens, t)
 	}
 	b.keys = keysOf(b.keys[:0], b.tokens)
 	b.n = slices.Grow(b.n[:0], len(b.keys))[:len(b.keys)]
 }
 
+// A weighed is a feature with its weight in a score.
+type weighed struct {
+	feature string
+	weight  float64
+}
+
+func (w weighed) before(other weighed) bool {
+	return w.weight > other.weight || w.weight == other.weight && w.feature < other.feature
+}
+
 // Words returns up to n of the features that speak most for the score, in words, the weightiest first.
 func (s *Score) Words(n int) []string {
-	type weighed struct {
-		feature string
-		weight  float64
-	}
 	all := make([]weighed, 0, n+1)
-	judge := s.totals.Judge()
-	for i := range s.counts {
-		w := judge.Probability(s.counts[i]) - 0.5
+	for i, p := range s.spam {
+		w := p - 0.5
 		if s.Result.Score < 0 {
 			w = -w
 		}
 		if w <= 0 || len(all) == n && w < all[n-1].weight {
 			continue // most of them
 		}
-		one := weighed{s.chosen[i].Feature, w}
-		at, _ := slices.BinarySearchFunc(all, one, func(a, b weighed) int {
-			if a.weight != b.weight {
-				return cmp.Compare(b.weight, a.weight)
-			}
-			return strings.Compare(a.feature, b.feature)
-		})
-		all = slices.Insert(all, at, one)
+		all = append(all, weighed{s.features[i], w})
+		for k := len(all) - 1; k > 0 && all[k].before(all[k-1]); k-- {
+			all[k], all[k-1] = all[k-1], all[k]
+		}
 		all = all[:min(len(all), n)]
 	}
 	out := make([]string, len(all))

@@ -118,15 +118,21 @@ func (c *collector) attribute(key, value string) {
 
 // declarations adds the declarations of a style: a property and its value each.
 func (c *collector) declarations(text string) {
-	for d := range strings.SplitSeq(text, ";") {
-		property, value, ok := strings.Cut(d, ":")
-		if c.idioms >= maxIdioms {
-			return
+	for text != "" && c.idioms < maxIdioms {
+		end, colon, place := 0, -1, false
+		for ; end < len(text) && text[end] != ';'; end++ {
+			switch b := text[end]; {
+			case b > ':': // most
+			case b == ':' && colon < 0:
+				colon = end
+			case b == '(' && colon >= 0: // url(...) names a place
+				place = true
+			}
 		}
-		if !ok || len(value) > maxIdiom || strings.Contains(value, "(") { // url(...) names a place
-			continue
+		if colon >= 0 && end-colon-1 <= maxIdiom && !place {
+			c.idiom(cssKind, strings.TrimSpace(text[:colon]), ":", singleBlanks(text[colon+1:end]))
 		}
-		c.idiom(cssKind, strings.TrimSpace(property), ":", singleBlanks(value))
+		text = text[min(end+1, len(text)):]
 	}
 }
 

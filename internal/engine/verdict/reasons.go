@@ -48,12 +48,16 @@ func (d *decision) reasons(v *bulkhead.Verdict) []string {
 
 // because returns the reason of the rule that decided.
 func (d *decision) because(confidence int) string {
+	rule := d.rule()
+	if d.finding < 0 && rule == noRule { // most mail
+		return ""
+	}
 	t := &d.text
 	sure := fmt.Sprintf("confidence %d of 100", confidence)
 	if d.finding >= 0 {
 		return d.partReason() + ", " + sure
 	}
-	switch d.rule() {
+	switch rule {
 	case byExactText, byTextOfGood, byPairedText, byTwoVoices:
 		return d.textReason() + d.aside() + d.few() + ", " + sure
 	case byQuoted, byHoldsPart:

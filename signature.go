@@ -156,8 +156,12 @@ func (s *Signature) Sum() []byte { return s.sum[:s.n] }
 
 // String returns scheme and sum, for example "pyzor/digest:dc2f1a...", in the
 // form that [ParseSignature] reads.
-func (s Signature) String() string {
-	return s.scheme.String() + ":" + hex.EncodeToString(s.sum[:s.n])
+func (s Signature) String() string { return string(s.text()) }
+
+func (s *Signature) text() []byte {
+	name := s.scheme.String()
+	text := append(make([]byte, 0, len(name)+1+2*int(s.n)), name...)
+	return hex.AppendEncode(append(text, ':'), s.sum[:s.n])
 }
 
 // ParseSignature reads the form that [Signature.String] writes: the name of a
@@ -187,7 +191,7 @@ func (s Signature) MarshalText() ([]byte, error) {
 	if !s.Valid() {
 		return nil, fmt.Errorf("%w: invalid signature", ErrMalformed)
 	}
-	return []byte(s.String()), nil
+	return s.text(), nil
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler]; see [ParseSignature].

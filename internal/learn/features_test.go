@@ -164,7 +164,8 @@ func FuzzFeatures(f *testing.F) {
 // FuzzWords compares the words of a text, its idioms and its declarations of CSS with the ones that plain code finds.
 func FuzzWords(f *testing.F) {
 	for _, text := range []string{"color : RED;a:b:c; url(:x);w:url(x);;:;z (:y;" + strings.Repeat("v", 70) + ":v;v:" +
-		strings.Repeat("v", 64) + ";v:" + strings.Repeat("v", 65), "Don’t wait, it's 12345678 or 42ab! www.shop.example a://b x@y.example\u00a0next",
+		strings.Repeat("v", 64) + ";v:" + strings.Repeat("v", 65),
+		"Don’t wait, it's 12345678 or 42ab! www.shop.example a://b x@y.example\u00a0next",
 		"抽奖券x\u3000抽Ünïcödé\u0085\u00adsoft\u00adhyphen \xff\xfeab", "a:b ://c abc: 'x' ١٢٣٤٥٦٧a e\u0301te\u0301 İI K",
 		strings.Repeat("ab", 30) + "1234567 \v\f" + strings.Repeat("ü", 41)} {
 		f.Add(text)

@@ -40,8 +40,8 @@ func Tokens(secret filter.Secret, features []string) []Token {
 	return out[:min(len(out), MaxTokens)]
 }
 
-// Select returns the tokens of [Tokens], which it writes over dst, and the features that they stand for. The features of
-// [Counting] are in this order already, unless the secret has changed since.
+// Select returns the tokens of [Tokens], which it writes over dst, and the features that they stand for. The features
+// of [Counting] are in this order already, unless the secret has changed since.
 func Select(dst []Token, secret filter.Secret, features []string) (tokens []Token, chosen []string) {
 	c := newChooser(secret, 0)
 	defer choosers.Put(c)

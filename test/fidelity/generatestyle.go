@@ -30,7 +30,7 @@ func (g *generator) sheet() string {
 	b.WriteString(g.one("<style>", "<style type=\"text/css\">", "<style media=screen>", "<style media=\"print\">"))
 	for range g.between(1, 6) {
 		rule := g.selector() + g.one("", "", ", "+g.selector()) + g.one("{",
-			" { ") + g.declarations() + g.one("}", "} ")
+			" { ") + g.written() + g.declarations() + g.one("}", "} ")
 		switch g.r.IntN(12) {
 		case 0:
 			rule = "@media " + g.one("print", "screen", "only screen and (max-width: 600px)", "(min-width:400px)",
@@ -54,13 +54,13 @@ func (g *generator) selector() string {
 			"li",
 			"table", "font", "[title]", "[title=q]", "p:first-child", "div:last-child", "p:not(.a)",
 			"span:nth-child(2)", "body",
-			"a:link", "a:hover", ".a::before", "h2")
+			"a:link", "a:hover", "h2")
 	}
 	s := simple()
 	for g.chance(35) {
 		s = simple() + g.one(" ", " > ", " + ", " ~ ", " ") + s
 	}
-	return s
+	return s + g.one("", "", "", "", "", "::before", ":after", "::first-line")
 }
 
 // declarations returns a few declarations, of which the last may be important.
@@ -72,7 +72,26 @@ func (g *generator) declarations() string {
 	return strings.Join(all, g.one(";", "; ")) + g.one("", ";")
 }
 
+// written returns a declaration of what stands before or behind what is in an element.
+func (g *generator) written() string {
+	if !g.chance(30) {
+		return ""
+	}
+	return "content:" + g.one(fmt.Sprintf("\"s%d\"", g.r.IntN(100_000)), "'s\\74 u '", "\"a\" attr(title) ' b'",
+		"attr(id)", "none", "\"\"", "normal", "\"c\\\"d\"", "\" \"", "inherit",
+		"nonsense(\"x\"") + g.one("", "", " !important") + ";"
+}
+
+// turned returns declarations about the direction of letters.
+func (g *generator) turned() string {
+	return g.one("direction:rtl;unicode-bidi:bidi-override", "direction:rtl;unicode-bidi:isolate-override",
+		"unicode-bidi:bidi-override", "direction:ltr", "unicode-bidi:normal", "direction:rtl;unicode-bidi:embed")
+}
+
 func (g *generator) declaration() string {
+	if g.chance(3) {
+		return g.turned()
+	}
 	colour := func() string {
 		return g.one("#fff", "#ffffff", "white", "black", "#000", "#333", "navy", "red", "rgb(255,255,255)", "#fefefe",
 			"rgba(0,0,0,0)", "hsl(0,0%,100%)", "inherit", "transparent", "nonsense", "#12345", "rgb(0 0 128)")
@@ -139,7 +158,17 @@ func (g *generator) elements(b *strings.Builder, depth int) {
 			b.WriteString(word)
 			g.elements(b, depth-1)
 		}
-		switch tag := g.one("p", "div", "span", "b", "a", "table", "ul", "font", "h2", "div", "div", "span"); tag {
+		switch tag := g.one("p", "div", "span", "b", "a", "table", "ul", "font", "h2", "div", "div", "span", "bdo",
+			"field"); tag {
+		case "field":
+			b.WriteString(g.field(strings.TrimSpace(word)))
+		case "bdo":
+			b.WriteString("<bdo" + g.one(" dir=rtl", " dir=RTL", " dir=ltr", "") + g.attributes() + ">" + word)
+			if g.chance(50) {
+				tag := g.one("i", "b", "bdo dir=ltr", "span dir=rtl", "div", "font")
+				b.WriteString("<" + tag + ">" + strings.TrimSpace(word) + "</" + strings.Fields(tag)[0] + ">")
+			}
+			b.WriteString("</bdo>")
 		case "table":
 			b.WriteString("<table" + g.attributes() + g.one("", " bgcolor=#ffffff",
 				" bgcolor=black") + "><tr" + g.attributes() +
@@ -164,4 +193,21 @@ func (g *generator) elements(b *strings.Builder, depth int) {
 			b.WriteString("</" + tag + ">" + g.one("", " "))
 		}
 	}
+}
+
+// field returns a field of a form with a word in it.
+func (g *generator) field(word string) string {
+	kind := g.one("", " type=text", " type=submit", " type=button", " type=hidden", " type=password", " type=checkbox",
+		" type=email", " type=strange", " type=reset")
+	switch g.r.IntN(5) {
+	case 0:
+		return "<input" + kind + " placeholder=\"" + word + "\"" + g.attributes() + ">"
+	case 1:
+		return "<textarea placeholder=" + word + "></textarea>"
+	case 2:
+		return "<button value=no" + g.attributes() + ">" + word + "</button>"
+	case 3:
+		return "<input value=\"" + word + " &amp; x\" placeholder=no" + kind + ">"
+	}
+	return "<input" + kind + " value='" + word + "'" + g.attributes() + ">"
 }

@@ -8,7 +8,7 @@
 	const over = (c, d) => [0, 1, 2].map(i => c[i] * c[3] + d[i] * (1 - c[3]));
 	const styles = new Map();
 	const style = e => {
-		if (!styles.has(e)) styles.set(e, getComputedStyle(e));
+		if (!styles.has(e)) styles.set(e, e.inserts ? getComputedStyle(e.parentElement, e.inserts) : getComputedStyle(e));
 		return styles.get(e);
 	};
 	const grounds = new Map();
@@ -45,15 +45,85 @@
 		return gone(e) || parseFloat(s.fontSize) <= 1.34 || parseFloat(s.textIndent) <= -500 ||
 			!!(g && c && over(c, g).every((v, i) => Math.abs(v - g[i]) <= 12));
 	};
-	for (const e of document.querySelectorAll('textarea')) { // a person sees what is in it
-		const text = document.createElement('span');
-		text.textContent = e.defaultValue;
-		e.replaceWith(text);
+	// What style sheets write, and the values of fields, become texts of the page. Selectors do not see texts.
+	const replaced = ['area', 'audio', 'br', 'canvas', 'embed', 'hr', 'iframe', 'img', 'input', 'meter', 'object', 'progress',
+		'select', 'textarea', 'video'];
+	const written = content => {
+		let text = '';
+		for (const [, string] of content.matchAll(/"((?:[^"\\]|\\.)*)"/g))
+			text += string.replace(/\\([0-9a-f]{1,6}) ?/gi, (_, hex) => String.fromCodePoint(parseInt(hex, 16)))
+				.replace(/\\(.)/g, '$1');
+		return text;
+	};
+	const joins = (e, s) => s.display == 'inline' && !style(e).display.startsWith('table') && e != document.documentElement;
+	const inserted = [];
+	for (const e of document.querySelectorAll('*')) {
+		if (replaced.includes(e.localName)) continue;
+		for (const part of ['::before', '::after']) {
+			const p = {inserts: part, parentElement: e}, s = style(p);
+			const attr = s.content.replace(/attr\((\w+)\)/g, (_, name) => JSON.stringify(e.getAttribute(name) || ''));
+			const text = written(attr);
+			if (s.display != 'none' && s.visibility == 'visible' && text && !unseen(p))
+				inserted.push([e, part, joins(e, s) ? text : ' ' + text + ' ']);
+		}
+	}
+	// Fields show their values, or what is to be put there.
+	const silent = ['hidden', 'checkbox', 'radio', 'file', 'image', 'color', 'range', 'date', 'time', 'datetime-local',
+		'month', 'week'];
+	for (const e of document.querySelectorAll('input')) {
+		let text = e.defaultValue, look = e;
+		if (silent.includes(e.type) || e.type == 'password' && text) continue;
+		if (!text && !['submit', 'button', 'reset'].includes(e.type))
+			[text, look] = [e.placeholder, {inserts: '::placeholder', parentElement: e}];
+		if (text && e.checkVisibility({visibilityProperty: true}) && !unseen(look)) inserted.push([e, '', ' ' + text + ' ']);
+	}
+	for (const e of document.querySelectorAll('textarea')) {
+		const look = e.defaultValue ? e : {inserts: '::placeholder', parentElement: e};
+		if (e.checkVisibility({visibilityProperty: true}) && !unseen(look))
+			inserted.push([e, '', e.defaultValue || ' ' + e.placeholder + ' ']);
+		e.defaultValue = '';
+	}
+	const sheet = new CSSStyleSheet();
+	sheet.replaceSync('@layer x { *::before, *::after { content: none !important } * { line-height: normal !important } }');
+	document.adoptedStyleSheets = [sheet];
+	const kept = new Set();
+	for (const [e, part, text] of inserted) {
+		const at = part == '::before' ? 'prepend' : part == '::after' ? 'append' : 'before', t = document.createTextNode(text);
+		(e == document.documentElement ? document.body : e)[at](t);
+		kept.add(t);
+	}
+	// Letters of an element that turns them round stand in the text as they stand on the screen, line by line.
+	const turns = e => style(e).unicodeBidi.endsWith('-override') && style(e).direction == 'rtl';
+	const turned = [];
+	for (const e of document.querySelectorAll('body, body *')) {
+		if (!turns(e) || turned.some(([o]) => o.contains(e))) continue;
+		const letters = [];
+		const walk = document.createTreeWalker(e, NodeFilter.SHOW_TEXT);
+		while (walk.nextNode()) {
+			const t = walk.currentNode;
+			if (!kept.has(t) && (unseen(t.parentElement) || style(t.parentElement).visibility != 'visible')) continue;
+			for (let i = 0; i < t.length; i++) {
+				const range = document.createRange();
+				range.setStart(t, i);
+				range.setEnd(t, i + 1);
+				const box = range.getBoundingClientRect();
+				if (box.width) letters.push([box.bottom, box.left, t.data[i]]);
+			}
+		}
+		// A blank at the end, which now stands elsewhere, goes on to join the blank behind it.
+		const joined = letters.length && /\s/.test(letters.at(-1)[2]) ? '\ue000' : '';
+		letters.sort((a, b) => a[0] - b[0]);
+		const lines = [];
+		for (const l of letters) {
+			if (!lines.length || l[0] - lines.at(-1)[0][0] > 6) lines.push([]);
+			lines.at(-1).push(l);
+		}
+		turned.push([e, lines.map(line => line.sort((a, b) => a[1] - b[1]).map(l => l[2]).join('')).join('\n') + joined]);
 	}
 	const texts = [];
 	const walk = document.createTreeWalker(document.documentElement, NodeFilter.SHOW_TEXT);
 	while (walk.nextNode()) texts.push(walk.currentNode);
-	const hidden = texts.filter(t => t.parentElement && t.data.trim() && unseen(t.parentElement));
+	const hidden = texts.filter(t => !kept.has(t) && t.parentElement && t.data.trim() && unseen(t.parentElement));
 	const links = new Set();
 	const out = /^[\s\x00-\x20]*[hft\/\\&]/i;
 	const rendered = (e, visibility) => !!e && e.checkVisibility({visibilityProperty: visibility !== false}) && !gone(e);
@@ -79,7 +149,9 @@
 	for (const t of hidden) t.data = '';
 	// What is invisible keeps its room: its text goes, and the ends of its lines stay.
 	const invisible = [...document.querySelectorAll('body, body *')].filter(e => style(e).visibility != 'visible');
-	for (const t of texts) if (invisible.includes(t.parentElement)) t.data = '';
+	for (const t of texts) if (!kept.has(t) && invisible.includes(t.parentElement)) t.data = '';
 	for (const e of invisible) e.style.setProperty('visibility', 'visible', 'important');
-	return JSON.stringify({text: rendered(document.body, false) ? document.body.innerText : '', links: [...links].sort()});
+	for (const [e, text] of turned) e.textContent = text;
+	const text = rendered(document.body, false) ? document.body.innerText : '';
+	return JSON.stringify({text: text.replace(/\ue000 ?/g, ''), links: [...links].sort()});
 })()

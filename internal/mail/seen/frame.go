@@ -22,6 +22,7 @@ type styling struct {
 	letters colour // of the body
 	ran     int    // letters of the present line that may be out of the page
 	broken  bool   // the line is not the first one of its block
+	turns   []turn // pieces of the present line
 }
 
 // A frame is an element that changes what is seen of what is inside of it.
@@ -207,7 +208,9 @@ const (
 // declare for the element, by rising weight.
 func (v *visible) inside(name *knownName, t *tagged, rules [][]declaration) (look, flow) {
 	if t.named&namedLooks == 0 && name.is&dressed == 0 && len(rules) == 0 {
-		return v.look, asNatural
+		same := v.look
+		same.turned = same.turned && name.is&(block|cell) == 0
+		return same, asNatural
 	}
 	var c cascade
 	around := v.look
@@ -261,9 +264,7 @@ func (v *visible) hints(c *cascade, around *look, tag atom.Atom, t *tagged) {
 	case atom.Big:
 		size(1.2)
 	case atom.Button, atom.Select, atom.Textarea, atom.Input:
-		c.put(fontSize, value{n: 13.33})
-		c.put(ink, value{is: coloured, colour: black})
-		c.put(ground, value{is: coloured, colour: colour{239, 239, 239, 255}})
+		fieldHints(c, tag == atom.Input && !isButton(t.kind))
 	case atom.Mark:
 		c.put(ink, value{is: coloured, colour: black})
 		c.put(ground, value{is: coloured, colour: colour{255, 255, 0, 255}})
@@ -306,6 +307,31 @@ func (v *visible) hints(c *cascade, around *look, tag atom.Atom, t *tagged) {
 	if t.named&namedHidden != 0 {
 		c.put(display, hiding(true))
 	}
+	c.direct(tag, t)
+}
+
+// direct takes the direction of the letters of an element.
+func (c *cascade) direct(tag atom.Atom, t *tagged) {
+	directed := t.named&(namedLeftward|namedRightward) != 0
+	if directed {
+		c.put(direction, hiding(t.named&namedLeftward != 0))
+	}
+	if directed || tag == atom.Bdo {
+		c.put(bidi, hiding(tag == atom.Bdo))
+	}
+}
+
+// fieldHints takes the look of a field of a form: of one in which people write, or of another.
+func fieldHints(c *cascade, text bool) {
+	behind := colour{239, 239, 239, 255}
+	if text {
+		behind = white
+	}
+	c.put(fontSize, value{n: 13.33})
+	c.put(textIndent, value{})
+	c.put(bidi, hiding(false)) // it has lines of its own
+	c.put(ink, value{is: coloured, colour: black})
+	c.put(ground, value{is: coloured, colour: behind})
 }
 
 // fontSteps reads the size of a font element, one of seven or a difference from the third.

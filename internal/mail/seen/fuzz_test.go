@@ -79,6 +79,11 @@ func pages() (all []string) {
 			"<input type=hidden value=l><input value=m>"+
 			"<area href=n><base href=o><form action=p><meta http-equiv=refresh content='0; url=q'>"+
 			"<video poster=r><svg><text>s",
+		"<style>.a::before{content:'x \\201c' attr(title);display:block}i::after{content:\"y\"!important}"+
+			"@supports(a:b){i::before{content:'z'}}.t{direction:rtl;unicode-bidi:bidi-override}</style>"+
+			"<p class=a title='a b'>c<i class=a>d</i><bdo dir=rtl>(fed <a href=x>g</a><br>h<bdo dir=ltr>i</bdo>\u00e4</bdo>"+
+			"<p class=t>j<b dir=auto>k</b><input type=submit value='l &amp; m'><input placeholder=n type=password>"+
+			"<textarea placeholder=o></textarea><input type=hidden value=p>",
 		"<!--[if mso]>a<![endif]--><!--b--!>c<![CDATA[d]]><?e?></f><g h=i j='k' l=\"m\" n>"+
 			"&amp;&#65;&#x42;&nosuch;&#xffffff;",
 		"<table><tr><td><p>a<table><tr><td>b</table><div hidden><p>c</div></table>"+strings.Repeat("<div>", 600)+"d",

@@ -155,7 +155,9 @@ type tagged struct {
 
 	style, bgcolor, colour, size, linked string
 
-	named uint16 // which of these there are, and which without a value that matters
+	kind, value, placeholder string // of a field of a form
+
+	named uint32 // which of these there are, and which without a value that matters
 }
 
 // The attributes that a tagged holds.
@@ -175,9 +177,15 @@ const (
 	namedBackground
 	namedOpen
 	namedAlt
+	namedKind
+	namedValue
+	namedPlaceholder
+	namedLeftward  // dir=rtl
+	namedRightward // another direction
 
 	// namedLooks are the attributes that may change what is seen.
-	namedLooks = namedStyle | namedBgcolor | namedColour | namedSize | namedLinked | namedHidden | namedBackground
+	namedLooks = namedStyle | namedBgcolor | namedColour | namedSize | namedLinked | namedHidden | namedBackground |
+		namedLeftward | namedRightward
 )
 
 // attributes reads the present start tag, and returns how many attributes it has.
@@ -202,59 +210,114 @@ func (v *visible) attributes(to *tagged, tag atom.Atom, t *markup.Tokens) (n int
 
 // attribute takes an attribute of an element.
 func (v *visible) attribute(t *tagged, tag atom.Atom, key, value string) {
-	var to *string
-	var name uint16
+	to, name := t.common(key)
+	if to == nil {
+		to, name = t.own(tag, key)
+	}
+	if to == nil {
+		t.flag(tag, key, value)
+	} else if t.named&name == 0 {
+		*to = value
+		t.named |= name
+	}
+}
+
+// common returns the place of an attribute that many elements have, nil for others.
+func (t *tagged) common(key string) (to *string, name uint32) {
 	switch len(key) {
 	case len("src"):
 		if is(key, "src") {
-			to, name = &t.src, namedSrc
-		} else if tag == atom.Img && is(key, "alt") {
-			to, name = &t.alt, namedAlt
+			return &t.src, namedSrc
 		}
 	case len("href"):
-		switch {
-		case is(key, "href"):
-			to, name = &t.href, namedHref
-		case tag == atom.Font && is(key, "size"):
-			to, name = &t.size, namedSize
-		case tag == atom.Body && is(key, "text"):
-			to, name = &t.colour, namedColour
-		case tag == atom.Body && is(key, "link"):
-			to, name = &t.linked, namedLinked
-		case (tag == atom.Details || tag == atom.Dialog) && is(key, "open"):
-			t.named |= namedOpen
+		if is(key, "href") {
+			return &t.href, namedHref
 		}
 	case len("style"):
 		if is(key, "style") {
-			to, name = &t.style, namedStyle
-		} else if tag == atom.Font && is(key, "color") {
-			to, name = &t.colour, namedColour
+			return &t.style, namedStyle
+		}
+	case len("action"):
+		if is(key, "action") {
+			return &t.action, namedAction
+		}
+	case len("content"):
+		if is(key, "content") {
+			return &t.content, namedContent
+		}
+		if is(key, "bgcolor") {
+			return &t.bgcolor, namedBgcolor
+		}
+	case len("http-equiv"):
+		if is(key, "http-equiv") {
+			return &t.equiv, namedEquiv
+		}
+		if is(key, "formaction") {
+			return &t.formaction, namedFormaction
+		}
+	}
+	return nil, 0
+}
+
+// own returns the place of an attribute that elements of few names have, nil for others.
+func (t *tagged) own(tag atom.Atom, key string) (to *string, name uint32) {
+	switch tag {
+	case atom.Img:
+		if strings.EqualFold(key, "alt") {
+			return &t.alt, namedAlt
+		}
+	case atom.Font:
+		if strings.EqualFold(key, "size") {
+			return &t.size, namedSize
+		}
+		if strings.EqualFold(key, "color") {
+			return &t.colour, namedColour
+		}
+	case atom.Body:
+		if strings.EqualFold(key, "text") {
+			return &t.colour, namedColour
+		}
+		if strings.EqualFold(key, "link") {
+			return &t.linked, namedLinked
+		}
+	case atom.Input:
+		if strings.EqualFold(key, "type") {
+			return &t.kind, namedKind
+		}
+		if strings.EqualFold(key, "value") {
+			return &t.value, namedValue
+		}
+		fallthrough
+	case atom.Textarea:
+		if strings.EqualFold(key, "placeholder") {
+			return &t.placeholder, namedPlaceholder
+		}
+	}
+	return nil, 0
+}
+
+// flag takes an attribute of which only the presence matters, or one of a few values.
+func (t *tagged) flag(tag atom.Atom, key, value string) {
+	switch len(key) {
+	case len("dir"):
+		if !is(key, "dir") || t.named&(namedLeftward|namedRightward) != 0 {
+			return
+		}
+		if t.named |= namedRightward; strings.EqualFold(value, "rtl") {
+			t.named ^= namedLeftward | namedRightward
+		}
+	case len("open"):
+		if (tag == atom.Details || tag == atom.Dialog) && is(key, "open") {
+			t.named |= namedOpen
 		}
 	case len("hidden"):
 		if is(key, "hidden") {
 			t.named |= namedHidden
-		} else if is(key, "action") {
-			to, name = &t.action, namedAction
 		}
-	case len("content"):
-		if is(key, "content") {
-			to, name = &t.content, namedContent
-		} else if is(key, "bgcolor") {
-			to, name = &t.bgcolor, namedBgcolor
-		}
-	case len("http-equiv"):
-		switch {
-		case is(key, "http-equiv"):
-			to, name = &t.equiv, namedEquiv
-		case is(key, "formaction"):
-			to, name = &t.formaction, namedFormaction
-		case is(key, "background") && value != "":
+	case len("background"):
+		if is(key, "background") && value != "" {
 			t.named |= namedBackground
 		}
-	}
-	if to != nil && t.named&name == 0 {
-		*to = value
-		t.named |= name
 	}
 }
 

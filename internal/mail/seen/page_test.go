@@ -164,7 +164,7 @@ func FuzzAttributes(f *testing.F) {
 		}
 		for _, a := range []struct {
 			key, value string
-			bit        uint16
+			bit        uint32
 		}{
 			{"href", got.href, namedHref}, {"src", got.src, namedSrc}, {"action", got.action, namedAction},
 			{"formaction", got.formaction, namedFormaction},

@@ -21,6 +21,8 @@ type sheet struct {
 	hides   bool // a rule hides
 	flows   bool // a rule decides how an element stands in its lines
 	effects bool // a rule does anything that matters here
+	writes  bool // a rule writes a text, or turns it round
+	room    int  // bytes of text that rules may yet write
 	rules   []rule
 	by      map[key][]int // rules by the keys of their selectors
 	unsure  bool          // a rule that is not understood may show any element: nothing is hidden
@@ -28,8 +30,9 @@ type sheet struct {
 	match   css.Match
 }
 
-// A key is what [css.Selector.Key] returns.
+// A key is what [css.Selector.Key] returns, for a part of the elements.
 type key struct {
+	part css.Part
 	kind byte
 	name string
 }
@@ -38,6 +41,7 @@ type key struct {
 type rule struct {
 	selector css.Selector
 	all      []declaration
+	text     content
 }
 
 // foresee reads a style sheet as far as it shows whether the page must be read with it.
@@ -45,11 +49,13 @@ func (v *visible) foresee(source string) {
 	if v.pace.Over(len(source)) {
 		return
 	}
-	css.Rules(source, pageWidth, func(_, body string, sure bool) {
+	css.Rules(source, pageWidth, func(prelude, body string, sure bool) {
 		all := v.declared(body)
 		if !sure {
 			all = showing(all)
 		}
+		text := contentOf(prelude, body, sure)
+		v.sheet.writes = v.sheet.writes || text.shows()
 		css.Rules(body, pageWidth, func(_, nested string, _ bool) {
 			v.sheet.effects = v.sheet.effects || len(showing(v.declared(nested))) > 0
 		})
@@ -60,13 +66,14 @@ func (v *visible) foresee(source string) {
 		v.sheet.effects = v.sheet.effects || len(all) > 0
 		v.sheet.hides = v.sheet.hides || firstLook.within(&c, 0).veil&^faint != 0 ||
 			firstLook.within(&c, block).veil&^faint != 0
+		v.sheet.writes = v.sheet.writes || firstLook.within(&c, 0).overrides
 		v.sheet.flows = v.sheet.flows || c.has(display) && !c.is(display, hides) && !c.is(display, shows)
 	})
 }
 
 // matters reports whether the style sheets of the page may change what is seen of the page.
 func (v *visible) matters() bool {
-	return v.sheet.effects && (v.sheet.hides || v.sheet.flows || v.shape.hides || v.tones.meet())
+	return v.sheet.writes || v.sheet.effects && (v.sheet.hides || v.sheet.flows || v.shape.hides || v.tones.meet())
 }
 
 // collect reads the style sheets below a node, in order.
@@ -117,7 +124,8 @@ func (v *visible) sheetOf(n *html.Node) {
 		if !sure || !known {
 			all = showing(all)
 		}
-		if len(all) == 0 {
+		text := contentOf(prelude, body, sure && known)
+		if len(all) == 0 && !text.declared {
 			return
 		}
 		if len(s.rules) >= maxRules {
@@ -131,15 +139,23 @@ func (v *visible) sheetOf(n *html.Node) {
 			if s.match.Fold && kind != 't' {
 				name = strings.ToLower(name)
 			}
-			of := key{kind, name}
+			of := key{selector.Part, kind, name}
 			s.by[of] = append(s.by[of], len(s.rules))
-			s.rules = append(s.rules, rule{selector, all})
+			s.rules = append(s.rules, rule{selector, all, text})
 		}
 	})
 }
 
-// of returns what the rules declare for an element, by rising weight.
-func (s *sheet) of(n *html.Node) (all [][]declaration) {
+// declared returns what rules declare.
+func declared(rules []*rule) (all [][]declaration) {
+	for _, r := range rules {
+		all = append(all, r.all)
+	}
+	return all
+}
+
+// of returns the rules for a part of an element, by rising weight.
+func (s *sheet) of(n *html.Node, part css.Part) (all []*rule) {
 	if len(s.rules) == 0 {
 		return nil
 	}
@@ -148,7 +164,7 @@ func (s *sheet) of(n *html.Node) (all [][]declaration) {
 	}
 	var found []int
 	try := func(kind byte, name string) {
-		for _, i := range s.by[key{kind, name}] {
+		for _, i := range s.by[key{part, kind, name}] {
 			if s.match.Selects(&s.rules[i].selector, n) {
 				found = append(found, i)
 			}
@@ -177,7 +193,7 @@ func (s *sheet) of(n *html.Node) (all [][]declaration) {
 		return cmp.Or(cmp.Compare(s.rules[a].selector.Weight, s.rules[b].selector.Weight), cmp.Compare(a, b))
 	})
 	for _, i := range slices.Compact(found) {
-		all = append(all, s.rules[i].all)
+		all = append(all, &s.rules[i])
 	}
 	return all
 }

@@ -29,19 +29,22 @@ const (
 
 // A look is what a person sees of text, as far as it decides whether the text is seen.
 type look struct {
-	veil     veil
-	absolute bool    // size is not relative to a default
-	pictured bool    // there is a picture behind the text
-	drawn    bool    // letters may be seen in any colour, such as by a shadow
-	scaled   bool    // the size of letters may be any
-	filled   bool    // letters are drawn in the colour fill by some programs, and ink by others
-	size     float32 // of letters, in pixels
-	away     float32 // pixels by which text is moved to the left, or up; 0 or less
-	back     float32 // pixels by which it may be moved to the other side
-	indent   float32 // pixels of the first line of a block
-	ink      colour
-	fill     colour
-	ground   colour // behind the text, opaque
+	veil      veil
+	absolute  bool    // size is not relative to a default
+	pictured  bool    // there is a picture behind the text
+	drawn     bool    // letters may be seen in any colour, such as by a shadow
+	scaled    bool    // the size of letters may be any
+	filled    bool    // letters are drawn in the colour fill by some programs, and ink by others
+	leftward  bool    // lines are read from right to left, if letters of their scripts are
+	overrides bool    // an element shows all letters in the direction of its lines, whatever their scripts are
+	turned    bool    // all letters are shown from right to left
+	size      float32 // of letters, in pixels
+	away      float32 // pixels by which text is moved to the left, or up; 0 or less
+	back      float32 // pixels by which it may be moved to the other side
+	indent    float32 // pixels of the first line of a block
+	ink       colour
+	fill      colour
+	ground    colour // behind the text, opaque
 }
 
 // firstLook is the look of a page without styles.
@@ -94,6 +97,8 @@ const (
 	effect   // what may draw letters in another colour
 	movement // what may move letters, or change their size
 	restyled // what may replace all other properties
+	direction
+	bidi
 	properties
 )
 
@@ -173,7 +178,7 @@ func decides(name string) bool {
 		"padding-left", "height", "min-height", "max-height", "width", "min-width", "max-width", "overflow", "overflow-x",
 		"overflow-y", "clip", "clip-path", "color", "-webkit-text-fill-color", "background", "background-color",
 		"background-image", "box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode", "transform",
-		"translate", "scale", "zoom", "all", "animation", "animation-name":
+		"translate", "scale", "zoom", "all", "animation", "animation-name", "direction", "unicode-bidi":
 		return true
 	}
 	return false
@@ -244,6 +249,10 @@ func declare(name, text string, add func(property, value, bool)) {
 		add(effect, hiding(text != "none" && text != "normal"), true)
 	case "transform", "translate", "scale", "zoom":
 		add(movement, hiding(text != "none" && text != "normal" && text != "1"), true)
+	case "direction":
+		add(direction, hiding(text == "rtl"), text == "rtl" || text == "ltr" || text == "initial")
+	case "unicode-bidi":
+		add(bidi, hiding(text == "bidi-override" || text == "isolate-override"), text != "inherit")
 	case "all", "animation", "animation-name":
 		add(restyled, hiding(text != "none"), true)
 	}
@@ -582,7 +591,7 @@ func measure(text string) (n float64, unit, rest string, ok bool) {
 
 // A cascade has the value that counts for each property of an element.
 type cascade struct {
-	set uint32 // the properties that have a value
+	set uint64 // the properties that have a value
 	all [properties]value
 }
 
@@ -649,7 +658,25 @@ func (l look) within(c *cascade, is nature) look {
 		l.filled, l.fill = c.all[fill].is == coloured, c.all[fill].colour
 	}
 	l.put(faint, l.blends())
+	l.turn(c, is)
 	return l
+}
+
+// turn takes the direction in which letters are shown. A block shows its own letters as their scripts are, unless
+// it overrides their direction.
+//
+// Source: CSS Writing Modes 3, section 2; WHATWG HTML, 15.3.6 on the attribute dir.
+func (l *look) turn(c *cascade, is nature) {
+	if c.has(direction) {
+		l.leftward = c.is(direction, hides)
+	}
+	l.overrides = c.is(bidi, hides)
+	switch {
+	case l.overrides:
+		l.turned = l.leftward
+	case c.has(bidi), is&(block|cell) != 0, c.has(display) && !c.is(display, inline):
+		l.turned = false
+	}
 }
 
 // hidesAll reports whether nothing of an element of a nature is shown, wherever it stands.

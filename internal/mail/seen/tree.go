@@ -20,8 +20,10 @@ const (
 func (v *visible) restart(size int) {
 	v.dst, v.quotes, v.skip, v.anchor = v.dst[:v.start], 0, 0, anchor{}
 	v.box, v.beside = 0, beside{}
+	writes := v.sheet.writes
 	v.styling = styling{look: firstLook, frames: v.frames[:0], styles: v.styles, links: linkBlue, letters: black,
 		quirks: v.quirks}
+	v.sheet.writes, v.sheet.room = writes, size
 	v.sheet.match = css.Match{Steps: leastSteps + stepsPerByte*size, Fold: v.quirks}
 	if v.page == nil {
 		return
@@ -60,7 +62,8 @@ func (v *visible) node(n *html.Node) {
 	if v.pace.Over(size) || v.done() {
 		return
 	}
-	inner, as := v.inside(name, &t, v.sheet.of(n))
+	rules := declared(v.sheet.of(n, css.Whole))
+	inner, as := v.inside(name, &t, rules)
 	if v.sheet.unsure {
 		inner.veil = 0
 	}
@@ -77,7 +80,8 @@ func (v *visible) node(n *html.Node) {
 		if name.is&void == 0 || inner.veil&gone == 0 {
 			v.opens(name, as)
 		}
-		v.nodes(n)
+		v.field(name.tag, &t, rules)
+		v.content(n, name, before)
 	}
 	if name.tag == atom.A && v.page != nil {
 		v.endAnchor()
@@ -86,6 +90,15 @@ func (v *visible) node(n *html.Node) {
 	if v.look = before; !empty && name.is&unseen == 0 {
 		v.closes(name, as, within, at)
 	}
+}
+
+// content reads what is in an element, and what style sheets write there. around is the look outside of it.
+func (v *visible) content(n *html.Node, name *knownName, around look) {
+	turn := v.beginTurn(around)
+	v.insert(n, name, css.Before)
+	v.nodes(n)
+	v.insert(n, name, css.After)
+	v.endTurn(turn)
 }
 
 // closed reports whether n shows its summary alone.

@@ -42,6 +42,7 @@ func (v *visible) read(source string) {
 	if v.page != nil {
 		v.endAnchor()
 	}
+	v.turnLine()
 }
 
 // stream reads source tag by tag, up to its end.
@@ -305,8 +306,9 @@ func (v *visible) shows(text string) bool {
 // line ends the line. The next one is the first of its block, unless a line break comes in between.
 func (v *visible) line() {
 	v.ran, v.broken = 0, false
+	v.turnLine()
 	if n := len(v.dst); n > v.start && v.dst[n-1] != '\n' {
-		v.dst = append(v.dst, '\n')
+		v.newLine()
 	}
 }
 
@@ -314,7 +316,15 @@ func (v *visible) line() {
 func (v *visible) paragraph() {
 	v.line()
 	if n := len(v.dst); n > v.start+1 && v.dst[n-2] != '\n' {
-		v.dst = append(v.dst, '\n')
+		v.newLine()
+	}
+}
+
+// newLine begins a line, in which open turns go on.
+func (v *visible) newLine() {
+	v.dst = append(v.dst, '\n')
+	for i := range v.turns {
+		v.turns[i].begin = len(v.dst)
 	}
 }
 
@@ -343,9 +353,7 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	v.bodyAt(name.tag, written)
 	v.shape.start(name, selfClosing, written)
 	v.shape.hides = v.shape.hides || inner.veil != 0
-	if name.tag == atom.Details && attributes.named&namedOpen == 0 {
-		v.shape.hides, v.shape.irregular = true, true // what is hidden is up to the tree
-	}
+	v.leaveToTree(name.tag, &attributes, inner)
 	if !selfClosing && is&(void|unseen) == 0 {
 		v.enter(name, inner, as)
 	}
@@ -358,6 +366,17 @@ func (v *visible) begin(t *markup.Tokens, selfClosing bool) {
 	}
 	if !again && (is&void == 0 || inner.veil&gone == 0) {
 		v.opens(name, as)
+	}
+	v.field(name.tag, &attributes, nil)
+}
+
+// leaveToTree notes what only a tree shows of an element.
+func (v *visible) leaveToTree(tag atom.Atom, t *tagged, inner look) {
+	if tag == atom.Details && t.named&namedOpen == 0 {
+		v.shape.hides, v.shape.irregular = true, true
+	}
+	if inner.overrides || tag == atom.Bdo {
+		v.sheet.writes = true
 	}
 }
 
@@ -446,6 +465,7 @@ func (v *visible) endBox(at int) {
 		return
 	}
 	v.dst = v.dst[:n]
+	v.clipTurns(n)
 	if v.page == nil || len(v.page.Anchors) == 0 {
 		return
 	}
@@ -464,6 +484,8 @@ func (v *visible) closes(name *knownName, as flow, within bool, at int) {
 	tag := name.tag
 	if as == asBox || as == asCell {
 		v.endBox(at)
+	} else if n := len(v.dst); name.is&cell != 0 && n > 0 && v.dst[n-1] == ' ' {
+		v.clipTurns(n - 1)
 	}
 	switch {
 	case as == asCell || as == asNatural && name.is&cell != 0:
@@ -535,7 +557,7 @@ const (
 // natures has what elements are by their names. Other elements have no nature.
 var natures = map[atom.Atom]nature{
 	atom.A: leader | dressed, atom.Address: block, atom.Area: void | leader, atom.Article: block,
-	atom.Aside: block, atom.Audio: dressed, atom.Base: void | leader, atom.Basefont: void,
+	atom.Aside: block, atom.Audio: dressed, atom.Base: void | leader, atom.Basefont: void, atom.Bdo: dressed,
 	atom.Bgsound: void, atom.Big: dressed, atom.Blockquote: block | apart, atom.Body: block | dressed,
 	atom.Br: void | block, atom.Button: leader | dressed, atom.Canvas: dressed, atom.Caption: block,
 	atom.Center: block, atom.Col: void, atom.Datalist: dressed, atom.Dd: block, atom.Details: block,

@@ -2,6 +2,7 @@ package css
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -100,7 +101,9 @@ func selected(t *testing.T, page, list string) string {
 	m := Match{Steps: 1 << 20}
 	var ids []string
 	for n := range root.Descendants() {
-		if n.Type == html.ElementNode && slices.ContainsFunc(all, func(s Selector) bool { return m.Selects(&s, n) }) {
+		if n.Type == html.ElementNode && slices.ContainsFunc(all, func(s Selector) bool {
+			return s.Part == Whole && m.Selects(&s, n)
+		}) {
 			for _, a := range n.Attr {
 				if a.Key == "id" {
 					ids = append(ids, a.Val)
@@ -134,6 +137,65 @@ func TestSelectors(t *testing.T) {
 		if got := selected(t, page, list); got != want {
 			t.Errorf("%q selects %q, want %q", list, got, want)
 		}
+	}
+}
+
+// TestParts checks which selectors select what style sheets write in an element.
+func TestParts(t *testing.T) {
+	root, err := html.Parse(strings.NewReader("<div><p class=x>1</p></div>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for list, want := range map[string]int{"p:before": 1, "P::BEFORE": 1, "div > .x::\\61 fter": 2, "::after": 2, "p": 0,
+		"p::first-line": -1, "p::before:hover": -1, "p::before::after": -1, "p:hover::before": -1, "i::before": -1,
+		"p:is(::after)": -1, "p::before b": -1} {
+		all, _ := Selectors(list)
+		m, part := Match{Steps: 1 << 10}, -1
+		for n := range root.Descendants() {
+			if len(all) == 1 && n.Data == "p" && m.Selects(&all[0], n) {
+				part = int(all[0].Part)
+			}
+		}
+		if part != want {
+			t.Errorf("%s selects part %d, want %d", list, part, want)
+		}
+	}
+	all, _ := Selectors("p::before,p.x")
+	if all[0].Weight <= weightTag || all[0].Weight >= all[1].Weight {
+		t.Errorf("a part weighs %d, a class %d", all[0].Weight, all[1].Weight)
+	}
+}
+
+func TestContent(t *testing.T) {
+	for written, want := range map[string]string{
+		`"a b"`: `"a b"`, ` 'it''s' `: `"it" "s"`, `"\"x\41 y\0000e4z\a w"`: `"\"xAyäz w"`, "'a\\\nb'": `"ab"`,
+		`"\\"`:        `"\\"`,
+		`attr(TITLE)`: "[title]", `attr( x , "y") "z"`: `[x] "z"`, `"a"attr(b)'c'`: `"a" [b] "c"`,
+		`"a" / "said"`: `"a"`, `"a" !important`: `"a" !`, `url(x.png) "a"`: `"a"`, `url("x")"a"`: `"a"`,
+		`counter(n) ". "`: `". "`, `counters(n, ".")`: "", `open-quote "a"`: `"a"`, `/* "b" */"a"`: `"a"`, `"a`: `"a"`,
+		`none`: "", `normal!important`: "!", `inherit`: "?", ``: "?", `var(--x)`: "?", `"\`: `" "`, "attr()": "",
+	} {
+		pieces, important, ok := Content(written)
+		var got []string
+		for _, p := range pieces {
+			if p.Attribute != "" {
+				got = append(got, "["+p.Attribute+"]")
+			} else {
+				got = append(got, strconv.Quote(p.Text))
+			}
+		}
+		if important {
+			got = append(got, "!")
+		}
+		if !ok {
+			got = append(got, "?")
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, want %s", written, got, want)
+		}
+	}
+	if pieces, _, _ := Content(strings.Repeat("'a'", 2*maxPieces)); len(pieces) != maxPieces {
+		t.Errorf("%d pieces", len(pieces))
 	}
 }
 
@@ -185,7 +247,9 @@ func FuzzSheet(f *testing.F) {
 		"a:before,a::after,a:hover{b:c}", ":is(p,div) :where(a){b:c}", "div>p+p,p~p,div p,#a.b.c,*.c{d:e}",
 		"[lang],[class~=b],[lang|=x],[href^=y],[href$=y],[href*=y],[lang=x i]{a:b}", "a[href=\"y\"]{b:c}",
 		"a{b:'c\\\n'}", "a{b:c;;d:(e;f)[g]{h}}", "@import 'a';@media not screen and (min-width:600px){a{b:c}}",
-		"@media only all,(max-width:40em){a{b:c}}@font-face{d:e}", "a{/* b */c:d/*"} {
+		"@media only all,(max-width:40em){a{b:c}}@font-face{d:e}", "a{/* b */c:d/*",
+		"a:before{content:'\\201c  x' attr(b) \"c\\\nd\" counter(e) url(f) / 'g'}",
+		"b::after{content:attr( h , 'i')!important}"} {
 		f.Add(s)
 	}
 	root, err := html.Parse(strings.NewReader("<div id=a class='b c'><p lang=x>1<a href=y>2</a></p><p>3</p></div>"))
@@ -198,6 +262,12 @@ func FuzzSheet(f *testing.F) {
 		Rules(sheet, len(sheet), func(list, body string, _ bool) {
 			size += len(list) + len(body)
 			Declarations(body, func(_, written string) {
+				pieces, _, _ := Content(written)
+				for _, p := range pieces {
+					if len(p.Text)+len(p.Attribute) > 3*len(written) {
+						t.Fatalf("%q writes %q", written, p)
+					}
+				}
 				const space = " \t\n\f\r" // of CSS: a vertical tab is none
 				if value, _ := Value(written); value != strings.Trim(value, space) || strings.ToLower(value) != value &&
 					isASCII(value) {

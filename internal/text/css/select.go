@@ -17,11 +17,23 @@ const (
 // A Selector selects elements by themselves and by the elements around and before them.
 type Selector struct {
 	// Weight orders selectors by their specificity.
-	Weight    uint32
+	Weight uint32
+	// Part is what is selected of the elements: all of it, or what style sheets write before or behind what is in it.
+	Part      Part
 	compounds []compound // the selected element last
 	never     bool       // it selects what mail never is, such as a link below a pointer
 	invalid   bool       // browsers ignore the rule
 }
+
+// A Part is a part of an element that has styles of its own.
+type Part byte
+
+// The parts.
+const (
+	Whole Part = iota
+	Before
+	After
+)
 
 // A compound is what one element must be.
 type compound struct {
@@ -30,6 +42,7 @@ type compound struct {
 	tests []test
 	never bool
 	part  bool // it ends with a pseudo-element, behind which no element stands
+	wrote Part // which one, if style sheets write it
 }
 
 // A test is a condition of a compound.
@@ -102,7 +115,7 @@ func selector(text string) (s Selector, ok bool) {
 			c.after = after
 		}
 		s.compounds = append(s.compounds, c)
-		s.never = s.never || c.never
+		s.never, s.Part = s.never || c.never, c.wrote
 	}
 }
 
@@ -189,6 +202,9 @@ func (p *parser) compound(weight *uint32) (c compound, ok bool) {
 			if !p.pseudo(&t, &c, weight) {
 				return c, false
 			}
+			if c.part {
+				continue // the element is what the other tests find
+			}
 		case '/':
 			if !strings.HasPrefix(p.text[p.at:], "/*") {
 				return c, false
@@ -246,6 +262,13 @@ func (p *parser) pseudo(t *test, c *compound, weight *uint32) bool {
 	switch {
 	case t.name == "" || t.name[0] == '-' && !strings.HasPrefix(t.name, "-webkit-"):
 		return false
+	case t.name == "before", t.name == "after":
+		*weight += weightTag
+		c.never, c.part = c.never || c.part, true
+		if c.wrote = Before; t.name == "after" {
+			c.wrote = After
+		}
+		return true
 	case element || t.name[0] == '-':
 		c.never, c.part = true, element
 		return true
@@ -265,7 +288,7 @@ func (p *parser) pseudo(t *test, c *compound, weight *uint32) bool {
 		}
 		*weight -= weightClass
 		return t.among(argument, weight)
-	case "before", "after", "first-line", "first-letter":
+	case "first-line", "first-letter":
 		c.never, c.part = true, true
 		return true
 	case "hover", "active", "focus", "focus-within", "focus-visible",
@@ -290,6 +313,7 @@ func (t *test) among(list string, weight *uint32) bool {
 		if !ok || inner.at < len(inner.text) || len(t.list) == maxTests {
 			return false
 		}
+		c.never = c.never || c.wrote != Whole
 		most = max(most, w)
 		t.list = append(t.list, c)
 		at = end + 1
@@ -350,7 +374,7 @@ type Match struct {
 	Fold bool
 }
 
-// Selects reports whether s selects an element.
+// Selects reports whether s selects an element, or a part of it.
 func (m *Match) Selects(s *Selector, n *html.Node) bool { return m.from(s.compounds, n) }
 
 // from reports whether n is what the last of the compounds selects.

@@ -119,6 +119,34 @@ func hostile(size int) map[string]func() []byte {
 		"uuencode": func() []byte {
 			return fill(head("text/plain", "utf-8", "x-uuencode")+"begin 644 x\n", "#86)C\n", "`\nend\n")
 		},
+		"uuencode in a text": func() []byte { return fill(plain+"begin 644 x\n", "#86)C\n", "`\nend\n") },
+		"uuencode, files":    func() []byte { return fill(plain, "begin 644 x\n#86)C\n`\nend\n", "") },
+		"uuencode, begins":   func() []byte { return fill(plain, "begin 644 x\n", "") },
+		"uuencode, a page": func() []byte {
+			return fill(plain+"begin 644 x.html\n", "M"+strings.Repeat("86)C", 15)+"\n", "`\nend\n")
+		},
+		"sheet, written once": func() []byte {
+			return fill(page+"<style>p::before{content:'", "word ", "'}</style><p>x")
+		},
+		"sheet, written often": func() []byte {
+			return fill(page+"<style>*::before{content:'word and word'}*::after{content:attr(x)' b '}</style>", "<b x=y>", "")
+		},
+		"sheet, written by all rules": func() []byte {
+			return fill(page+"<style>", "@supports(a:b){*::before{content:'w' attr(x)}}", "</style>"+
+				strings.Repeat("<b x='word '>", size/100))
+		},
+		"sheet, written by attributes": func() []byte {
+			return fill(page+"<style>*::before{content:"+strings.Repeat("attr(x)", 60)+"}</style>", "<b x='word and word'>", "")
+		},
+		"turned, one":    func() []byte { return fill(page+"<bdo dir=rtl>", "word and word ", "</bdo>") },
+		"turned, words":  func() []byte { return fill(page, "<bdo dir=rtl>w</bdo> ", "") },
+		"turned, nested": func() []byte { return fill(page, "<bdo dir=rtl><bdo dir=ltr>w ", "") },
+		"turned, links":  func() []byte { return fill(page+"<bdo dir=rtl>", "<a href=x>w</a> ", "") },
+		"turned, lines":  func() []byte { return fill(page+"<bdo dir=rtl><bdo dir=ltr><bdo dir=rtl>", "w<br>", "") },
+		"fields":         func() []byte { return fill(page, "<input value=w>", "") },
+		"fields, styles": func() []byte {
+			return fill(page+"<style>input{color:red}</style>", "<input class=a value=w>", "")
+		},
 		"uuencode, empty": func() []byte { return fill(head("text/plain", "utf-8", "x-uuencode"), "\n", "") },
 		"attachment": func() []byte {
 			return encoded(head("application/x", "binary", "base64"), whole("abcdefghijklmnopqrstuvwxyz0123456789"))

@@ -21,7 +21,8 @@ const (
 
 // Inside returns the contents of the attachments of m as the parts of a message that has nothing
 // else: files of archives, texts of documents as text/plain, and pages, also pages whose type is
-// not a text type, and pages that scripts of attached pages would write. All parts are attachments.
+// not a text type, and pages that scripts of attached pages would write. Files within a text that
+// uuencode has encoded are attachments. All parts are attachments.
 // The message has no parts if there are no contents. The caller must not change the result. It fails
 // only when ctx ends, with an error that wraps the error of ctx.
 func (m *Message) Inside(ctx context.Context) (*Message, error) {
@@ -40,6 +41,9 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 			for _, item := range document.Scripted(ctx, part.Name, part.Text, &budget) {
 				in.take(item, p)
 			}
+			continue
+		case part.holdsCode():
+			in.encoded(ctx, part, &budget, p)
 			continue
 		case part.IsText() || len(part.Data) == 0:
 			continue
@@ -68,7 +72,9 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 
 // WithInside returns m and, if its attachments contain anything, a message with their contents.
 func (m *Message) WithInside(ctx context.Context) ([]*Message, error) {
-	if !slices.ContainsFunc(m.Parts, func(p Part) bool { return len(p.Data) > 0 || p.isAttachedPage() }) {
+	if !slices.ContainsFunc(m.Parts, func(p Part) bool {
+		return len(p.Data) > 0 || p.isAttachedPage() || p.holdsCode()
+	}) {
 		return []*Message{m}, nil
 	}
 	in, err := m.Inside(ctx)

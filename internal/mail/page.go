@@ -23,11 +23,11 @@ type Href = seen.Href
 // text of further parts is made anew on each call.
 const maxKept = 1 << 20
 
-// Visible returns the text of a text part, by its index in Parts, as its reader sees it. Plain
-// text is returned whole. HTML is cut to [MaxVisible] and becomes lines without mark-up,
-// comments, scripts and hidden elements; lines below a blockquote begin with ">", as in plain
-// text. The caller must not change the result. Visible fails only when ctx ends, with an error
-// that wraps the error of ctx.
+// Visible returns the text of a text part, by its index in Parts, as its reader sees it. Plain text
+// is returned whole, but for files that uuencode has encoded. HTML is cut to [MaxVisible] and
+// becomes lines without mark-up, comments, scripts and hidden elements; lines below a blockquote
+// begin with ">", as in plain text. The caller must not change the result. Visible fails only when
+// ctx ends, with an error that wraps the error of ctx.
 func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
 	page, err := m.Page(ctx, part)
 	return page.Text, err
@@ -43,6 +43,10 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	}
 	switch {
 	case p.HTML:
+	case p.holdsCode():
+		work := pace.New(ctx)
+		text := withoutCode(scan.Bytes(p.Text), work, func(string, []byte) bool { return true })
+		return Page{Text: text}, pace.Ended(work)
 	case p.flowed:
 		return Page{Text: unflowed(p.Text)}, nil
 	default:

@@ -18,12 +18,8 @@ type form struct {
 	write func(w *writer) entity
 }
 
-// unread are the forms whose text is not read, or only in part: pictures, codes in them, what style sheets write or
-// mirror, and what is encoded within a text. Fewer of their copies must be flagged.
-var unread = map[string]bool{
-	"picture": true, "picture in slices": true, "text by style sheet": true, "mirrored by style": true,
-	"fields of a form": true, "uuencode": true, "QR code": true,
-}
+// unread are the forms whose text is not read: pictures, and codes in them. Fewer of their copies must be flagged.
+var unread = map[string]bool{"picture": true, "picture in slices": true, "QR code": true}
 
 // Bounds: shares of the copies after the first report of a campaign, in percent.
 const (

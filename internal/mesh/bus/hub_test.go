@@ -98,7 +98,7 @@ func newSite(t *testing.T) *site {
 func (s *site) address() string { return s.broker.ns.Addr().String() }
 
 func (s *site) options(id node, keyID uint64) *Options {
-	return &Options{Dir: s.TempDir(), Identity: id, KeyID: keyID, Heartbeat: time.Second, StreamAge: time.Hour,
+	return &Options{Dir: s.TempDir(), Identity: id, KeyID: keyID, Heartbeat: 100 * time.Millisecond, StreamAge: time.Hour,
 		StreamBytes: 1 << 24, Replicas: 1, Now: time.Now, Log: slog.New(slog.NewTextHandler(s.log, nil))}
 }
 
@@ -168,6 +168,12 @@ func TestHub(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A member that has no bundle yet hears a head itself, and then again in the first bundle.
+	await.True(t, "the first bundle", func() bool {
+		ca.mu.Lock()
+		defer ca.mu.Unlock()
+		return len(ca.heads) == 0
+	})
 	stop, err := ca.ListenImages(b.hint(), images.hear)
 	if err != nil {
 		t.Fatal(err)

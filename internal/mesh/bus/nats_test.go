@@ -91,6 +91,8 @@ func TestRefusedOrDown(t *testing.T) {
 		await.True(t, "the node reports the refusal", func() bool { return strings.Contains(c.Status().Error, refused) })
 		c.Failed(errors.New("dial tcp: connect: connection refused")) // as the library reports the other server
 	}
+	// A client shows an error before it logs it.
+	await.True(t, "the refusal is logged", func() bool { return log.count(refused) > 0 })
 	if n := log.count(refused); n != 1 {
 		t.Errorf("the refusal is logged %d times, want once", n)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -97,16 +96,15 @@ func (e *Edge) Ready(ctx context.Context) error {
 
 // anyAnswers returns nil if an upstream answers. It asks one that is not known to be away, and then all others at once.
 func (e *Edge) anyAnswers(ctx context.Context) error {
-	all := slices.Clone(e.current().all)
-	slices.SortStableFunc(all, func(a, b *target) int {
-		switch away := a.health.away(); {
-		case away == b.health.away():
-			return 0
-		case away:
-			return 1
+	var all, gone []*target
+	for _, t := range e.current().all {
+		if t.health.away() {
+			gone = append(gone, t)
+		} else {
+			all = append(all, t)
 		}
-		return -1
-	})
+	}
+	all = append(all, gone...)
 	err := errNoMap
 	for len(all) > 0 {
 		n := 1

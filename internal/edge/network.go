@@ -60,14 +60,12 @@ func (t *target) compare(ctx context.Context) bool {
 		return true
 	}
 	other := state.Network != t.network.own
-	if t.network.other.Swap(other) == other {
-		return true
-	}
-	if other {
+	switch before := t.network.other.Swap(other); {
+	case other && !before:
 		log.Error("the upstream has another network secret", "network", t.network.own, "of_upstream", state.Network,
 			"consequence", "near copies are not recognised", "hint", "see \"bulkhead network\" there and here")
-		return true
+	case before && !other:
+		log.Info("the upstream has this node's network secret now", "network", t.network.own)
 	}
-	log.Info("the upstream has this node's network secret now", "network", t.network.own)
 	return true
 }

@@ -69,6 +69,9 @@ func (d *desk) ReportBatch(_ context.Context, reports []bulkhead.Report) ([]clie
 	if d.away {
 		return nil, errDial
 	}
+	if slices.ContainsFunc(reports, func(r bulkhead.Report) bool { return r.ID == "malformed" }) {
+		return nil, fmt.Errorf("%w: a report", bulkhead.ErrMalformed)
+	}
 	d.reports = append(d.reports, reports...)
 	return make([]client.Reported, len(reports)), nil
 }
@@ -441,6 +444,12 @@ func TestSpoolOfShards(t *testing.T) {
 	running.Wait()
 	if got := d.desks["b"].ids(); !slices.Equal(got, []string{"early", "early"}) {
 		t.Errorf("shard b has %v", got)
+	}
+	if n := d.Stats.Delivered.Load(); n != 3 {
+		t.Errorf("%d reports are counted as delivered, want 3", n)
+	}
+	if n := len(d.spool.marks); n != 0 {
+		t.Errorf("%d shards are remembered for reports that have left the spool", n)
 	}
 	if err := d.spool.Close(); err != nil {
 		t.Fatal(err)

@@ -243,6 +243,67 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 }
 
+// TestSpoolOrder checks that reports leave a spool in the order of the disk, whatever the order in which those that
+// came at once enter its queue.
+func TestSpoolOrder(t *testing.T) {
+	s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 2000, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, key := range []uint64{3, 4, 1, 2} {
+		s.insert(&entry{key: key})
+	}
+	all, err := s.claim("", 10)
+	if err != nil || len(all) != 4 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for i, x := range all {
+		if x.key != uint64(i+1) {
+			t.Errorf("report %d has place %d", x.key, i)
+		}
+	}
+}
+
+// TestMalformedInSpool checks that a report which the upstream takes for malformed is dropped, and that those around
+// it arrive.
+func TestMalformedInSpool(t *testing.T) {
+	s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 2000, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	up := &desk{away: true}
+	e := New(Options{Upstream: up, Timeout: time.Second, Spool: s})
+	ids := []string{"first", "malformed", "last"}
+	for _, id := range ids {
+		if _, err := e.Report(t.Context(), bulkhead.Report{ID: id, Signatures: query(1).Signatures}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	up.set(false)
+	for range ids {
+		if whole, err := e.deliver(t.Context(), only(e)); err != nil || !whole {
+			t.Fatalf("whole %v, %v", whole, err)
+		}
+	}
+	n, _ := s.Len()
+	delivered, dropped := e.Stats.Delivered.Load(), e.Stats.Dropped.Load()
+	if got := up.ids(); !slices.Equal(got, []string{"first", "last"}) || n != 0 || delivered != 2 || dropped != 1 {
+		t.Errorf("%v arrived, %d wait, %d are counted as delivered and %d as dropped", got, n, delivered, dropped)
+	}
+}
+
+// TestNothingToDeliver checks that an edge without a spool waits for its end.
+func TestNothingToDeliver(t *testing.T) {
+	e := New(Options{Upstream: new(flaky), Timeout: time.Second})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.Deliver(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSeveral checks that a request moves on from a dead, a silent and a read-only node, and stays at the node
 // that answers.
 func TestSeveral(t *testing.T) {

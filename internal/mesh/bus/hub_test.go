@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -15,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
@@ -434,5 +438,81 @@ func TestLargeMessage(t *testing.T) {
 	}
 	if err := s.own.Publish(topic, make([]byte, wire.MaxMessage+1)); err != wire.ErrTooLarge {
 		t.Errorf("%v, want %v", err, wire.ErrTooLarge)
+	}
+}
+
+// TestPlainServer checks that a node hears each head once at a server without bundles: those of its own network and
+// those of others.
+func TestPlainServer(t *testing.T) {
+	ns := plainServer(t)
+	s := &site{T: t, log: new(lines)}
+	dial := func(id node, keyID uint64) *Client {
+		t.Helper()
+		o := s.options(id, keyID)
+		o.Access.Credentials = natsdial.NoCredentials
+		c, err := DialExternal(o, []string{"nats://a:b@" + ns.Addr().String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		await.True(t, "a connection", c.Connected)
+		return c
+	}
+	a, b, other := newNode(t), newNode(t), newNode(t)
+	ca, cb, co := dial(a, network), dial(b, network), dial(other, 8)
+	var heard ear
+	if err := ca.Listen(a.hint(), true, heard.hear); err != nil {
+		t.Fatal(err)
+	}
+	ca.CameUp() // as after another connection, which has the subscriptions of the first
+	if err := ca.Conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []struct {
+		*Client
+		wire.Topic
+		data string
+	}{
+		{cb, wire.Topic{Kind: wire.KindHead, Origin: b.hint()}, "own"},
+		{cb, wire.Topic{Kind: wire.KindDelta, Origin: b.hint()}, "delta"},
+		{co, wire.Topic{Kind: wire.KindDelta, Origin: other.hint()}, "no head"},
+		{co, wire.Topic{Kind: wire.KindHead, Origin: other.hint()}, "foreign"},
+	} {
+		if err := m.Publish(m.Topic, []byte(m.data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]int{
+		fmt.Sprintf(`h of %v to "": "own"`, b.hint()):                            1,
+		fmt.Sprintf(`d of %v to "": "delta"`, b.hint()):                          1,
+		fmt.Sprintf(`h of %v to "": "foreign" of another network`, other.hint()): 1,
+	}
+	await.True(t, "what was published", func() bool { return len(heard.texts()) == len(want) })
+	if err := ca.Conn.Flush(); err != nil { // its answer follows whatever else there is
+		t.Fatal(err)
+	}
+	if got := heard.texts(); !maps.Equal(got, want) {
+		t.Errorf("heard %v, want %v", got, want)
+	}
+	if ca.Proves() || ca.IsHub() {
+		t.Error("a server of another operator is a hub")
+	}
+}
+
+// TestNonce checks that a node signs a nonce for a broker, and nothing that could be a part of its messages.
+func TestNonce(t *testing.T) {
+	id := newNode(t)
+	var o nats.Options
+	if err := SignIn(id, "token")(&o); err != nil || o.Token != "token" || o.Nkey != id.Public().ID() {
+		t.Fatalf("%v, token %q, key %s", err, o.Token, o.Nkey)
+	}
+	for c := range 256 {
+		text := []byte{'a', byte(c), 'b'}
+		sig, err := o.SignatureCB(text)
+		if printable := c > ' ' && c <= '~'; printable != (err == nil) {
+			t.Errorf("byte %#x: %v", c, err)
+		} else if key := id.Public(); printable && !ed25519.Verify(key[:], text, sig) {
+			t.Errorf("byte %#x: the signature is of something else", c)
+		}
 	}
 }

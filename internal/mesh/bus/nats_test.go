@@ -53,9 +53,9 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.buf.String(), text)
 }
 
-// TestRefusedOrDown has a node that one server refuses, while another one is down. Its status returns to the
-// refusal after an error of the other, and each error is logged once.
-func TestRefusedOrDown(t *testing.T) {
+// plainServer returns a NATS server that admits a user with a password.
+func plainServer(t *testing.T) *server.Server {
+	t.Helper()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, Username: "a", Password: "b"})
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +66,13 @@ func TestRefusedOrDown(t *testing.T) {
 		ns.WaitForShutdown()
 	})
 	await.True(t, "a server", func() bool { return ns.ReadyForConnections(time.Second) })
+	return ns
+}
+
+// TestRefusedOrDown has a node that one server refuses, while another one is down. Its status returns to the
+// refusal after an error of the other, and each error is logged once.
+func TestRefusedOrDown(t *testing.T) {
+	ns := plainServer(t)
 	down, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

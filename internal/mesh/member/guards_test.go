@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/filter"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
@@ -296,6 +297,63 @@ func TestUnsavedJoiner(t *testing.T) {
 		t.Errorf("on disk: %v, %v", list, err)
 	}
 }
+
+// TestUsesOfInvitation checks that an invitation admits no more nodes than it may, although a node that could not be
+// added before asks again after the last use.
+func TestUsesOfInvitation(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0).UTC()
+	var log strings.Builder
+	o := &Options{Dir: t.TempDir(), Identity: newIdentityOf(t), Now: func() time.Time { return now }, Role: Publish,
+		Engine: uncounted{}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	b, err := OpenBook(o, unwatched{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := OpenPairing(o, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &Invite{ID: "x", Secret: make([]byte, SecretBytes), Weight: 1, Uses: 1, Accept: true, Expires: now.Add(time.Hour)}
+	g.Invites = []*Invite{v}
+	early := &PairRequest{Key: newIdentityOf(t).ID(), Clock: now}
+	v.Joiners = []Joiner{{Key: early.Key, At: now, State: PairWaiting}}
+	q := &PairRequest{Key: newIdentityOf(t).ID(), Clock: now}
+	if r := g.Answer(t.Context(), v, q); r.State != PairAccepted {
+		t.Fatalf("the first use: %+v", r)
+	}
+	if r := g.Answer(t.Context(), v, early); r.State != PairRefused || len(b.List()) != 1 {
+		t.Errorf("after the last use: %+v, %d peers", r, len(b.List()))
+	}
+	if r := g.Answer(t.Context(), v, q); r.State != PairAccepted {
+		t.Errorf("a node that has joined asks again: %+v", r)
+	}
+	const wants = "a node wants to join"
+	if strings.Contains(log.String(), wants) {
+		t.Errorf("the administrator need not decide: %s", &log)
+	}
+	v.Accept, v.Uses = false, 2
+	q.Key = newIdentityOf(t).ID()
+	for range 2 {
+		if r := g.Answer(t.Context(), v, q); r.State != PairWaiting {
+			t.Errorf("a node to be accepted by hand: %+v", r)
+		}
+	}
+	if n := strings.Count(log.String(), wants); n != 1 {
+		t.Errorf("the administrator reads %d times that a node waits, want once: %s", n, &log)
+	}
+}
+
+// uncounted is an engine that counts no origins.
+type uncounted struct{ Engine }
+
+func (uncounted) Origins() []engine.Origin { return nil }
+
+// unwatched is a watcher of a book that is in no mesh.
+type unwatched struct{}
+
+func (unwatched) Added(wire.Hint)                     {}
+func (unwatched) Dropped(string, wire.Hint) error     { return nil }
+func (unwatched) Between(f func(ctx context.Context)) { f(context.Background()) }
 
 // TestTwinSkew checks by how much a clock may be off for a head of an older process to be a sign of another server,
 // where no stamp proves it.

@@ -330,7 +330,7 @@ func (g *Pairing) Answer(ctx context.Context, v *Invite, q *PairRequest) *pairRe
 		return refuse("the invitation is this node's own")
 	case i >= 0 && v.Joiners[i].State == PairRefused:
 		return &pairReply{State: PairRefused, Why: "the inviter has refused this node"}
-	case i < 0 && v.accepted() >= v.Uses:
+	case (i < 0 || v.Joiners[i].State == PairWaiting) && v.accepted() >= v.Uses:
 		last := v.Joiners[slices.IndexFunc(v.Joiners, func(j Joiner) bool { return j.State == PairAccepted })]
 		return refuse("the invitation was used already, by %s at %s: if that was not you, another person has the line",
 			last.Key, last.At.UTC().Format(time.RFC3339))

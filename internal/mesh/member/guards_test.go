@@ -343,6 +343,35 @@ func TestUsesOfInvitation(t *testing.T) {
 	}
 }
 
+// TestInvitedPeer checks that a peer may join again by an invitation, which makes it a member of a group and changes
+// nothing else.
+func TestInvitedPeer(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0).UTC()
+	o := &Options{Dir: t.TempDir(), Identity: newIdentityOf(t), Now: func() time.Time { return now }, Role: Publish,
+		Engine: uncounted{}, Log: slog.New(slog.DiscardHandler)}
+	b, err := OpenBook(o, unwatched{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := OpenPairing(o, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := newIdentityOf(t)
+	if err := b.AddPeer(t.Context(), id.ID(), "old name", 0.5); err != nil {
+		t.Fatal(err)
+	}
+	v := &Invite{ID: "x", Name: "new name", Weight: 1, Uses: 1, Accept: true, Group: "g", Expires: now}
+	g.Invites = []*Invite{v}
+	if r := g.Answer(t.Context(), v, &PairRequest{Key: id.ID(), Clock: now}); r.State != PairAccepted {
+		t.Errorf("%+v", r)
+	}
+	p, _ := b.Find(id.Hint())
+	if p.Name != "old name" || p.Weight != 0.5 || p.Group != "g" || p.Keeper || len(b.List()) != 1 {
+		t.Errorf("%+v, %d peers", p, len(b.List()))
+	}
+}
+
 // uncounted is an engine that counts no origins.
 type uncounted struct{ Engine }
 

@@ -178,7 +178,7 @@ func (s *Server) dispatch(sc *scratch, j *job) {
 		s.recognise(j)
 	case Stat:
 		s.Stats.Stat.Add(1)
-		n := uint64(max(0, s.Stats.Writes.Load()))
+		n := uint64(s.Stats.Writes.Load())
 		if s.Stored != nil {
 			n = s.Stored()
 		}

@@ -440,6 +440,10 @@ func TestStatAndPing(t *testing.T) {
 	if r, err := c.Do(t.Context(), Request{Command: Ping, Value: 1234}); err != nil || r.Value != 1234 || r.Prob != 1 {
 		t.Errorf("ping: %+v, %v", r, err)
 	}
+	c = dial(t, serve(t, &Server{Clearinghouse: new(prototest.House)}), nil) // it counts what is written itself
+	if r, err := c.Do(t.Context(), Request{Command: Stat}); err != nil || r.Flag != 0 || r.Value != 0 || r.Prob != 1 {
+		t.Errorf("stat before the first write: %+v, %v", r, err)
+	}
 }
 
 // TestGarbage: unreadable datagrams get no answer and do no harm.

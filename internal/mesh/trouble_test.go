@@ -162,6 +162,12 @@ func TestTroubleOf(t *testing.T) {
 		{jetstream.ErrJetStreamNotEnabledForAccount, 0, "", bus.TroubleJetStream},
 		{api(bus.CodeStorage), 0, "", bus.TroubleStorage},
 		{api(bus.CodeNoResources), 0, "", bus.TroubleStorage},
+		{api(10028), 0, "", bus.TroubleStorage}, // no memory
+		{api(10122), 0, "", bus.TroubleStorage}, // the limit of an account
+		{jetstream.ErrJetStreamNotEnabled, 0, "", bus.TroubleJetStream},
+		{nats.ErrPermissionViolation, 0, "", bus.TroublePermission},
+		{nats.ErrTimeout, 0, "", bus.TroubleSlow},
+		{nil, bus.SlowBroker - 1, "", ""},
 		{api(bus.CodeNoPeers), 0, "", bus.TroubleReplicas},
 		{api(bus.CodeNoReplicas), 0, "", bus.TroubleReplicas},
 		{api(1), 0, "", ""},

@@ -266,3 +266,86 @@ func TestUnbundle(t *testing.T) {
 		t.Errorf("%+v, want %+v; heads themselves are heard: %v", got, want, len(c.heads) > 0)
 	}
 }
+
+// TestExpectedDenials checks that a client records no denial of what an older hub or a broker of another operator does
+// not know, and every other one.
+func TestExpectedDenials(t *testing.T) {
+	c, log := offline(t, nil)
+	own := c.Opts.Identity.Public().Hint()
+	for subject, want := range map[string]bool{
+		HeadsOfAll:                       false,
+		BundleSubject:                    false,
+		wire.SecretPrefix + own.String(): false,
+		wire.SecretPrefix + wire.Hint{1}.String(): true,
+		"bh.*.h." + own.String():                  true,
+		BundleSubject + ".x":                      true,
+	} {
+		c.Last, c.denied = nil, ""
+		before := log.count("level=WARN")
+		c.Failed(fmt.Errorf("%w: Permissions Violation for Subscription to %q", nats.ErrPermissionViolation, subject))
+		if logged := log.count("level=WARN") > before; (c.Last != nil) != want || logged != want || (c.denied != "") != want {
+			t.Errorf("%s: recorded %v, logged %v, denied %q; want %v", subject, c.Last, logged, c.denied, want)
+		}
+	}
+}
+
+// TestProbe checks that a probe records the state of a server, and logs a problem and its end once each.
+func TestProbe(t *testing.T) {
+	s := newSite(t)
+	lines := func(text string, want int) {
+		t.Helper()
+		if n := s.log.count(text); n != want {
+			t.Errorf("%q is logged %d times, want %d", text, n, want)
+		}
+	}
+	well := func() bool { // a busy machine may be slow
+		s.own.probe(t.Context(), time.Second)
+		return s.own.Status().Trouble == ""
+	}
+	await.True(t, "a server without trouble", well)
+	if s.own.Status().Answer <= 0 {
+		t.Error("the answer took no time")
+	}
+	s.own.mu.Lock()
+	s.own.trouble = TroubleStorage
+	s.own.mu.Unlock()
+	before := s.log.count("has no more trouble")
+	await.True(t, "the end of a trouble", well)
+	await.True(t, "no other one", well)
+	if s.log.count("has no more trouble") <= before {
+		t.Error("the end of a trouble is not logged")
+	}
+
+	o := s.options(newNode(t), network)
+	o.Access.Credentials = natsdial.NoCredentials
+	c, err := DialExternal(o, []string{"nats://a:b@" + plainServer(t).Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	await.True(t, "a connection", c.Connected)
+	for range 2 {
+		c.probe(t.Context(), time.Second)
+		if got := c.Status().Trouble; got != TroubleJetStream {
+			t.Errorf("trouble %q, want %q", got, TroubleJetStream)
+		}
+	}
+	lines("NATS server has no JetStream for this node", 1)
+	c.Failed(fmt.Errorf("%w: Permissions Violation for Publish to %q", nats.ErrPermissionViolation, "x"))
+	c.probe(t.Context(), time.Hour)
+	if got := c.Status(); got.Trouble != TroublePermission || !got.Denied() {
+		t.Errorf("trouble %q, want %q", got.Trouble, TroublePermission)
+	}
+	lines("NATS server denies this node: Publish", 1)
+	c.mu.Lock()
+	c.denied = ""
+	c.mu.Unlock()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.probe(ended, time.Second)
+	c.Close()
+	c.probe(t.Context(), time.Second)
+	if got := c.Status().Trouble; got != TroublePermission {
+		t.Errorf("a probe that was cut short, or of no connection, records %q", got)
+	}
+}

@@ -154,6 +154,8 @@ func TestClocks(t *testing.T) {
 		trust(t, home, 0, uncounted)
 		bubble.Advance(2 * home.Mesh.opts.Heartbeat)
 		check("right", time.Now(), 2, 2)
+		check("nearly too far ahead", time.Now().Add(clockTolerance-time.Second), 2, 2)
+		check("too far ahead", time.Now().Add(clockTolerance), 0, 2)
 		check("an hour ahead", time.Now().Add(time.Hour), 0, 2)
 		check("ten years behind", time.Now().AddDate(-10, 0, 0), 0, 2)
 		a.stop()

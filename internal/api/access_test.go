@@ -206,3 +206,15 @@ func TestRelayed(t *testing.T) {
 		t.Errorf("warned %d times: %s", n, log.String())
 	}
 }
+
+// TestDefaultLimits checks the limits of requests of a server without limits of its own, and that its own take their
+// place.
+func TestDefaultLimits(t *testing.T) {
+	if s := newSettings(Access{}); s.MaxBody != 32<<20 || s.MaxSignatures != 1024 || s.MaxBatch != 1024 {
+		t.Errorf("%+v", s.Access)
+	}
+	if s := newSettings(Access{MaxBody: 1, MaxSignatures: 2, MaxBatch: 3}); s.MaxBody != 1 || s.MaxSignatures != 2 ||
+		s.MaxBatch != 3 {
+		t.Errorf("%+v", s.Access)
+	}
+}

@@ -20,6 +20,7 @@ import (
 type fakePeers struct {
 	mu       sync.Mutex
 	disabled bool
+	lonely   bool // it has met nobody
 	peers    []admin.Peer
 	back     time.Time // time of the last rollback
 }
@@ -29,6 +30,9 @@ func (f *fakePeers) Network(context.Context) (admin.Network, error) {
 	defer f.mu.Unlock()
 	if f.disabled {
 		return admin.Network{}, ErrNoMesh
+	}
+	if f.lonely {
+		return admin.Network{}, nil
 	}
 	return admin.Network{
 		Key: testKey('A'), Mode: "hub", Role: "both", Published: 7, Strangers: map[string]uint64{"unknown key": 3},
@@ -193,6 +197,17 @@ func TestPeers(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// TestLonely checks that a node which has met nobody answers with empty lists: a script need not know null.
+func TestLonely(t *testing.T) {
+	s := newServer(t, &prototest.House{}, func(o *Options) { o.Peers = &fakePeers{lonely: true} })
+	got := send(s, local, "GET", "/v1/network", "", "", "Authorization", "Bearer token-alice").Body.String()
+	for _, want := range []string{`"peers":[]`, `"brokers":[]`, `"strangers":{}`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s lacks %s", got, want)
+		}
+	}
+}
 
 // TestPeerMetrics: the metrics of a peer, and of a node without peers.
 func TestPeerMetrics(t *testing.T) {

@@ -420,6 +420,11 @@ func TestSpoolOfShards(t *testing.T) {
 	await.True(t, "an attempt", func() bool { return !d.Up() })
 	send("later", b, true)
 	send("other", a, false)
+	for _, x := range d.Shards() {
+		if want := map[string]int{"b": 2}[x.Name]; x.Waiting != want {
+			t.Errorf("%d reports wait for %s, want %d", x.Waiting, x.Name, want)
+		}
+	}
 	cancel()
 	running.Wait()
 	if err := d.spool.Close(); err != nil {

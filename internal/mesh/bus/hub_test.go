@@ -442,7 +442,7 @@ func TestLargeMessage(t *testing.T) {
 }
 
 // TestPlainServer checks that a node hears each head once at a server without bundles: those of its own network and
-// those of others.
+// those of others. When the server is gone, the node knows why it cannot connect.
 func TestPlainServer(t *testing.T) {
 	ns := plainServer(t)
 	s := &site{T: t, log: new(lines)}
@@ -497,6 +497,10 @@ func TestPlainServer(t *testing.T) {
 	if ca.Proves() || ca.IsHub() {
 		t.Error("a server of another operator is a hub")
 	}
+	ns.Shutdown()
+	await.True(t, "why no other connection is made", func() bool {
+		return strings.Contains(ca.Status().Error, "connection refused")
+	})
 }
 
 // TestNonce checks that a node signs a nonce for a broker, and nothing that could be a part of its messages.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,6 +120,64 @@ func TestGroupLimit(t *testing.T) {
 	if _, err := groups(self).OpenGroup(&Peer{Key: keeper.Public(), Group: "g"}, data); err == nil ||
 		!strings.Contains(err.Error(), "limit") {
 		t.Errorf("a list of %d members is taken: %v", len(l.Members), err)
+	}
+}
+
+// TestTakeGroup checks which peers a keeper's list adds and drops: members that this node has evicted stay away, and
+// neither the keeper nor peers of other groups are dropped. All that has changed is done at once.
+func TestTakeGroup(t *testing.T) {
+	var log strings.Builder
+	o := &Options{Dir: t.TempDir(), Identity: newIdentityOf(t), Now: time.Now, Role: Publish, Engine: uncounted{},
+		Log: slog.New(slog.NewTextHandler(&log, nil))}
+	b, err := OpenBook(o, unwatched{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := make(map[string]string) // by name
+	for _, name := range []string{"keeper", "stays", "gone 1", "gone 2", "new 1", "new 2", "evicted", "other", "friend"} {
+		keys[name] = newIdentityOf(t).ID()
+	}
+	for name, group := range map[string]string{"stays": "g", "gone 1": "g", "gone 2": "g", "evicted": "g", "other": "h",
+		"friend": ""} {
+		if err := b.AddMember(t.Context(), keys[name], name, group, false, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.AddMember(t.Context(), keys["keeper"], "keeper", "g", true, 0.5); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.EvictPeer(t.Context(), keys["evicted"]); err != nil {
+		t.Fatal(err)
+	}
+	l := &GroupList{Group: "g", Members: []Member{{Key: o.Identity.ID()}, {Key: keys["keeper"]}, {Key: keys["friend"]}}}
+	for _, name := range []string{"new 1", "stays", "evicted", "new 2", "new 1"} {
+		l.Members = append(l.Members, Member{Key: keys[name], Name: name})
+	}
+	key, err := wire.ParsePublic(keys["keeper"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper, _ := b.Find(key.Hint())
+	for range 2 { // the second time, nothing is left to do
+		if err := NewGroups(o, b).TakeGroup(t.Context(), &keeper, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make(map[string]float64)
+	for _, p := range b.List() {
+		if keys[p.Name] != p.ID || (p.Group == "g") != (p.Name != "other" && p.Name != "friend") {
+			t.Errorf("%+v", p)
+		}
+		got[p.Name] = p.Weight
+	}
+	want := map[string]float64{"keeper": 0.5, "stays": 1, "new 1": 0.5, "new 2": 0.5, "other": 1, "friend": 1}
+	if !maps.Equal(got, want) {
+		t.Errorf("peers %v, want %v", got, want)
+	}
+	for text, want := range map[string]int{"is a peer now": 2, "was expelled from the group": 2} {
+		if n := strings.Count(log.String(), text); n != want {
+			t.Errorf("%q is logged %d times, want %d", text, n, want)
+		}
 	}
 }
 

@@ -186,6 +186,9 @@ func TestLearningTogether(t *testing.T) {
 	if s := pupils[1].Lessons().Class.State(); len(s) > 0 {
 		t.Errorf("holds %+v after the mesh has ended", s)
 	}
+	if !sameScores(pupils[1], pupils[5]) {
+		t.Error("what peers taught counts after the mesh has ended")
+	}
 	meshes[1], _ = start(t, options[1])
 	agreed("after a restart")
 

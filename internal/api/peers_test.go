@@ -20,7 +20,7 @@ import (
 type fakePeers struct {
 	mu       sync.Mutex
 	disabled bool
-	lonely   bool // it has met nobody
+	lonely   bool // it has met no peer
 	peers    []admin.Peer
 	back     time.Time // time of the last rollback
 }
@@ -198,7 +198,7 @@ func TestPeers(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestLonely checks that a node which has met nobody answers with empty lists: a script need not know null.
+// TestLonely checks that a node without peers and brokers answers with empty lists: a script need not know null.
 func TestLonely(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Peers = &fakePeers{lonely: true} })
 	got := send(s, local, "GET", "/v1/network", "", "", "Authorization", "Bearer token-alice").Body.String()

@@ -441,8 +441,8 @@ func TestLargeMessage(t *testing.T) {
 	}
 }
 
-// TestPlainServer checks that a node hears each head once at a server without bundles: those of its own network and
-// those of others. When the server is gone, the node knows why it cannot connect.
+// TestPlainServer checks that a node hears each head of any network once at a server without bundles. When the server
+// is gone, the node knows why it cannot connect.
 func TestPlainServer(t *testing.T) {
 	ns := plainServer(t)
 	s := &site{T: t, log: new(lines)}
@@ -460,8 +460,8 @@ func TestPlainServer(t *testing.T) {
 	}
 	a, b, other := newNode(t), newNode(t), newNode(t)
 	ca, cb, co := dial(a, network), dial(b, network), dial(other, 8)
-	var heard ear
-	if err := ca.Listen(a.hint(), true, heard.hear); err != nil {
+	var listener ear
+	if err := ca.Listen(a.hint(), true, listener.hear); err != nil {
 		t.Fatal(err)
 	}
 	ca.CameUp() // as after another connection, which has the subscriptions of the first
@@ -487,11 +487,11 @@ func TestPlainServer(t *testing.T) {
 		fmt.Sprintf(`d of %v to "": "delta"`, b.hint()):                          1,
 		fmt.Sprintf(`h of %v to "": "foreign" of another network`, other.hint()): 1,
 	}
-	await.True(t, "what was published", func() bool { return len(heard.texts()) == len(want) })
+	await.True(t, "what was published", func() bool { return len(listener.texts()) == len(want) })
 	if err := ca.Conn.Flush(); err != nil { // its answer follows whatever else there is
 		t.Fatal(err)
 	}
-	if got := heard.texts(); !maps.Equal(got, want) {
+	if got := listener.texts(); !maps.Equal(got, want) {
 		t.Errorf("heard %v, want %v", got, want)
 	}
 	if ca.Proves() || ca.IsHub() {

@@ -144,9 +144,7 @@ func (b *Client) watchEntry(ctx context.Context) {
 		if len(b.link.Servers) > 1 && tries%entryTries == 0 {
 			err = natsdial.Entry(b.link)
 		}
-		if err != nil {
-			b.Failed(err)
-		}
+		b.Failed(err)
 		select {
 		case <-ctx.Done():
 			return
@@ -155,8 +153,8 @@ func (b *Client) watchEntry(ctx context.Context) {
 	}
 }
 
-// Failed records an error of the connection, and logs it unless it is one of the last errors that were
-// logged. A refusal stands for a while beside the errors of servers that are down.
+// Failed records an error of the connection, if there is one, and logs it unless it is one of the last errors
+// that were logged. A refusal stands for a while beside the errors of servers that are down.
 func (b *Client) Failed(err error) {
 	// A broker may deny heads of other networks, and an older hub does not know the subject of
 	// secrets, or bundles of heads.
@@ -204,9 +202,7 @@ func (b *Client) CameUp() {
 	b.Last, b.logged, b.refusedAt = nil, nil, time.Time{}
 	err := b.hearHeads() // it may be another hub, without bundles
 	b.mu.Unlock()
-	if err != nil {
-		b.Failed(err)
-	}
+	b.Failed(err)
 	select {
 	case b.Ups <- struct{}{}:
 	default:

@@ -74,7 +74,7 @@ func (h *hubStub) Request(_ context.Context, subject string, data []byte) ([]byt
 
 // TestFollowSecret checks that a node asks its hub for another secret every other heartbeat, and sooner until it has
 // met the hub; that it takes what the hub announces and gives up what the hub takes back; and that it logs each error
-// once. A node that cannot change its secret asks nobody.
+// once. A node that cannot change its secret asks no hub.
 func TestFollowSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hub, self, fixed := newSecrets(t, Hub), newSecrets(t, Join), newSecrets(t, Join)

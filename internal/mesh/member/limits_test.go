@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,8 @@ func TestInvitationLimits(t *testing.T) {
 		"the longest name":      {func(v *Invitation) { v.Name = strings.Repeat("n", wire.MaxName) }, true},
 		"the longest group":     {func(v *Invitation) { v.Group = strings.Repeat("g", wire.MaxName) }, true},
 		"a group too long":      {func(v *Invitation) { v.Group = strings.Repeat("g", wire.MaxName+1) }, false},
-		"the most hubs":         {func(v *Invitation) { v.Hubs = strings.Split("a:1 b:1 c:1 d:1 e:1 f:1 g:1 h:1", " ") }, true},
+		"the most hubs":         {func(v *Invitation) { v.Hubs = slices.Repeat([]string{"h:1"}, maxHubs) }, true},
+		"too many hubs":         {func(v *Invitation) { v.Hubs = slices.Repeat([]string{"h:1"}, maxHubs+1) }, false},
 		"the longest hub":       {func(v *Invitation) { v.Hubs = []string{hub(maxHub)} }, true},
 		"a hub too long":        {func(v *Invitation) { v.Hubs = []string{hub(maxHub + 1)} }, false},
 		"an unprintable hub":    {func(v *Invitation) { v.Hubs = []string{"h\x7f:1"} }, false},

@@ -189,6 +189,16 @@ func TestLearningTogether(t *testing.T) {
 	if !sameScores(pupils[1], pupils[5]) {
 		t.Error("what peers taught counts after the mesh has ended")
 	}
+	again, err := prepare(t.Context(), options[1]) // connected to no peer
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := pupils[1].Lessons().Class.State(); len(s) != 4 {
+		t.Errorf("read the lessons of %d peers from the disk, want 4", len(s))
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
 	meshes[1], _ = start(t, options[1])
 	agreed("after a restart")
 

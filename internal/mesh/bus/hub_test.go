@@ -446,11 +446,12 @@ func TestLargeMessage(t *testing.T) {
 func TestPlainServer(t *testing.T) {
 	ns := plainServer(t)
 	s := &site{T: t, log: new(lines)}
+	url := "nats://a:b@" + ns.Addr().String()
 	dial := func(id node, keyID uint64) *Client {
 		t.Helper()
 		o := s.options(id, keyID)
 		o.Access.Credentials = natsdial.NoCredentials
-		c, err := DialExternal(o, []string{"nats://a:b@" + ns.Addr().String()})
+		c, err := DialExternal(o, []string{url, url})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -497,10 +498,18 @@ func TestPlainServer(t *testing.T) {
 	if ca.Proves() || ca.IsHub() {
 		t.Error("a server of another operator is a hub")
 	}
+	named := func() {
+		t.Helper()
+		if got, want := ca.Status().Server, natsdial.Redacted(url+","+url); got != want {
+			t.Errorf("the servers are shown as %s, want %s", got, want)
+		}
+	}
+	named()
 	ns.Shutdown()
 	await.True(t, "why no other connection is made", func() bool {
 		return strings.Contains(ca.Status().Error, "connection refused")
 	})
+	named()
 }
 
 // TestNonce checks that a node signs a nonce for a broker, and nothing that could be a part of its messages.

@@ -522,7 +522,7 @@ func (b *Client) Status() Status {
 	stats := b.Conn.Stats()
 	s := Status{Server: b.Server, Connected: b.Conn.IsConnected(), BytesIn: stats.InBytes, BytesOut: stats.OutBytes,
 		Trouble: b.trouble, Answer: b.answered}
-	if u := b.Conn.ConnectedUrlRedacted(); u != "" && !strings.Contains(b.Server, u) {
+	if u := b.Conn.ConnectedUrlRedacted(); !strings.Contains(b.Server, u) { // another one of a cluster
 		s.Server = u
 	}
 	if b.Last != nil {

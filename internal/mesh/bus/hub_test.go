@@ -364,8 +364,10 @@ func TestRequests(t *testing.T) {
 // node is shown out, and learns by whom.
 func TestDoor(t *testing.T) {
 	s := newSite(t)
+	impatient, cancel := context.WithCancel(t.Context())
 	if err := s.own.ServePairing(func(id string, from wire.Hint, box []byte) []byte {
 		if string(box) == "silence" {
+			cancel()
 			return nil
 		}
 		return fmt.Appendf(nil, "%s of %v: %s", id, from, box)
@@ -389,6 +391,10 @@ func TestDoor(t *testing.T) {
 	}
 	if _, known, err := join("some", guest); err == nil || known || !strings.Contains(err.Error(), s.id.Public().ID()) {
 		t.Errorf("of another inviter: known %v, %v", known, err)
+	}
+	reply, known, err := AskToJoin(impatient, guest, s.address(), "some", s.id.Public(), []byte("silence"))
+	if known || err == nil {
+		t.Errorf("without an answer: %q, known %v, %v", reply, known, err)
 	}
 	s.gate.mu.Lock()
 	if s.gate.refusals != 1 {

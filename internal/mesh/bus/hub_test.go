@@ -245,8 +245,26 @@ func TestHub(t *testing.T) {
 		t.Errorf("the hub is %v, %v", key, ok)
 	}
 	ca.Close()
-	if err := ca.Publish(wire.Topic{Kind: wire.KindDelta, Origin: a.hint()}, nil); err == nil {
-		t.Error("a message goes to a closed connection")
+	for name, do := range map[string]func() error{
+		"publish": func() error { return ca.Publish(wire.Topic{Kind: wire.KindDelta, Origin: a.hint()}, nil) },
+		"listen":  func() error { return ca.Listen(a.hint(), false, all.hear) },
+		"listen to images": func() error {
+			_, err := ca.ListenImages(b.hint(), images.hear)
+			return err
+		},
+		"read deltas": func() error {
+			return ca.StoredDeltas(t.Context(), nil, time.Time{}, func(wire.Arrival) bool { return true })
+		},
+		"request": func() error {
+			_, err := ca.Request(t.Context(), wire.GroupPrefix+a.hint().String(), nil)
+			return err
+		},
+		"serve":           func() error { return ca.Serve(wire.GroupPrefix, nil) },
+		"serve strangers": func() error { return ca.ServePairing(nil) },
+	} {
+		if err := do(); err == nil {
+			t.Errorf("%s: no error on a closed connection", name)
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func TestSeveralQuestions(t *testing.T) {
 	}
 }
 
-// TestEach checks that a function runs for each shard of the map in use, and ends with its shard.
+// TestEach checks that a function runs once for each shard of the map in use, and ends with its shard.
 func TestEach(t *testing.T) {
 	d := newDivided(t, Options{})
 	if all := d.Shards(); all != nil {
@@ -84,12 +84,14 @@ func TestEach(t *testing.T) {
 	d.Use(d.m)
 	var mu sync.Mutex
 	var runs []string
+	began := 0
 	ctx, cancel := context.WithCancel(t.Context())
 	var each sync.WaitGroup
 	each.Go(func() {
 		d.each(ctx, func(ctx context.Context, on *target) {
 			mu.Lock()
 			runs = append(runs, on.name)
+			began++
 			mu.Unlock()
 			<-ctx.Done()
 			mu.Lock()
@@ -118,4 +120,7 @@ func TestEach(t *testing.T) {
 	cancel()
 	each.Wait()
 	running()
+	if began != 3 {
+		t.Errorf("%d runs began, want one for each shard", began)
+	}
 }

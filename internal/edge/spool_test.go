@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -262,6 +264,35 @@ func TestSpoolOrder(t *testing.T) {
 		if x.key != uint64(i+1) {
 			t.Errorf("report %d has place %d", x.key, i)
 		}
+	}
+}
+
+// TestSpoolSequence checks that no new report takes the place of one that waits, although the file numbers its reports
+// from the beginning again.
+func TestSpoolSequence(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	var want []string
+	for range 2 {
+		s, err := OpenSpool(path, 1<<20, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			id := fmt.Sprint(len(want))
+			if err := s.put(bulkhead.Report{ID: id, Signatures: query(1).Signatures}, "", time.Unix(1e9, 0)); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, id)
+		}
+		if err := s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(spoolBucket).SetSequence(0) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := reportsIn(t, path); !slices.Equal(got, want) {
+		t.Errorf("the spool has %v, want %v", got, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -341,5 +343,60 @@ func TestBadAddress(t *testing.T) {
 	o.Mode, o.Servers, o.Credentials = member.External, []string{"nats://a b:1"}, natsdial.NoCredentials
 	if m, err := Open(t.Context(), o); err == nil || m != nil {
 		t.Errorf("opened: %v", err)
+	}
+}
+
+// A deafBus cannot listen.
+type deafBus struct{ transport }
+
+var errDeaf = errors.New("deaf")
+
+func (deafBus) Listen(wire.Hint, bool, func(wire.Arrival)) error { return errDeaf }
+
+// TestDeaf checks that a mesh whose bus cannot listen does not run.
+func TestDeaf(t *testing.T) {
+	m := closed(t, nil)
+	m.buses = []transport{deafBus{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.Run(ctx); !errors.Is(err, errDeaf) {
+		t.Errorf("%v, want %v", err, errDeaf)
+	}
+}
+
+// TestFolderState checks what a mesh folder reveals of a node that does not run: whether it has shared, and whether it
+// takes its arrays back. A damaged file does not hide a recovery.
+func TestFolderState(t *testing.T) {
+	dir := t.TempDir()
+	want := func(when string, shared, recovering bool) {
+		t.Helper()
+		if a, b := Shared(dir), Recovering(dir); a != shared || b != recovering {
+			t.Errorf("%s: shared %v, recovering %v; want %v, %v", when, a, b, shared, recovering)
+		}
+	}
+	want("a new node", false, false)
+	if err := (&member.Record{Incarnation: 1}).Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	want("a node that has shared", true, false)
+	if _, err := WantRecovery(dir, false); err != nil {
+		t.Fatal(err)
+	}
+	want("a node to be recovered", true, true)
+	for _, file := range []string{member.StateFile, member.RecoveryFile} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("damaged files", false, true)
+}
+
+// TestNoMesh checks that an absent mesh takes no announcements, and that a mesh takes them for its own secrets.
+func TestNoMesh(t *testing.T) {
+	if s := (*Mesh)(nil).Announcements(); s != nil {
+		t.Errorf("an absent mesh has %+v", s)
+	}
+	if m := closed(t, nil); m.Announcements() != m.Secrets {
+		t.Error("a mesh takes the announcements for other secrets")
 	}
 }

@@ -390,9 +390,6 @@ func (s *Spool) claim(shard string, most int) (out []kept, err error) {
 		}
 	}
 	s.mu.Unlock()
-	if len(batch) == 0 {
-		return nil, nil
-	}
 	grown := int64(0)
 	look := func(tx *bbolt.Tx) error {
 		out, grown = nil, 0

@@ -66,6 +66,10 @@ func TestLogin(t *testing.T) {
 		if got, ok := s.sessions.account(cookies[0].Value, time.Now()); !ok || got != tt.account {
 			t.Errorf("%s: a session of %q, %v, want %q", tt.what, got, ok, tt.account)
 		}
+		shown := send(s, remote, "GET", "/v1/whoami", "", "", "Cookie", cookies[0].Name+"="+cookies[0].Value).Body.String()
+		if !strings.Contains(shown, `"account":"`+tt.account+`"`) {
+			t.Errorf("%s: the client of the session is %s", tt.what, shown)
+		}
 	}
 	if n := s.passwords.accounts["alice"].failures; n != 1 {
 		t.Errorf("%d wrong passwords are counted, want 1", n)

@@ -58,7 +58,7 @@ func (f *fakePeers) AddPeer(_ context.Context, p admin.NewPeer) error {
 	}
 	f.peers = append(f.peers, admin.Peer{
 		Key: p.Key, Name: p.Name, Weight: p.Weight, Quarantine: "counts without measure", Missing: 5, Behind: 2.5,
-		Refused: map[string]uint64{"forged": 2}, Error: "forged", Keys: 12, Bytes: 345,
+		Refused: map[string]uint64{"forged": 2}, Error: "forged", Keys: 12, Bytes: 345, Heard: time.UnixMilli(1500),
 	})
 	return nil
 }
@@ -225,7 +225,7 @@ func TestPeerMetrics(t *testing.T) {
 		"bulkhead_peer_weight" + label + " 0.5", "bulkhead_peer_quarantined" + label + " 1",
 		"bulkhead_peer_missing_changes" + label + " 5",
 		"bulkhead_peer_behind_seconds" + label + " 2.5", "bulkhead_peer_keys" + label + " 12",
-		"bulkhead_peer_bytes_total" + label + " 345",
+		"bulkhead_peer_bytes_total" + label + " 345", "bulkhead_peer_heard_timestamp_seconds" + label + " 1.5",
 		`bulkhead_peer_refused_total{peer="` + testKey('B') + `",reason="forged"} 2`,
 	} {
 		if !strings.Contains(got, want+"\n") {

@@ -94,6 +94,9 @@ func TestThrottleIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		done(i%2 == 0)
+		if i == 2*maxThrottled-1 && (len(tr.networks) != maxThrottled || len(tr.homes) != maxThrottled) {
+			t.Errorf("%d networks and %d homes are remembered, want %d", len(tr.networks), len(tr.homes), maxThrottled)
+		}
 	}
 	if len(tr.networks) > maxThrottled || len(tr.accounts) > maxThrottled || len(tr.homes) > maxThrottled {
 		t.Errorf("%d networks, %d accounts and %d homes", len(tr.networks), len(tr.accounts), len(tr.homes))

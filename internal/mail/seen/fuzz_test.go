@@ -84,6 +84,7 @@ func pages() (all []string) {
 			"<p class=a title='a b'>c<i class=a>d</i><bdo dir=rtl>(fed <a href=x>g</a><br>h<bdo dir=ltr>i</bdo>\u00e4</bdo>"+
 			"<p class=t>j<b dir=auto>k</b><input type=submit value='l &amp; m'><input placeholder=n type=password>"+
 			"<textarea placeholder=o></textarea><input type=hidden value=p>",
+		"<p>a <span style=display:inline-block>b <bdo dir=rtl></bdo></span><table><td>c <bdo dir=rtl> d </bdo><td>",
 		"<!--[if mso]>a<![endif]--><!--b--!>c<![CDATA[d]]><?e?></f><g h=i j='k' l=\"m\" n>"+
 			"&amp;&#65;&#x42;&nosuch;&#xffffff;",
 		"<table><tr><td><p>a<table><tr><td>b</table><div hidden><p>c</div></table>"+strings.Repeat("<div>", 600)+"d",

@@ -63,6 +63,7 @@ func TestInsertedRoom(t *testing.T) {
 func TestTurned(t *testing.T) {
 	const turn = `direction:rtl;unicode-bidi:bidi-override`
 	shown(t, map[string]string{
+		`<p>a <span style="display:inline-block">b <bdo dir=rtl></bdo></span>`: "a b",
 		`a <bdo dir=rtl>olleh</bdo> b`:                                         "a hello b",
 		`a<BDO DIR="RTL"> olleh </BDO> b`:                                      "a hello b",
 		`<bdo dir=rtl>eno <b>owt</b> eerht</bdo>`:                              "three two one",

@@ -9,8 +9,8 @@ import (
 // A turn is a piece of the present line whose letters are shown in the other direction than those around it. A sender
 // who turns words round writes them backwards, so that people read them as usual.
 type turn struct {
-	begin int // where it begins in the text
-	end   int // and ends; 0 if the element has not ended
+	begin, end int  // in the text
+	open       bool // the element has not ended
 }
 
 // maxTurns is the maximum number of turns of a line that are open within each other. Inner ones are not turned.
@@ -24,14 +24,14 @@ func (v *visible) beginTurn(around look) (n int) {
 	}
 	open := 0
 	for _, t := range v.turns {
-		if t.end == 0 {
+		if t.open {
 			open++
 		}
 	}
 	if open == maxTurns {
 		return 0
 	}
-	v.turns = append(v.turns, turn{begin: len(v.dst)})
+	v.turns = append(v.turns, turn{begin: len(v.dst), open: true})
 	return len(v.turns)
 }
 
@@ -41,17 +41,18 @@ func (v *visible) endTurn(begun int) {
 		return
 	}
 	for i, t := range slices.Backward(v.turns) {
-		if t.end == 0 {
-			v.turns[i].end = max(len(v.dst), 1)
+		if t.open {
+			v.turns[i].end, v.turns[i].open = len(v.dst), false
 			return
 		}
 	}
 }
 
-// clipTurns ends turns at a place, behind which nothing of them is shown.
+// clipTurns cuts turns at a place, behind which nothing of them is shown.
 func (v *visible) clipTurns(at int) {
 	for i := range v.turns {
-		v.turns[i].end = min(v.turns[i].end, at)
+		t := &v.turns[i]
+		t.begin, t.end = min(t.begin, at), min(t.end, at)
 	}
 }
 
@@ -68,13 +69,13 @@ func (v *visible) turnLine() {
 		n-- // which is not shown
 	}
 	for _, t := range slices.Backward(v.turns) { // inner ones first
-		if t.end == 0 {
+		if t.open {
 			t.end = n
 		}
 		v.reverse(t.begin, min(t.end, n))
 	}
 	for _, t := range v.turns {
-		if t.end == 0 {
+		if t.open {
 			open = append(open, t)
 		}
 	}
@@ -83,11 +84,14 @@ func (v *visible) turnLine() {
 
 // reverse turns a piece of the text, and the anchors in it.
 func (v *visible) reverse(begin, end int) {
+	if begin >= end {
+		return
+	}
 	atStart := begin == 0 || v.dst[begin-1] == '\n' // of a line
-	if v.quotes > 0 && atStart && bytes.HasPrefix(v.dst[min(begin, end):end], []byte("> ")) {
+	if v.quotes > 0 && atStart && bytes.HasPrefix(v.dst[begin:end], []byte("> ")) {
 		begin += len("> ")
 	}
-	if begin >= end || v.pace.Over(end-begin) {
+	if begin == end || v.pace.Over(end-begin) {
 		return
 	}
 	piece := v.dst[begin:end]

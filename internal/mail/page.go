@@ -24,7 +24,7 @@ type Href = seen.Href
 const maxKept = 1 << 20
 
 // Visible returns the text of a text part, by its index in Parts, as its reader sees it. Plain text
-// is returned whole, but for files that uuencode has encoded. HTML is cut to [MaxVisible] and
+// is returned whole, but for texts that uuencode has encoded. HTML is cut to [MaxVisible] and
 // becomes lines without mark-up, comments, scripts and hidden elements; lines below a blockquote
 // begin with ">", as in plain text. The caller must not change the result. Visible fails only when
 // ctx ends, with an error that wraps the error of ctx.
@@ -41,16 +41,9 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	if p.Type == "text/calendar" {
 		return Page{Text: document.Calendar(p.Text)}, nil
 	}
-	switch {
-	case p.HTML:
-	case p.holdsCode():
-		work := pace.New(ctx)
-		text := withoutCode(scan.Bytes(p.Text), work, func(string, []byte) bool { return true })
-		return Page{Text: text}, pace.Ended(work)
-	case p.flowed:
-		return Page{Text: unflowed(p.Text)}, nil
-	default:
-		return Page{Text: scan.Bytes(p.Text)}, nil
+	if !p.HTML {
+		text, err := p.plain(ctx)
+		return Page{Text: text}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,6 +70,22 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 		*page = whole
 	}
 	return whole, nil
+}
+
+// plain returns a plain text as its reader sees it.
+func (p *Part) plain(ctx context.Context) ([]byte, error) {
+	text := scan.Bytes(p.Text)
+	if p.holdsCode() {
+		work := pace.New(ctx)
+		text = withoutCode(text, work, func(string, []byte) bool { return true })
+		if err := pace.Ended(work); err != nil {
+			return nil, err
+		}
+	}
+	if p.flowed {
+		text = unflowed(scan.String(text))
+	}
+	return text, nil
 }
 
 // unflowed returns a text whose lines flow, as it is displayed: a space at the end of a line goes on with the next

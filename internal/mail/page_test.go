@@ -42,6 +42,7 @@ func TestFlowed(t *testing.T) {
 		{"One  \r\nmore\r\nline \r\n", "One more\r\nline"},
 		{"> quo \n> ted\n>> other \n> depth\n", "> quoted\n>> other\n> depth\n"},
 		{"above \n-- \nAnn\n", "above\n-- \nAnn\n"},
+		{"begin the pri \n ze\n", "begin the prize\n"},
 		{" \n \n\n", "\n\n"},
 		{"", ""},
 	} {

@@ -16,12 +16,13 @@ func (p *Part) holdsCode() bool {
 	return p.IsText() && !p.HTML && (strings.HasPrefix(p.Text, "begin ") || strings.Contains(p.Text, "\nbegin "))
 }
 
-// withoutCode returns a text without the files in it that uuencode has encoded, and calls visit with the name and
-// the content of each until visit returns false. It returns the text itself if there are none. Time is linear in
-// the text.
+// withoutCode returns a text without the texts in it that uuencode has encoded, and calls visit with the name and
+// the data of each encoded file until visit returns false. A file of another kind stays in the text: lines in capital
+// letters may be code as well, and people read them. It returns the text itself if it takes nothing away. Time is
+// linear in the text.
 //
 // Source: POSIX, uuencode.
-func withoutCode(text []byte, p *pace.Pace, visit func(name string, code []byte) bool) []byte {
+func withoutCode(text []byte, p *pace.Pace, visit func(name string, data []byte) bool) []byte {
 	var out []byte
 	kept := 0 // up to where the text is in out
 	for at := 0; at < len(text) && p.Err() == nil; {
@@ -36,9 +37,12 @@ func withoutCode(text []byte, p *pace.Pace, visit func(name string, code []byte)
 		}
 		end := codeEnd(text, next, p)
 		if end > next {
-			out = append(out, text[kept:at]...)
-			kept = end
-			if !visit(name, text[at:end]) {
+			data, _ := decodeUUE(text[at:end], p)
+			if isPlain(data) {
+				out = append(out, text[kept:at]...)
+				kept = end
+			}
+			if !visit(name, data) {
 				break
 			}
 		}
@@ -48,6 +52,11 @@ func withoutCode(text []byte, p *pace.Pace, visit func(name string, code []byte)
 		return text
 	}
 	return append(out, text[kept:]...)
+}
+
+// isPlain reports whether data is a text.
+func isPlain(data []byte) bool {
+	return len(data) > 0 && utf8.Valid(data) && bytes.IndexByte(data, 0) < 0
 }
 
 // codeName returns the name of the file that begins with a line, "" if none does.
@@ -94,8 +103,7 @@ func isCode(line []byte) bool {
 
 // encoded takes the files in a text that uuencode has encoded.
 func (m *Message) encoded(ctx context.Context, part *Part, budget *document.Budget, p *pace.Pace) {
-	withoutCode(scan.Bytes(part.Text), p, func(name string, code []byte) bool {
-		data, _ := decodeUUE(code, p)
+	withoutCode(scan.Bytes(part.Text), p, func(name string, data []byte) bool {
 		items := document.Open(ctx, name, data, budget)
 		switch {
 		case budget.Items <= 0 || len(data) > budget.Bytes:
@@ -103,7 +111,7 @@ func (m *Message) encoded(ctx context.Context, part *Part, budget *document.Budg
 		case len(items) > 0:
 		case document.IsPage(name):
 			items = []document.Item{{Name: name, Kind: document.Page, Data: data}}
-		case utf8.Valid(data) && bytes.IndexByte(data, 0) < 0:
+		case isPlain(data):
 			items = []document.Item{{Name: name, Kind: document.Text, Data: data}}
 		default:
 			items = []document.Item{{Name: name, Kind: document.File, Data: data}}

@@ -34,12 +34,24 @@ func (r *Resolver) settleSpam(receipt *bulkhead.Receipt, it *item) {
 
 // lists reports whether the node's own votes are enough to list an item.
 func (r *Resolver) lists(it *item) bool {
-	e := it.record.Here()
+	e := it.alone()
 	if !it.pair() {
 		return r.policy.Lists(it.facet, &e)
 	}
 	text, context := &r.present.evidence[it.text], &r.present.evidence[it.context]
 	return r.policy.ListsPair(&e, text, context, r.policy.Good(it.facet, context))
+}
+
+// alone returns the evidence by which the node's own votes list an item. A link is listed by the deliveries of
+// the node alone: a campaign is a small share of the mail of each of many nodes. A listing of another part also
+// counts against good mail at all peers, so it needs enough votes for the deliveries of all.
+func (it *item) alone() verdict.Evidence {
+	if it.facet == bulkhead.LinkFacet {
+		return it.record.Here()
+	}
+	e := it.record.Evidence
+	e.Peers = verdict.Peers{}
+	return e
 }
 
 // settleHam takes a listed item off the blocklist if the balance after a ham

@@ -72,7 +72,7 @@ func (r *Resolver) stands(it *item, pair bool) bool {
 	if pair {
 		return it.record.Votes.Spam-it.record.Votes.Ham >= r.policy.Units()
 	}
-	e := it.record.Here()
+	e := it.alone()
 	e.Own = verdict.Nothing
 	return r.policy.Lists(it.facet, &e)
 }

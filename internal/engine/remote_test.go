@@ -137,14 +137,19 @@ func TestGap(t *testing.T) {
 }
 
 // TestListsByItsOwnDeliveries: a node lists a link by the votes and the deliveries of its own users, so that peers
-// learn of it. If peers received the link often and did not report it, it condemns nothing there.
+// learn of it. If peers received the link often and did not report it, it condemns nothing there. A sender is listed by
+// the deliveries of all.
 func TestListsByItsOwnDeliveries(t *testing.T) {
 	link := bulkhead.NamedSignature(bulkhead.Link, "shop.example")
-	for _, tt := range []struct{ here, there, listed int }{{5, 200, 1}, {200, 5, 0}, {200, 0, 0}, {5, 0, 1}} {
+	sender := bulkhead.NamedSignature(bulkhead.Sender, "shop.example")
+	for _, tt := range []struct {
+		of                  bulkhead.Signature
+		here, there, listed int
+	}{{link, 5, 200, 1}, {link, 200, 5, 0}, {link, 200, 0, 0}, {link, 5, 0, 1}, {sender, 5, 200, 0}, {sender, 5, 0, 1}} {
 		peer, home := pair(t, 1)
 		for e, n := range map[*Engine]int{peer: tt.there, home: tt.here} {
 			if n > 0 {
-				report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{link}, Vote: bulkhead.Sighting,
+				report(t, e, bulkhead.Report{Signatures: []bulkhead.Signature{tt.of}, Vote: bulkhead.Sighting,
 					Count: uint32(n)})
 			}
 		}
@@ -152,13 +157,13 @@ func TestListsByItsOwnDeliveries(t *testing.T) {
 		for _, user := range []string{"alice", "bob"} {
 			put(t, home, user, trust.Trusted, 1, netip.Addr{})
 		}
-		report(t, home, by("alice", bulkhead.Spam, link))
-		if got := report(t, home, by("bob", bulkhead.Spam, link)); got.Listed != tt.listed {
-			t.Errorf("%d deliveries here and %d there: %d listed, want %d", tt.here, tt.there, got.Listed, tt.listed)
+		report(t, home, by("alice", bulkhead.Spam, tt.of))
+		if got := report(t, home, by("bob", bulkhead.Spam, tt.of)); got.Listed != tt.listed {
+			t.Errorf("%v: %d listed", tt, got.Listed)
 		}
 		want := tt.listed > 0 && tt.there == 0
-		if got := verdictOf(t, home, link).Findings[0].Judged == bulkhead.JudgedSpam; got != want {
-			t.Errorf("%d deliveries here and %d there: condemned %v, want %v", tt.here, tt.there, got, want)
+		if got := verdictOf(t, home, tt.of).Findings[0].Judged == bulkhead.JudgedSpam; got != want {
+			t.Errorf("%v: condemned %v, want %v", tt, got, want)
 		}
 	}
 }

@@ -59,7 +59,8 @@ func TestEncodedInText(t *testing.T) {
 func FuzzCode(f *testing.F) {
 	for _, s := range []string{"a\nbegin 644 b\n#86)C\n`\nend\nc", "begin 644 a\nbegin 644 b\nend\n",
 		"begin 0644 x\r\nM\r\n",
-		"begin 644 \n", "begin 644 a\n" + strings.Repeat("M"+strings.Repeat("`", 60)+"\n", 3)} {
+		"begin 644 \n", "begin 644 a\n" + strings.Repeat("M"+strings.Repeat("`", 60)+"\n", 3),
+		"begin 644 a\n" + strings.Repeat("&\n", 99)} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -68,7 +69,7 @@ func FuzzCode(f *testing.F) {
 			size += len(data)
 			return true
 		})
-		if len(rest) > len(text) || size > 2*len(text) || !bytes.Equal(text, before) {
+		if len(rest) > len(text) || size > 3*len(text) || !bytes.Equal(text, before) {
 			t.Fatalf("%d bytes and %d of files of %d", len(rest), size, len(text))
 		}
 		for line := range bytes.Lines(rest) {

@@ -190,6 +190,31 @@ func TestRepairMissing(t *testing.T) {
 	}
 }
 
+// TestRepairDamaged checks that one repair sets a damaged part aside and records that the part begins
+// anew: the examination that follows does not miss the part.
+func TestRepairDamaged(t *testing.T) {
+	cfg := parse(t, everyPart)
+	whole := everyPartFolder(t, cfg)
+	for _, p := range keptParts() {
+		if info, err := os.Stat(filepath.Join(whole, p.path)); err != nil {
+			t.Fatal(err)
+		} else if info.IsDir() {
+			continue
+		}
+		dir := copyOf(t, whole)
+		if err := os.WriteFile(filepath.Join(dir, p.path), []byte("{damaged"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err != nil || r.Before.Sound() || !r.After.Sound() {
+			t.Errorf("%s: %v: before %+v, then %+v", p.path, err, r.Before.Faults, r.After.Faults)
+		}
+		if b, err := os.ReadFile(filepath.Join(r.Aside, p.path)); err != nil || string(b) != "{damaged" {
+			t.Errorf("%s: kept %q, %v", p.path, b, err)
+		}
+	}
+}
+
 // TestDamagedInventory checks that a damaged inventory loses the record of former parts, and
 // nothing else.
 func TestDamagedInventory(t *testing.T) {

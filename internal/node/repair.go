@@ -211,16 +211,19 @@ func (r *repair) file(f admin.Fault) error {
 			return nil // peers know the node by it, or nothing can be read without it: its owner decides
 		}
 		moved, err := setAside(r.Dir, r.aside, f.File)
-		if moved {
-			r.done("%s was set aside", f.File)
+		if err != nil {
 			return err
 		}
-		rel, relErr := filepath.Rel(r.Dir, f.File)
-		if err = errors.Join(err, relErr); err == nil {
+		if moved {
+			r.done("%s was set aside", f.File)
+		} else {
 			r.done("%s is missing, and begins anew", f.File)
-			err = takeInventory(r.Dir, nil, []string{rel})
 		}
-		return err
+		rel, err := filepath.Rel(r.Dir, f.File)
+		if err != nil {
+			return err
+		}
+		return takeInventory(r.Dir, nil, []string{rel})
 	}
 	return nil
 }

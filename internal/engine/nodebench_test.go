@@ -302,3 +302,12 @@ func BenchmarkFlat(b *testing.B) {
 		})
 	}
 }
+
+// touchAll makes the system allocate the memory of all arrays.
+func touchAll(e *Engine) {
+	e.current.Books().Each(func(array any) {
+		if a, ok := array.(interface{ Touch() }); ok {
+			a.Touch()
+		}
+	})
+}

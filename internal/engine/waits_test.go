@@ -126,20 +126,10 @@ func measureWaits(t *testing.T, known int) {
 		disk[len(disk)*99/100], disk[len(disk)-1])
 }
 
-// touchAll makes the system allocate the memory of all arrays.
-func touchAll(e *Engine) {
-	e.current.Books().Each(func(array any) {
-		if a, ok := array.(interface{ Touch() }); ok {
-			a.Touch()
-		}
-	})
-}
-
 // fillForWaits counts keys in the open generation, and fills what a checkpoint writes besides arrays: accounts
 // that registered themselves, and the record of votes.
 func fillForWaits(t *testing.T, e *Engine, keys int) {
 	err := e.queue.inTurn(t.Context(), func() {
-		touchAll(e) // as the arrays of a generation that was made ahead of time
 		countKeys(e.current.Books().Tally.Live[0], 0, keys)
 		for i := range waitsAccounts {
 			err := e.accounts.Put(trust.Account{Name: fmt.Sprint("x", i), Role: trust.Member, Weight: 0.05,

@@ -675,3 +675,27 @@ func TestBurst(t *testing.T) {
 		}
 	}
 }
+
+// A touchedCounter records that its memory was allocated.
+type touchedCounter struct {
+	Counter
+	touched bool
+}
+
+func (c *touchedCounter) Touch() { c.touched = true }
+
+// TestFirstIsTouched checks that no vote waits for the memory of the generation that a node opens as it
+// starts. The memory of later generations is allocated ahead of time, or by their use.
+func TestFirstIsTouched(t *testing.T) {
+	k := NewTally(tallyOptions, 1, 0, true, slog.New(slog.DiscardHandler))
+	k.make = func(s TallySpec) (*Tally, error) {
+		return &Tally{TallySpec: s, Counts: &touchedCounter{Counter: newExactCounter()}, Unique: newExactBits()}, nil
+	}
+	b, _ := turn(t, k, Book[*Tally]{}, monday)
+	b, _ = turn(t, k, b, monday.Add(day))
+	for i, want := range []bool{false, true} { // newest first
+		if got := b.Live[i].Counts.(*touchedCounter).touched; got != want {
+			t.Errorf("generation %d: allocated is %v, want %v", i, got, want)
+		}
+	}
+}

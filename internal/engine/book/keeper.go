@@ -79,6 +79,9 @@ func (k *Keeper[S, G]) Apply(b Book[G], c Change[S]) (Book[G], error) {
 		if g, err = k.make(*c.Open); err != nil {
 			return b, err
 		}
+		if len(b.Live) == 0 {
+			g.touch() // a node opens it as it starts, when no vote waits
+		}
 	}
 	return next.With(g), nil
 }

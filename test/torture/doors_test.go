@@ -48,7 +48,7 @@ type others struct {
 }
 
 // patience is how long a client of a door waits.
-const patience = 5 * time.Second
+const patience = 20 * time.Second
 
 // keep is how many claims are compared again and again. More are compared once.
 const keep = 4000

@@ -57,6 +57,11 @@ func keptParts() []keptPart {
 	}
 }
 
+// isKept reports whether a path is among [keptParts].
+func isKept(path string) bool {
+	return slices.ContainsFunc(keptParts(), func(p keptPart) bool { return p.path == path })
+}
+
 // readInventory returns the names in the inventory of a data folder. An absent inventory is empty.
 func readInventory(dir string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, inventoryFile))
@@ -94,8 +99,7 @@ func knownInventory(dir string) error {
 		return err
 	}
 	for _, name := range had {
-		name = strings.TrimPrefix(name, missedMark)
-		if !slices.ContainsFunc(keptParts(), func(p keptPart) bool { return p.path == name }) {
+		if name = strings.TrimPrefix(name, missedMark); !isKept(name) {
 			return fmt.Errorf("%s: %.40q is no part of a data folder", inventoryFile, name)
 		}
 	}
@@ -120,8 +124,9 @@ func missingParts(dir string) (missing []keptPart, err error) {
 }
 
 // takeInventory records the present parts. A recorded part that is missing stays recorded, unless
-// it, or its folder, is among gone. takeInventory also records the parts that this start misses,
-// but not the contents of a missing folder.
+// it, or its folder, is among gone. A name that is no part, as a cut-off file may have, is left out.
+// takeInventory also records the parts that this start misses, but not the contents of a missing
+// folder.
 func takeInventory(dir string, missed, gone []string) error {
 	had, err := readInventory(dir)
 	if err != nil {
@@ -130,7 +135,7 @@ func takeInventory(dir string, missed, gone []string) error {
 	now := slices.DeleteFunc(slices.Clone(had), func(name string) bool {
 		name = strings.TrimPrefix(name, missedMark)
 		inside := func(folder string) bool { return strings.HasPrefix(name, folder+"/") }
-		return slices.Contains(gone, name) || slices.ContainsFunc(gone, inside) || slices.ContainsFunc(missed, inside)
+		return !isKept(name) || slices.Contains(gone, name) || slices.ContainsFunc(gone, inside) || slices.ContainsFunc(missed, inside)
 	})
 	for _, name := range missed {
 		if name = missedMark + name; !slices.Contains(now, name) {

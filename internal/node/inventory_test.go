@@ -232,27 +232,29 @@ func TestDamagedInventory(t *testing.T) {
 		t.Errorf("%d lines, want %d: %q", got, len(keptParts()), whole)
 	}
 	for name, content := range map[string]string{"bytes": "\x00\xff\n", "outside": "../store\n",
-		"long": strings.Repeat("a", maxInventory+1), "empty": ""} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		x, err := Examine(t.Context(), cfg, dir)
-		if err != nil || len(x.Faults) != 1 || x.Faults[0].Part != "inventory" || x.Faults[0].File != path {
-			t.Errorf("%s: %+v, %v", name, x, err)
-		}
-		if name == "long" {
-			if _, err := Repair(t.Context(),
-				RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		"long": strings.Repeat("a", maxInventory+1), "empty": "", "cut off": string(whole[:len(whole)-6])} {
+		for _, repair := range []bool{true, false} {
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		} else {
-			_, stop := start(t, Options{Config: cfg, Dir: dir})
-			if err := stop(); err != nil {
-				t.Fatal(err)
+			x, err := Examine(t.Context(), cfg, dir)
+			if err != nil || len(x.Faults) != 1 || x.Faults[0].Part != "inventory" || x.Faults[0].File != path {
+				t.Errorf("%s: %+v, %v", name, x, err)
 			}
-		}
-		if got, err := os.ReadFile(path); err != nil || string(got) != string(whole) {
-			t.Errorf("%s: made anew as %q, %v, want %q", name, got, err, whole)
+			if repair {
+				r, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)})
+				if err != nil || !r.After.Sound() {
+					t.Errorf("%s: repaired: %+v, %v", name, r, err)
+				}
+			} else {
+				_, stop := start(t, Options{Config: cfg, Dir: dir})
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != string(whole) {
+				t.Errorf("%s: made anew as %q, %v, want %q", name, got, err, whole)
+			}
 		}
 	}
 }

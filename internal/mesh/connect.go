@@ -80,18 +80,13 @@ func (m *Mesh) serve(ctx context.Context, o *bus.Options) (err error) {
 		return err
 	}
 	m.use(b)
-	err = b.ServePairing(func(id string, from wire.Hint, box []byte) []byte {
+	pair := func(id string, from wire.Hint, box []byte) []byte {
 		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), bus.BrokerWait)
 		defer cancel()
 		return m.Pair(wait, id, from, box)
-	})
-	if err == nil {
-		err = errors.Join(b.Serve(wire.GroupPrefix, m.groups.ServeGroup), b.Serve(wire.SecretPrefix, m.ServeSecret))
 	}
-	if err != nil {
-		return fmt.Errorf("mesh: %w", err)
-	}
-	return nil
+	return errors.Join(b.ServePairing(pair), b.Serve(wire.GroupPrefix, m.groups.ServeGroup),
+		b.Serve(wire.SecretPrefix, m.ServeSecret))
 }
 
 // join connects to hubs. Each hub has its own connection, and every message goes to all hubs, so

@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
@@ -164,7 +163,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	for _, b := range m.buses {
 		handle := func(a wire.Arrival) { m.replicas.Deliver(ctx, b, a, false) }
 		if err := b.Listen(m.opts.Identity.Hint(), m.opts.Role != member.Publish, handle); err != nil {
-			return fmt.Errorf("mesh: %w", err)
+			return err
 		}
 	}
 	var wg sync.WaitGroup
@@ -193,7 +192,7 @@ func (m *Mesh) watch(ctx context.Context, b transport) {
 			return
 		case <-b.Up():
 		}
-		if c, ok := b.(*bus.Client); ok && c.IsHub() {
+		if c, ok := b.(*bus.Client); ok {
 			if hub, ok := c.Holder(); ok {
 				if err := m.state.Admit(hub.ID()); err != nil {
 					m.opts.Log.Debug("state of the mesh not saved", "err", err)

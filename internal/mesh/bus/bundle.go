@@ -24,7 +24,7 @@ const BundleSubject = "bh.heads"
 
 const (
 	gatherShare = 60          // a changed head waits for at most that part of a heartbeat
-	stillTicks  = 16          // of that time; all others wait for as many
+	stillTicks  = 16          // of that time; sums wait for as many at most
 	wholeBeats  = 4           // heartbeats after which a head is sent whole, so that its clock is known
 	maxGathered = 4           // heads of one origin in one bundle
 	maxOrigins  = 4096        // origins whose heads are remembered
@@ -62,48 +62,52 @@ func newGatherer(o *Options, ns *server.Server) (*gatherer, error) {
 	g := &gatherer{opts: o, names: NewNames(o.KeyID), keyID: o.KeyID, inbox: make(chan *nats.Msg, maxInbox),
 		quit: make(chan struct{}), ended: make(chan struct{}), heads: make(map[wire.Hint]*gathered),
 		whole: make(map[wire.Hint][]wire.BundledHead)}
-	var err error
 	// A message that finds no room is dropped; the next head shows that.
 	ignore := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
-	if g.conn, err = nats.Connect(ns.Addr().String(), nats.InProcessServer(ns), SignInOf(o.Identity),
-		nats.Timeout(connectWait), nats.Name("heads"), ignore); err != nil {
-		return nil, fmt.Errorf("mesh: broker: %w", natsdial.Cleared(err))
-	}
+	conn, err := nats.Connect(ns.Addr().String(), nats.InProcessServer(ns), SignInOf(o.Identity),
+		nats.Timeout(connectWait), nats.Name("heads"), ignore)
 	// One channel keeps the order of asks and heads.
 	for _, subject := range []string{HeadsOfAll, g.names.All(wire.KindAsk) + ".*"} {
-		if _, err := g.conn.ChanSubscribe(subject, g.inbox); err != nil {
-			g.conn.Close()
-			return nil, fmt.Errorf("mesh: broker: %w", natsdial.Cleared(err))
+		if err == nil {
+			_, err = conn.ChanSubscribe(subject, g.inbox)
 		}
 	}
+	if err != nil {
+		return nil, fmt.Errorf("mesh: broker: %w", natsdial.Cleared(err))
+	}
+	g.conn = conn
 	go g.run()
 	return g, nil
 }
 
-// close ends the gatherer.
+// close ends the gatherer and its connection.
 func (g *gatherer) close() {
 	close(g.quit)
 	<-g.ended
-	g.conn.Close()
 }
 
 func (g *gatherer) run() {
 	defer close(g.ended)
-	tick := time.NewTicker(max(g.opts.Heartbeat/gatherShare, time.Millisecond))
-	defer tick.Stop()
-	for n := 1; ; {
+	defer g.conn.Close()
+	every := max(g.opts.Heartbeat/gatherShare, time.Millisecond)
+	changed, all := time.NewTicker(every), time.NewTicker(stillTicks*every)
+	defer changed.Stop()
+	defer all.Stop()
+	for {
+		var out [][]byte
 		select {
 		case <-g.quit:
 			return
 		case m := <-g.inbox:
 			g.hear(m.Subject, m.Data, time.Now())
-		case <-tick.C:
-			all := n%stillTicks == 0
-			n++
-			for _, b := range g.bundles(all) {
-				// A lost bundle shows in the sums of the next one.
-				_ = g.conn.Publish(BundleSubject, b)
-			}
+		case <-changed.C:
+			out = g.bundles(false)
+		case <-all.C:
+			out = g.bundles(true)
+		}
+		for _, b := range out {
+			// A lost bundle shows in the sums of the next one.
+			_ = g.conn.Publish(BundleSubject, b)
 		}
 	}
 }
@@ -198,14 +202,9 @@ func (g *gatherer) bundles(all bool) (out [][]byte) {
 
 // headSubject returns the network and the topic of the subject of a head.
 func headSubject(subject string) (network uint64, t wire.Topic, ok bool) {
-	parts := strings.SplitN(subject, ".", 3)
-	if len(parts) < 3 {
-		return 0, t, false
-	}
-	network, err := strconv.ParseUint(parts[1], 16, 64)
-	if err != nil || wire.NetworkName(network) != parts[1] {
-		return 0, t, false
-	}
-	t, ok = names{parts[1]}.Parse(subject)
-	return network, t, ok && t.Kind == wire.KindHead && t.Key == ""
+	rest, _ := strings.CutPrefix(subject, "bh.")
+	name, _, _ := strings.Cut(rest, ".")
+	network, err := strconv.ParseUint(name, 16, 64)
+	t, ok = names{name}.Parse(subject)
+	return network, t, ok && err == nil && wire.NetworkName(network) == name && t.Kind == wire.KindHead && t.Key == ""
 }

@@ -84,6 +84,8 @@ func TestGathered(t *testing.T) {
 		w, s := g.head(t, pause, name)
 		want(why, whole, 1-whole, w, s)
 	}
+	ask := wire.Topic{Kind: wire.KindAsk, Origin: g.from.Public().Hint(), Key: wire.Hint{9}.String()}
+	g.hear(g.names.Subject(ask), []byte("any"), g.now) // before its first head
 	expect("first", 1, 0, "a")
 	for range 3 {
 		expect("same", 0, beat, "a")
@@ -94,9 +96,8 @@ func TestGathered(t *testing.T) {
 	want("no head since", 0, 0, w, s)
 	expect("changed", 1, beat, "b")
 	expect("same as changed", 0, beat, "b")
-	expect("early", 1, beat/2, "b")
-	expect("in time", 0, beat, "b")
-	ask := wire.Topic{Kind: wire.KindAsk, Origin: g.from.Public().Hint(), Key: wire.Hint{9}.String()}
+	expect("early", 1, beat*3/4-1, "b")
+	expect("in time", 0, beat*3/4, "b")
 	g.hear(g.names.Subject(ask), []byte("any"), g.now)
 	expect("asked for", 1, beat, "b")
 	g.stamp.Seq -= 2
@@ -108,14 +109,21 @@ func TestGathered(t *testing.T) {
 	expect("of another process", 1, beat, "b")
 	g.stamp.Boot = boot
 	expect("of the first process", 1, beat, "b")
-	g.head(t, beat, "b")
-	g.now = g.now.Add(beat)
-	for range 20 {
-		g.stamp.Seq++
-		g.publish(g.stamp, "c")
+}
+
+// TestGatheredAtOnce checks that of many heads of one origin between two bundles a few are sent, the newest among them.
+func TestGatheredAtOnce(t *testing.T) {
+	g := newGathering(t)
+	for i := range 2*maxGathered + 1 {
+		g.hear(g.names.Subject(wire.Topic{Kind: wire.KindHead, Origin: wire.Hint{1}}), []byte{byte(i)}, g.now)
 	}
-	w, s = g.bundled(t)
-	want("twenty at once", maxGathered, 0, w, s)
+	var got []byte
+	for _, h := range g.heads(t, g.bundles(true)) {
+		got = append(got, h.Data...)
+	}
+	if want := []byte{0, 1, 2, 2 * maxGathered}; !bytes.Equal(got, want) {
+		t.Errorf("heads %d, want %d", got, want)
+	}
 }
 
 // heads returns the heads of the messages of a hub, whole ones and sums.

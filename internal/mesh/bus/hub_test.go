@@ -6,17 +6,23 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math/big"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
@@ -103,7 +109,8 @@ func (s *site) address() string { return s.broker.ns.Addr().String() }
 
 func (s *site) options(id node, keyID uint64) *Options {
 	return &Options{Dir: s.TempDir(), Identity: id, KeyID: keyID, Heartbeat: 100 * time.Millisecond, StreamAge: time.Hour,
-		StreamBytes: 1 << 24, Replicas: 1, Now: time.Now, Log: slog.New(slog.NewTextHandler(s.log, nil))}
+		StreamBytes: 1 << 24, Replicas: 1, Refused: func(wire.Public) {}, Now: time.Now,
+		Log: slog.New(slog.NewTextHandler(s.log, nil))}
 }
 
 // member connects a node that the hub admits.
@@ -234,6 +241,7 @@ func TestHub(t *testing.T) {
 		t.Errorf("%d images, want none after the end", n)
 	}
 	s.stored(ca, b)
+	ca.Watch(t.Context()) // a hub is not probed: it returns
 	if got, want := ca.Status(), "tls://"+s.address(); got.Server != want || !got.Connected || got.Error != "" ||
 		got.BytesIn == 0 || got.BytesOut == 0 {
 		t.Errorf("%+v, want the server %s", got, want)
@@ -330,7 +338,7 @@ func (s *site) stored(c *Client, of node) {
 func TestRequests(t *testing.T) {
 	s := newSite(t)
 	a, b := newNode(t), newNode(t)
-	ca, cb := s.member(a, network), s.member(b, network)
+	ca := s.member(a, network)
 	answer := func(from wire.Hint, data []byte) []byte {
 		if string(data) == "silence" {
 			return nil
@@ -349,27 +357,36 @@ func TestRequests(t *testing.T) {
 		t.Errorf("answered %q, %v; want %q", got, err, want)
 	}
 	// An answer to another's inbox would make the hub speak for the node that asks.
-	inbox, err := cb.Conn.SubscribeSync(Inbox(b.hint()) + ".>")
+	any, err := s.broker.Connect() // may ask under every name, and hears every answer
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cb.Conn.Flush(); err != nil {
+	t.Cleanup(func() { any.Close() })
+	inbox, err := any.Conn.SubscribeSync("*.astray")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ca.Conn.PublishRequest(own, Inbox(b.hint())+".1", []byte("for another")); err != nil {
-		t.Fatal(err)
+	for _, m := range []*nats.Msg{
+		{Subject: own, Reply: Inbox(b.hint()) + ".astray", Data: []byte("for another")},
+		{Subject: own, Reply: Inbox(a.hint()) + "0.astray", Data: []byte("for another")},
+		{Subject: own, Reply: Inbox(a.hint()) + ".astray", Data: []byte("silence")},
+		{Subject: wire.GroupPrefix + "nobody", Reply: Inbox(wire.Hint{}) + ".astray", Data: []byte("for nobody")},
+	} {
+		if err := any.Conn.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := ca.Conn.PublishRequest(own, Inbox(a.hint())+".1", []byte("silence")); err != nil {
+	if err := any.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ca.Request(t.Context(), own, []byte("this")); err != nil || string(got) != want {
 		t.Errorf("answered %q, %v; want %q", got, err, want)
 	}
-	if err := cb.Conn.Flush(); err != nil {
+	if err := any.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	if n, _, err := inbox.Pending(); err != nil || n != 0 {
-		t.Errorf("%d answers to another node, %v", n, err)
+		t.Errorf("%d answers to others, or without content, %v", n, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -451,6 +468,106 @@ func TestDoor(t *testing.T) {
 	await.True(t, "the hub is no peer", func() bool {
 		return strings.Contains(stranger.Status().Error, "not on the list of peers")
 	})
+	if hub, ok := stranger.Holder(); ok {
+		t.Errorf("the hub of a stranger is %v", hub)
+	}
+}
+
+// TestStreams checks that the owner of a broker gives the streams its own limits, with one request for each change, and
+// that another node changes no limits.
+func TestStreams(t *testing.T) {
+	s := newSite(t)
+	observer, err := s.broker.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { observer.Close() })
+	updates, err := observer.Conn.SubscribeSync("$JS.API.STREAM.UPDATE.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := observer.Conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	o := s.options(s.id, network)
+	another, err := (&Client{create: true}).dial(o, []string{s.address()}, natsdial.Access{}, SignInOf(s.id),
+		nats.InProcessServer(s.broker.ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { another.Close() })
+	await.True(t, "another connection", another.Connected)
+	before := 0
+	for _, tt := range []struct {
+		what string
+		*Client
+		age     time.Duration
+		bytes   int64
+		updates int
+	}{
+		{"as before", s.own, time.Hour, 1 << 24, 0},
+		{"fewer bytes", s.own, time.Hour, 1 << 22, 2},
+		{"a shorter time", s.own, time.Minute, 1 << 22, 1},
+		{"another node", another, time.Hour, 1 << 24, 0},
+	} {
+		tt.Opts.StreamAge, tt.Opts.StreamBytes = tt.age, tt.bytes
+		js, err := tt.Streams(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := observer.Conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		n, _, err := updates.Pending()
+		if err != nil || n-before != tt.updates {
+			t.Errorf("%s: %d updates, %v; want %d", tt.what, n-before, err, tt.updates)
+		}
+		if before = n; tt.Client != s.own {
+			continue
+		}
+		for name, want := range map[string]jetstream.StreamConfig{
+			tt.Names.DeltaStream(): {MaxAge: tt.age, MaxBytes: tt.bytes, MaxMsgsPerSubject: -1},
+			tt.Names.ImageStream(): {MaxAge: imagesAge, MaxBytes: imagesShare * tt.bytes, MaxMsgsPerSubject: 1},
+		} {
+			stream, err := js.Stream(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := stream.CachedInfo().Config; got.MaxAge != want.MaxAge || got.MaxBytes != want.MaxBytes ||
+				got.MaxMsgsPerSubject != want.MaxMsgsPerSubject || got.MaxMsgSize != wire.MaxMessage {
+				t.Errorf("%s: %s keeps %+v, want %+v", tt.what, name, got, want)
+			}
+		}
+	}
+	s.own.Close()
+	if err := s.own.StoredDeltas(t.Context(), nil, time.Time{}, nil); err == nil {
+		t.Error("no error on a closed connection")
+	}
+}
+
+// TestBroker checks that other users of the machine cannot read a hub's stored messages, that no connection remains
+// when the broker has ended, and that a hub without a certificate has no broker.
+func TestBroker(t *testing.T) {
+	s := newSite(t)
+	info, err := os.Stat(filepath.Join(s.broker.opts.Dir, HubFolder))
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder is %v, %v", info, err)
+	}
+	k, err := StartBroker(s.options(s.id, network), "127.0.0.1:0", s.gate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.ns.Addr().(*net.TCPAddr).Port == server.DEFAULT_PORT {
+		t.Error("port 0 is the standard one")
+	}
+	if k.Close(); !k.heads.conn.IsClosed() || k.ns.Running() {
+		t.Error("the broker is not closed")
+	}
+	o := s.options(s.id, network)
+	o.Identity = member{s.id.signer}
+	if k, err := StartBroker(o, "127.0.0.1:0", s.gate); k != nil || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a broker without a certificate: %v", err)
+	}
 }
 
 // TestLargeMessage checks that a message above the broker's limit is refused for good, and one at the limit is not.
@@ -481,15 +598,27 @@ func TestPlainServer(t *testing.T) {
 		}
 		t.Cleanup(func() { c.Close() })
 		await.True(t, "a connection", c.Connected)
+		if c.Conn.Opts.Nkey != "" {
+			t.Error("the node presents its key beside a password")
+		}
 		return c
 	}
 	a, b, other := newNode(t), newNode(t), newNode(t)
 	ca, cb, co := dial(a, network), dial(b, network), dial(other, 8)
 	var listener ear
+	ca.CameUp() // before it listens
+	if len(ca.heads) > 0 {
+		t.Error("hears heads before it listens")
+	}
 	if err := ca.Listen(a.hint(), true, listener.hear); err != nil {
 		t.Fatal(err)
 	}
 	ca.CameUp() // as after another connection, which has the subscriptions of the first
+	for _, sub := range ca.heads {
+		if n, size, err := sub.PendingLimits(); err != nil || n >= 0 || size != maxUnread {
+			t.Errorf("%d heads of %d bytes may wait, %v", n, size, err)
+		}
+	}
 	if err := ca.Conn.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -507,7 +636,19 @@ func TestPlainServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Nobody can send these, and a server of another operator sends no bundles.
+	for subject, data := range map[string]string{"bh." + ca.Names.Net + ".d.nobody": "x", "bh." + ca.Names.Net + ".h.nobody": "x",
+		"bh.none.h." + b.hint().String(): "x", BundleSubject: string(wire.AppendBundle(nil, []wire.BundledHead{{Network: network,
+			Origin: b.hint(), Data: []byte("bundled")}}))} {
+		if err := errors.Join(cb.Conn.Publish(subject, []byte(data)), cb.Conn.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cb.Publish(wire.Topic{Kind: wire.KindHead, Origin: b.hint()}, []byte("last")); err != nil {
+		t.Fatal(err)
+	}
 	want := map[string]int{
+		fmt.Sprintf(`h of %v to "": "last"`, b.hint()):                           1,
 		fmt.Sprintf(`h of %v to "": "own"`, b.hint()):                            1,
 		fmt.Sprintf(`d of %v to "": "delta"`, b.hint()):                          1,
 		fmt.Sprintf(`h of %v to "": "foreign" of another network`, other.hint()): 1,
@@ -551,5 +692,30 @@ func TestNonce(t *testing.T) {
 		} else if key := id.Public(); printable && !ed25519.Verify(key[:], text, sig) {
 			t.Errorf("byte %#x: the signature is of something else", c)
 		}
+	}
+}
+
+// TestAnotherOfCluster checks that a status names the server that the node is connected to, also if that is another one
+// than the configured one.
+func TestAnotherOfCluster(t *testing.T) {
+	cluster := func() server.ClusterOpts {
+		return server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: server.RANDOM_PORT}
+	}
+	first := serverOf(t, server.Options{ServerName: "first", Cluster: cluster()})
+	second := serverOf(t, server.Options{ServerName: "second", Cluster: cluster(),
+		Routes: server.RoutesFromStr("nats://" + first.ClusterAddr().String())})
+	s := &site{T: t, log: new(lines)}
+	o := s.options(newNode(t), network)
+	o.Access.Credentials = natsdial.NoCredentials
+	c, err := DialExternal(o, []string{"nats://" + first.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	for _, ns := range []*server.Server{first, second} {
+		want := "nats://" + ns.Addr().String()
+		await.True(t, "the node is at "+want, func() bool { return c.Connected() && c.Status().Server == want })
+		await.True(t, "the node knows the other server", func() bool { return len(c.Conn.DiscoveredServers()) == 1 })
+		first.Shutdown()
 	}
 }

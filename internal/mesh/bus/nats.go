@@ -32,7 +32,9 @@ const (
 	flushWait     = 2 * time.Second
 	keptErrors    = 8 // errors that are not logged again
 	refusalStands = 10 * time.Second
-	entryTries    = 16                  // looks at the connection for each call of [natsdial.Entry]
+	lookEvery     = reconnect / 4       // between two looks at a connection that was never made
+	entryEvery    = 4 * reconnect       // between two calls of [natsdial.Entry] for it
+	unlimited     = -1                  // messages
 	maxUnread     = 32 << 20            // bytes of one subscription that may wait for the receiver
 	maxAhead      = 2 * wire.MaxMessage // bytes of stored messages in flight; more than the largest message
 )
@@ -85,13 +87,13 @@ func (n names) HeadsOf(h wire.Hint) string { return "bh.*.h." + h.String() }
 // Parse returns the topic of a subject of the network.
 func (n names) Parse(subject string) (t wire.Topic, ok bool) {
 	rest, ok := strings.CutPrefix(subject, "bh."+n.Net+".")
-	if !ok || len(rest) < 2 || rest[1] != '.' {
+	kind, rest, _ := strings.Cut(rest, ".")
+	text, key, _ := strings.Cut(rest, ".")
+	origin, valid := wire.ParseHint(text)
+	if !ok || !valid || len(kind) != 1 {
 		return wire.Topic{}, false
 	}
-	origin, key, _ := strings.Cut(rest[2:], ".")
-	t = wire.Topic{Kind: wire.Kind(rest[0]), Key: key}
-	t.Origin, ok = wire.ParseHint(origin)
-	return t, ok
+	return wire.Topic{Kind: wire.Kind(kind[0]), Origin: origin, Key: key}, true
 }
 
 func (n names) All(k wire.Kind) string { return "bh." + n.Net + "." + string(rune(k)) + ".*" }
@@ -139,16 +141,19 @@ func Inbox(h wire.Hint) string { return "_INBOX_" + h.String() }
 // watchEntry records why no server has admitted the node yet, until one does. The library reports
 // that only for a connection that was established before.
 func (b *Client) watchEntry(ctx context.Context) {
-	for tries := 1; !b.Conn.IsConnected(); tries++ {
-		err := b.Conn.LastError()
-		if len(b.link.Servers) > 1 && tries%entryTries == 0 {
-			err = natsdial.Entry(b.link)
-		}
+	var entries <-chan time.Time // of several servers, because the library's last error hides those before
+	if len(b.link.Servers) > 1 {
+		entries = time.Tick(entryEvery)
+	}
+	for err := b.Conn.LastError(); !b.Conn.IsConnected(); {
 		b.Failed(err)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(reconnect / 4):
+		case <-time.After(lookEvery):
+			err = b.Conn.LastError()
+		case <-entries:
+			err = natsdial.Entry(b.link)
 		}
 	}
 }
@@ -177,10 +182,8 @@ func (b *Client) Failed(err error) {
 		b.refusedAt = now
 	}
 	b.mu.Unlock()
-	if turned && b.IsHub() && b.Opts.Refused != nil {
-		if key, ok := b.Holder(); ok {
-			b.Opts.Refused(key)
-		}
+	if key, ok := b.Holder(); ok && turned {
+		b.Opts.Refused(key)
 	}
 	if first {
 		b.Opts.Log.Warn("broker", "server", b.Server, "err", err)
@@ -200,9 +203,8 @@ func (b *Client) lost(err error) {
 func (b *Client) CameUp() {
 	b.mu.Lock()
 	b.Last, b.logged, b.refusedAt = nil, nil, time.Time{}
-	err := b.hearHeads() // it may be another hub, without bundles
+	b.hearHeads() // it may be another hub, without bundles
 	b.mu.Unlock()
-	b.Failed(err)
 	select {
 	case b.Ups <- struct{}{}:
 	default:
@@ -235,7 +237,7 @@ func (b *Client) Listen(self wire.Hint, all bool, handle func(wire.Arrival)) err
 		subjects = append(subjects, b.Names.All(wire.KindDelta))
 	}
 	for _, s := range subjects {
-		if _, err := b.subscribe(s, handle); err != nil {
+		if _, err := b.subscribe(s, b.own(handle)); err != nil {
 			return err
 		}
 	}
@@ -245,49 +247,29 @@ func (b *Client) Listen(self wire.Hint, all bool, handle func(wire.Arrival)) err
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.handle = handle
-	if err := b.hearHeads(); err != nil || !b.IsHub() {
-		return err
+	b.hearHeads()
+	if !b.IsHub() {
+		return nil
 	}
-	_, err := b.Conn.Subscribe(BundleSubject, func(m *nats.Msg) { b.unbundle(m.Data, handle) })
-	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
-	}
-	return nil
+	_, err := b.subscribe(BundleSubject, func(m *nats.Msg) { b.unbundle(m.Data, handle) })
+	return err
 }
 
 // hearHeads subscribes to the heads of all nodes. The caller holds mu.
-func (b *Client) hearHeads() error {
+func (b *Client) hearHeads() {
 	if b.handle == nil || len(b.heads) > 0 {
-		return nil
+		return
 	}
-	hear := func(m *nats.Msg) {
-		if network, t, ok := headSubject(m.Subject); ok {
-			b.handle(b.arrival(network, t, m.Data))
-		}
-	}
-	subjects := []string{HeadsOfAll}
-	if !b.owner {
-		// A broker may deny the heads of other networks, so the heads of this one have a subscription of
-		// their own.
-		subjects = append(subjects, b.Names.All(wire.KindHead))
-		all := hear
-		hear = func(m *nats.Msg) {
-			if own := strings.HasPrefix(m.Subject, "bh."+b.Names.Net+"."); own != (m.Sub.Subject == HeadsOfAll) {
-				all(m)
+	// A broker may deny the heads of other networks, so the heads of this one have a subscription of their own.
+	for _, subject := range []string{HeadsOfAll, b.Names.All(wire.KindHead)} {
+		sub, _ := b.subscribe(subject, func(m *nats.Msg) { // fails only on a closed connection, which hears nothing
+			own := strings.HasPrefix(m.Subject, "bh."+b.Names.Net+".")
+			if network, t, ok := headSubject(m.Subject); ok && own != (m.Sub.Subject == HeadsOfAll) {
+				b.handle(b.arrival(network, t, m.Data))
 			}
-		}
-	}
-	for _, s := range subjects {
-		sub, err := b.Conn.Subscribe(s, hear)
-		if err == nil {
-			err = sub.SetPendingLimits(-1, maxUnread)
-		}
-		if err != nil {
-			return fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
-		}
+		})
 		b.heads = append(b.heads, sub)
 	}
-	return nil
 }
 
 // arrival returns a head as it is handed over.
@@ -320,24 +302,28 @@ func (b *Client) unbundle(data []byte, handle func(wire.Arrival)) {
 	}
 }
 
-func (b *Client) subscribe(subject string, handle func(wire.Arrival)) (func(), error) {
-	sub, err := b.Conn.Subscribe(subject, func(m *nats.Msg) {
+// subscribe calls handle for the messages of a subject. An error means that the connection is closed.
+func (b *Client) subscribe(subject string, handle nats.MsgHandler) (*nats.Subscription, error) {
+	sub, err := b.Conn.Subscribe(subject, handle)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: broker %s: %w", b.Server, natsdial.Cleared(err))
+	}
+	return sub, sub.SetPendingLimits(unlimited, maxUnread)
+}
+
+// own returns a handler of the messages of this network.
+func (b *Client) own(handle func(wire.Arrival)) nats.MsgHandler {
+	return func(m *nats.Msg) {
 		if t, ok := b.Names.Parse(m.Subject); ok {
 			handle(wire.Arrival{Topic: t, Data: m.Data})
 		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
 	}
-	if err := sub.SetPendingLimits(-1, maxUnread); err != nil {
-		return nil, fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
-	}
-	return func() { sub.Unsubscribe() }, nil // a closed connection has no subscriptions
 }
 
 // ListenImages calls handle for the images of an origin, until the returned function is called.
 func (b *Client) ListenImages(origin wire.Hint, handle func(wire.Arrival)) (func(), error) {
-	return b.subscribe(b.Names.imagesOf(origin), handle)
+	sub, err := b.subscribe(b.Names.imagesOf(origin), b.own(handle))
+	return func() { sub.Unsubscribe() }, err // a closed connection has no subscriptions
 }
 
 // Proves reports whether the broker is this node's own, so that no other node can publish under its
@@ -356,11 +342,8 @@ func JetStreamAPI(domain string) string {
 // Streams returns the broker's JetStream, after making the streams if needed.
 func (b *Client) Streams(ctx context.Context) (jetstream.JetStream, error) {
 	js, err := jetstream.NewWithAPIPrefix(b.Conn, JetStreamAPI(b.Opts.Domain))
-	if err != nil {
-		return nil, err
-	}
-	if !b.create {
-		return js, nil
+	if err != nil || !b.create {
+		return js, err
 	}
 	deltas := jetstream.StreamConfig{
 		Name: b.Names.DeltaStream(), Subjects: []string{b.Names.All(wire.KindDelta)}, NoAck: true,
@@ -415,28 +398,32 @@ func (b *Client) StoredImages(ctx context.Context, origin wire.Hint, handle func
 // read passes the messages that a stream has stored at present to handle.
 func (b *Client) read(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
 	handle func(wire.Arrival) bool) error {
+	if err := b.readStream(ctx, stream, cfg, handle); err != nil {
+		return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+	}
+	return nil
+}
+
+func (b *Client) readStream(ctx context.Context, stream string, cfg jetstream.OrderedConsumerConfig,
+	handle func(wire.Arrival) bool) error {
 	setup, cancel := context.WithTimeout(ctx, BrokerWait)
 	defer cancel()
 	js, err := b.Streams(setup)
 	if err != nil {
-		return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+		return err
 	}
 	consumer, err := js.OrderedConsumer(setup, stream, cfg)
 	if err != nil {
-		return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+		return err
 	}
-	info, err := consumer.Info(setup)
-	if err != nil {
-		return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
-	}
-	if info.NumPending == 0 {
+	if consumer.CachedInfo().NumPending == 0 {
 		return nil
 	}
 	// Limit bytes and not messages. A broker closes a connection with more data in flight than it
 	// allows, 64 MiB by default, and everything would be read again.
 	messages, err := consumer.Messages(jetstream.PullMaxBytes(maxAhead))
 	if err != nil {
-		return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+		return err
 	}
 	defer messages.Stop()
 	stopped := context.AfterFunc(ctx, messages.Stop)
@@ -444,11 +431,11 @@ func (b *Client) read(ctx context.Context, stream string, cfg jetstream.OrderedC
 	for {
 		msg, err := messages.Next()
 		if err != nil {
-			return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+			return err
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
-			return fmt.Errorf("mesh: broker %s: %v", b.Server, err)
+			return err
 		}
 		t, ok := b.Names.Parse(msg.Subject())
 		if ok && !handle(wire.Arrival{Topic: t, Data: msg.Data(), Stored: meta.Timestamp}) || meta.NumPending == 0 {
@@ -470,40 +457,49 @@ func (b *Client) Request(ctx context.Context, subject string, data []byte) ([]by
 
 // Serve answers requests of peers to this node's broker, under a prefix and the start of their key.
 // A nil reply sends no answer.
-func (b *Client) Serve(prefix string, tell func(from wire.Hint, data []byte) []byte) error {
-	_, err := b.Conn.Subscribe(prefix+"*", func(msg *nats.Msg) {
-		from, ok := wire.Topic{Kind: wire.KindAsk, Key: strings.TrimPrefix(msg.Subject, prefix)}.Sender()
+func (b *Client) Serve(prefix string, reply func(from wire.Hint, data []byte) []byte) error {
+	return b.answer(prefix+"*", func(_ []string, from wire.Hint, data []byte) []byte { return reply(from, data) })
+}
+
+// answer answers requests to the subjects of a pattern, whose last part is the start of the key of the node that
+// asks. reply gets all parts. The answer goes to the inbox of that node alone: the broker lets no other node hear
+// there.
+func (b *Client) answer(pattern string, reply func(part []string, from wire.Hint, data []byte) []byte) error {
+	_, err := b.subscribe(pattern, func(msg *nats.Msg) {
+		part := strings.Split(msg.Subject, ".")
+		from, ok := wire.ParseHint(part[len(part)-1])
 		if !ok || !strings.HasPrefix(msg.Reply, Inbox(from)+".") {
 			return
 		}
-		if data := tell(from, msg.Data); data != nil {
-			_ = msg.Respond(data) // a peer that misses the reply asks again
+		if data := reply(part, from, msg.Data); data != nil {
+			_ = msg.Respond(data) // a node that misses the reply asks again
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
-	}
-	return nil
+	return err
 }
 
 // IsHub reports whether the other end is a hub.
 func (b *Client) IsHub() bool { return b.keyOfHub != nil }
 
-// Holder returns the key of the hub at the other end; ok is false if it is not known yet.
+// Holder returns the key of the hub at the other end; ok is false if it is not known yet, or the other end is no
+// hub.
 func (b *Client) Holder() (key wire.Public, ok bool) {
-	if p := b.keyOfHub.Load(); p != nil {
-		return *p, true
+	if b.keyOfHub == nil {
+		return key, false
 	}
-	return key, false
+	p := b.keyOfHub.Load()
+	if p == nil {
+		return key, false
+	}
+	return *p, true
 }
 
 // RefusedBy returns the key of the hub that refuses the node; ok is false if the other end is no hub, or
 // admits the node.
 func (b *Client) RefusedBy() (key wire.Public, ok bool) {
 	b.mu.Lock()
-	refused := !b.refusedAt.IsZero()
-	b.mu.Unlock()
-	if !refused || !b.IsHub() {
+	defer b.mu.Unlock()
+	if b.refusedAt.IsZero() {
 		return key, false
 	}
 	return b.Holder()

@@ -56,7 +56,13 @@ func (l *lines) count(text string) int {
 // plainServer returns a NATS server that admits a user with a password.
 func plainServer(t *testing.T) *server.Server {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, Username: "a", Password: "b"})
+	return serverOf(t, server.Options{Username: "a", Password: "b"})
+}
+
+func serverOf(t *testing.T, o server.Options) *server.Server {
+	t.Helper()
+	o.Host, o.Port, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, true
+	ns, err := server.NewServer(&o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +119,8 @@ func offline(t *testing.T, holder *wire.Public) (*Client, *lines) {
 		t.Fatal(err)
 	}
 	log := new(lines)
-	c := &Client{Server: "hub.example.com", Ups: make(chan struct{}, 1),
-		Opts: &Options{Identity: member{signer{key}}, Log: slog.New(slog.NewTextHandler(log, nil))}}
+	c := &Client{Server: "hub.example.com", Ups: make(chan struct{}, 1), Opts: &Options{Identity: member{signer{key}},
+		Refused: func(wire.Public) {}, Log: slog.New(slog.NewTextHandler(log, nil))}}
 	if holder != nil {
 		c.keyOfHub = new(atomic.Pointer[wire.Public])
 		c.keyOfHub.Store(holder)
@@ -337,6 +343,18 @@ func TestProbe(t *testing.T) {
 		t.Errorf("trouble %q, want %q", got.Trouble, TroublePermission)
 	}
 	lines("NATS server denies this node: Publish", 1)
+	for _, tt := range []struct {
+		ago  time.Duration
+		want string
+	}{{150 * time.Minute, TroubleJetStream}, {90 * time.Minute, TroublePermission}} {
+		c.mu.Lock()
+		c.deniedAt = time.Now().Add(-tt.ago)
+		c.mu.Unlock()
+		c.probe(t.Context(), time.Hour)
+		if got := c.Status().Trouble; got != tt.want {
+			t.Errorf("denied %v ago, with a probe each hour: trouble %q, want %q", tt.ago, got, tt.want)
+		}
+	}
 	c.mu.Lock()
 	c.denied = ""
 	c.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -26,7 +25,7 @@ func AskToJoin(ctx context.Context, self wire.Signer, hub, id string, inviter wi
 	request []byte) (reply []byte, known bool, err error) {
 	from := self.Public().Hint()
 	conn, err := nats.Connect("tls://"+hub,
-		nats.NoReconnect(), nats.Timeout(BrokerWait/2), nats.CustomInboxPrefix(Inbox(from)),
+		nats.NoReconnect(), nats.Timeout(connectWait), nats.CustomInboxPrefix(Inbox(from)),
 		nats.Secure(&tls.Config{
 			MinVersion: tls.VersionTLS13,
 			// The inviter is identified by its key and not by its name.
@@ -57,20 +56,7 @@ func AskToJoin(ctx context.Context, self wire.Signer, hub, id string, inviter wi
 
 // ServePairing answers requests to join that arrive at this node's broker.
 func (b *Client) ServePairing(handle func(id string, from wire.Hint, box []byte) []byte) error {
-	_, err := b.Conn.Subscribe("bh.pair.*.*", func(msg *nats.Msg) {
-		part := strings.Split(msg.Subject, ".")
-		from, ok := wire.Topic{Kind: wire.KindAsk, Key: part[3]}.Sender()
-		// Reply only to the sender of the request: the broker lets a node subscribe to its own
-		// inbox alone.
-		if !ok || !strings.HasPrefix(msg.Reply, Inbox(from)+".") {
-			return
-		}
-		if reply := handle(part[2], from, msg.Data); reply != nil {
-			_ = msg.Respond(reply) // a node that misses the reply asks again
-		}
+	return b.answer("bh.pair.*.*", func(part []string, from wire.Hint, box []byte) []byte {
+		return handle(part[2], from, box)
 	})
-	if err != nil {
-		return fmt.Errorf("broker %s: %w", b.Server, natsdial.Cleared(err))
-	}
-	return nil
 }

@@ -91,7 +91,9 @@ func (c *Class) Forget(id string, drop func(start uint64) bool) {
 	if o := c.origins[id]; o != nil {
 		n := len(o.gens)
 		o.gens = slices.DeleteFunc(slices.Clone(o.gens), func(g *studied) bool { return drop(g.Start) })
-		c.changed = c.changed || len(o.gens) != n
+		if len(o.gens) != n {
+			c.changed, c.dirty = true, true
+		}
 	}
 }
 

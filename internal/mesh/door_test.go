@@ -113,6 +113,8 @@ func TestDamagedFiles(t *testing.T) {
 		"successor of another": {member.SuccessorFile, func() []byte { return encoded(t, good) }, true},
 		"state":                {member.StateFile, func() []byte { return []byte("{") }, false},
 		"peers":                {member.PeersFile, func() []byte { return []byte("{") }, false},
+		"invitations":          {member.InvitationsFile, func() []byte { return []byte("{") }, false},
+		"rotation":             {member.RotationFile, func() []byte { return []byte("{") }, false},
 		"heard":                {replica.HeardFile, func() []byte { return []byte("{") }, true},
 		"heard of a stranger": {replica.HeardFile, func() []byte {
 			return encoded(t, []replica.Heard{{Key: old.ID()},

@@ -8,8 +8,11 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 )
 
-// saveLessons is the time between two times that the peers' lessons are written.
-const saveLessons = 10 * time.Minute
+const (
+	saveLessons = 10 * time.Minute // between two times that the peers' lessons are written
+	// combineRest is the least pause after a combination, as a multiple of its time. It may take a second.
+	combineRest = 9
+)
 
 // openLessons reads what was taught and studied before.
 func (m *Mesh) openLessons() {
@@ -18,7 +21,6 @@ func (m *Mesh) openLessons() {
 			m.opts.Log.Warn("words learnt together not read", "err", err,
 				"consequence", "peers are asked again, and taught anew")
 		}
-		m.keepLessons()
 	}
 }
 
@@ -35,17 +37,12 @@ func (m *Mesh) closeLessons() error {
 	return err
 }
 
-// keepLessons drops what nodes have taught that are no peers now, and what was rolled back.
+// keepLessons drops what nodes have taught that are no peers now, and what was rolled back, and combines the rest.
 func (m *Mesh) keepLessons() {
 	x := m.opts.Lessons
-	if x == nil {
-		return
-	}
 	x.Keep(weightsOf(m.Book, m.opts.Role))
 	for _, p := range m.Book.List() {
-		if len(p.Refused) > 0 {
-			x.Forget(p.ID, p.Refuses)
-		}
+		x.Forget(p.ID, p.Refuses)
 	}
 	x.Combine()
 }
@@ -67,27 +64,22 @@ func (m *Mesh) learnTogether(ctx context.Context) {
 	if x == nil {
 		return
 	}
-	tick := time.NewTicker(m.opts.Interval)
-	defer tick.Stop()
-	saved, rest := time.Now(), time.Time{}
+	save := time.NewTicker(saveLessons)
+	defer save.Stop()
 	for {
+		began := time.Now()
+		m.keepLessons()
+		pause := max(m.opts.Interval, combineRest*time.Since(began))
+		var err error
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-		}
-		var err error
-		if m.opts.Role != member.Subscribe && x.Round() {
-			err = x.SaveTaught(m.opts.Dir)
-		}
-		// A combination may take a second. It then takes a tenth of the time at most.
-		if began := time.Now(); began.After(rest) {
-			m.keepLessons()
-			rest = time.Now().Add(9 * time.Since(began))
-		}
-		if time.Since(saved) > saveLessons {
-			saved = time.Now()
-			err = errors.Join(err, x.SaveHeld(m.opts.Dir))
+		case <-save.C:
+			err = x.SaveHeld(m.opts.Dir)
+		case <-time.After(pause):
+			if m.opts.Role != member.Subscribe && x.Round() {
+				err = x.SaveTaught(m.opts.Dir)
+			}
 		}
 		if err != nil {
 			m.opts.Log.Warn("words learnt together not saved", "err", err)

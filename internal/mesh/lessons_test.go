@@ -3,12 +3,17 @@ package mesh
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	accounts "github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -212,4 +217,100 @@ func TestLearningTogether(t *testing.T) {
 	}
 	enginetest.Eventually(t, time.Minute, "the node judges by its own counts alone",
 		func() bool { return sameScores(pupils[0], pupils[5]) })
+}
+
+// TestLessonsSaved checks when a node writes what it has taught and what its peers have: the first after each round, unless
+// it only receives, and the second each ten minutes, unless it only publishes.
+func TestLessonsSaved(t *testing.T) {
+	for _, role := range []member.Role{member.Both, member.Subscribe, member.Publish} {
+		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+			p := newPupil(t, 1)
+			for n := range 56 {
+				p.learn(bulkhead.Sighting, "minutes", n)
+			}
+			var log lockedBuffer
+			r := newRig(t, k, func(o *member.Options) {
+				o.Role, o.Lessons, o.Log = role, p.Lessons(), slog.New(slog.NewTextHandler(&log, nil))
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			go r.learnTogether(ctx)
+			saved := func(taught, held bool) {
+				t.Helper()
+				synctest.Wait()
+				for name, want := range map[string]bool{"lessons.taught": taught, "lessons.held": held} {
+					path := filepath.Join(r.opts.Dir, name)
+					if _, err := os.Stat(path); (err == nil) != want {
+						t.Errorf("%s: %s: %v, want it there: %v", role, name, err, want)
+					}
+					os.Remove(path)
+				}
+			}
+			bubble.Advance(r.opts.Interval)
+			saved(role != member.Subscribe, false)
+			bubble.Advance(saveLessons - r.opts.Interval - time.Nanosecond)
+			saved(false, false)
+			bubble.Advance(time.Nanosecond)
+			saved(false, role != member.Publish)
+			if log.text() != "" {
+				t.Errorf("%s: log: %s", role, log.text())
+			}
+		})
+	}
+}
+
+// TestLessonsRolledBack checks that a node logs that it could not read lessons, or write them, and that it forgets what a
+// peer has taught of a generation that was rolled back.
+func TestLessonsRolledBack(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		p, teacher := newPupil(t, 1), newPupil(t, 1000)
+		for n := range 56 {
+			teacher.learn(bulkhead.Sighting, "minutes", n)
+		}
+		var log lockedBuffer
+		r := newRig(t, k, func(o *member.Options) {
+			o.Lessons, o.Log = p.Lessons(), slog.New(slog.NewTextHandler(&log, nil))
+			if err := os.WriteFile(filepath.Join(o.Dir, "lessons.held"), []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if !log.has("words learnt together not read") {
+			t.Errorf("a damaged file is not logged: %s", log.text())
+		}
+		if err := os.RemoveAll(r.opts.Dir); err != nil {
+			t.Fatal(err)
+		}
+		r.keepLessons()
+		x := r.opts.Lessons
+		teacher.Lessons().Round()
+		start := uint64(0)
+		for _, l := range teacher.Lessons().Answer(x.Study(r.Peer.ID())) {
+			if err := x.Take(r.Peer.ID(), l); err != nil {
+				t.Fatal(err)
+			}
+			start = l.Live[l.Of].Start
+		}
+		held := func() int { return x.Class.State()[0].Features }
+		if held() == 0 {
+			t.Fatal("nothing is taught")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go r.learnTogether(ctx)
+		synctest.Wait()
+		if held() == 0 {
+			t.Error("forgotten without reason")
+		}
+		r.Members[r.Peer.Hint()].Refused = []member.Stretch{{From: start, To: start}}
+		bubble.Advance(r.opts.Interval)
+		synctest.Wait()
+		if held() != 0 {
+			t.Error("what a peer taught counts after it was rolled back")
+		}
+		bubble.Advance(saveLessons)
+		synctest.Wait()
+		if !log.has("words learnt together not saved") {
+			t.Errorf("that nothing is saved is not logged: %s", log.text())
+		}
+	})
 }

@@ -135,7 +135,6 @@ func (w watcher) Dropped(id string, h wire.Hint) error {
 		w.m.broker.ShowOut(id)
 	}
 	w.m.replicas.Do(func(context.Context) { w.m.replicas.Forget(h) })
-	w.m.keepLessons()
 	return w.m.LeftRotation(id)
 }
 

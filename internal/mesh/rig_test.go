@@ -1,13 +1,17 @@
 package mesh
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
+	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
@@ -69,14 +73,114 @@ func TestStatusSums(t *testing.T) {
 	})
 }
 
-// TestFailedStart checks that a mesh whose engine does not record what it counts does not start: peers would miss it.
+var errBroken = errors.New("broken")
+
+// An ailing is an engine that does not count origins, or does not forget generations.
+type ailing struct {
+	*meshtest.Engine
+	originsErr, forgetErr error
+}
+
+func (a *ailing) SetOrigins(ctx context.Context, list []engine.Origin) error {
+	return errors.Join(a.originsErr, a.Engine.SetOrigins(ctx, list))
+}
+
+func (a *ailing) ForgetGenerations(context.Context, string, uint64) error { return a.forgetErr }
+
+// TestFailedStart checks that a mesh does not start if its engine does not record what it counts, which peers would
+// miss, or does not count what it should.
 func TestFailedStart(t *testing.T) {
-	dir, id := meshtest.Folder(t)
-	broken := errors.New("broken")
-	e := &meshtest.Engine{Engine: enginetest.Small(t, nil), Repairs: meshtest.Repairs{RecordErr: broken}}
-	m, err := prepare(t.Context(), member.Options{Dir: dir, Identity: id, Engine: e, KeyID: enginetest.Secret.ID(),
-		Mode: member.Join})
-	if m != nil || !errors.Is(err, broken) {
-		t.Errorf("%v, %v", m, err)
+	for name, fail := range map[string]func(*ailing){
+		"recording":                         func(a *ailing) { a.RecordErr = errBroken },
+		"pages":                             func(a *ailing) { a.MissingErr = errBroken },
+		"origins":                           func(a *ailing) { a.originsErr = errBroken },
+		"a generation that was rolled back": func(a *ailing) { a.forgetErr = errBroken },
+	} {
+		dir, id := meshtest.Folder(t)
+		peer := meshtest.Identity(t)
+		if err := member.SavePeers(dir, []*member.Peer{{ID: peer.ID(), Key: peer.Public(), Weight: 1,
+			Refused: []member.Stretch{{From: 5, To: 5}}}}); err != nil {
+			t.Fatal(err)
+		}
+		e := &ailing{Engine: &meshtest.Engine{Engine: enginetest.Small(t, nil), Held: []engine.ArrayState{{Start: 5}}}}
+		fail(e)
+		m, err := prepare(t.Context(), member.Options{Dir: dir, Identity: id, Engine: e, KeyID: enginetest.Secret.ID(),
+			Mode: member.Join})
+		if m != nil || !errors.Is(err, errBroken) {
+			t.Errorf("%s: %v, %v", name, m, err)
+		}
+	}
+}
+
+// A stuckBus cannot close.
+type stuckBus struct{ transport }
+
+func (stuckBus) Close() error { return errBroken }
+
+// TestFailedClose checks that a mesh reports what was not closed.
+func TestFailedClose(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, nil)
+		r.buses = []transport{stuckBus{}, r.buses[0]}
+		if err := r.Close(); !errors.Is(err, errBroken) || r.buses[1].Status().Connected {
+			t.Errorf("%v, another connection: %v", err, r.buses[1].Status())
+		}
+	})
+}
+
+// TestRefusedByAHub checks that the log names a hub that refuses the node, if the hub has admitted it before.
+func TestRefusedByAHub(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		var log lockedBuffer
+		r := newRig(t, k, func(o *member.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		if r.refused(r.Peer.Public()); log.has("expelled") {
+			t.Errorf("expelled by a hub that never admitted the node: %s", log.text())
+		}
+		if err := r.state.Admit(r.Peer.ID()); err != nil {
+			t.Fatal(err)
+		}
+		if r.refused(r.Peer.Public()); !log.has("expelled by peer") {
+			t.Errorf("the log has %s", log.text())
+		}
+	})
+}
+
+// TestEvictedAndBack checks that a peer that was evicted and is accepted again begins anew: it may continue from before,
+// and is not asked about a later past, as a peer is whose folder was copied back.
+func TestEvictedAndBack(t *testing.T) {
+	for evicted, want := range map[bool]int{true: 0, false: 1} {
+		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+			home := newSite(t, k, nil)
+			defer home.stop()
+			f := newForger(t, k, home, 1)
+			f.at.Boot, f.at.At = f.at.Boot+100, f.at.At+100
+			f.say(t, home, &wire.Message{Kind: wire.KindHead})
+			settle()
+			if evicted {
+				if err := errors.Join(home.EvictPeer(t.Context(), f.id.ID()),
+					home.AddPeer(t.Context(), f.id.ID(), "back", 1)); err != nil {
+					t.Fatal(err)
+				}
+				settle()
+			}
+			var mu sync.Mutex
+			asked := 0
+			defer f.bus.Subscribe(func(x wire.Topic) bool { return x.Kind == wire.KindAsk && x.Origin == f.id.Hint() },
+				func(a wire.Arrival) {
+					mu.Lock()
+					defer mu.Unlock()
+					if m, err := meshtest.Parse(a.Data, enginetest.Secret.ID()); err == nil && m.Boot > 0 {
+						asked++
+					}
+				})()
+			f.at.Boot -= 50
+			f.say(t, home, &wire.Message{Kind: wire.KindHead})
+			settle()
+			mu.Lock()
+			defer mu.Unlock()
+			if asked != want {
+				t.Errorf("evicted %v: asked %d times about its past, want %d", evicted, asked, want)
+			}
+		})
 	}
 }

@@ -127,6 +127,13 @@ func TestStoredInABroker(t *testing.T) {
 	if got := all(nil, time.Time{}, 99); got != nil {
 		t.Errorf("an empty broker has stored %v", got)
 	}
+	subscriptions := b.Conn.NumSubscriptions()
+	if err := h.AddMember(t.Context(), meshtest.Identity(t).ID(), "", "mail", false, 1); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.Conn.NumSubscriptions(); n != subscriptions || h.state.WasAdmitted((wire.Public{}).ID()) {
+		t.Errorf("a keeper with its own broker has %d subscriptions more, and is admitted by nobody", n-subscriptions)
+	}
 	for i, from := range []wire.Hint{one, two, one, two, one} {
 		if err := b.Publish(wire.Topic{Kind: wire.KindDelta, Origin: from}, []byte{byte('0' + i)}); err != nil {
 			t.Fatal(err)

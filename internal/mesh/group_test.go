@@ -219,6 +219,19 @@ func TestGroupAtServers(t *testing.T) {
 			t.Errorf("the keeper's server: %+v", b)
 		}
 	}
+	list, err := ns.Subsz(&server.SubszOptions{Subscriptions: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := 0
+	for _, s := range list.Subs {
+		if s.Subject == wire.GroupPrefix+"*" {
+			answers++
+		}
+	}
+	if answers != 1 {
+		t.Errorf("a member gets %d answers", answers)
+	}
 	if err := keeper.EvictPeer(t.Context(), keys[3]); err != nil {
 		t.Fatal(err)
 	}

@@ -60,8 +60,8 @@ func newLight(t testing.TB, address string, id *member.Identity, dir string, e *
 	if m.secrets, err = member.OpenSecrets(o, book); err != nil {
 		t.Fatal(err)
 	}
-	m.client, err = bus.DialHub(&bus.Options{Dir: dir, Identity: id, KeyID: o.KeyID, Heartbeat: heartbeat, Now: o.Now,
-		Log: o.Log}, address, gate{})
+	m.client, err = bus.DialHub(&bus.Options{Dir: dir, Identity: id, KeyID: o.KeyID, Heartbeat: heartbeat,
+		Refused: func(wire.Public) {}, Now: o.Now, Log: o.Log}, address, gate{})
 	if err != nil {
 		t.Fatal(err)
 	}

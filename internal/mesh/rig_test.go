@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/replica"
@@ -181,6 +182,62 @@ func TestEvictedAndBack(t *testing.T) {
 			if asked != want {
 				t.Errorf("evicted %v: asked %d times about its past, want %d", evicted, asked, want)
 			}
+		})
+	}
+}
+
+// TestNewPeerAndOldBroker checks that a node reads what its broker has stored: of a peer when it is added, and of all
+// peers when it connects again. It then publishes its versions at once. A node that only publishes reads nothing.
+func TestNewPeerAndOldBroker(t *testing.T) {
+	for _, role := range []member.Role{member.Both, member.Publish} {
+		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+			home, peer := newSite(t, k, func(o *member.Options) { o.Role = role }), newSite(t, k, nil)
+			defer home.stop()
+			handed := func() int {
+				k.Mu.Lock()
+				defer k.Mu.Unlock()
+				return home.bus.Handed
+			}
+			sees := func(when string, want uint32) {
+				t.Helper()
+				if role == member.Publish {
+					want = 0
+				}
+				got := enginetest.Check(t, home.engine, 1).Sightings
+				if got != want || role == member.Publish && handed() > 0 {
+					t.Errorf("%s, %s: %d sightings, want %d; %d stored messages read", role, when, got, want, handed())
+				}
+			}
+			enginetest.Report(t, peer.engine, 1, bulkhead.Sighting, 3)
+			settle()
+			peer.stop()
+			sees("before it knows the peer", 0)
+			if err := home.AddPeer(t.Context(), peer.id.ID(), "", 1); err != nil {
+				t.Fatal(err)
+			}
+			settle()
+			sees("when it knows the peer", 3)
+			var mu sync.Mutex
+			heads := 0
+			defer k.Connect().Subscribe(func(x wire.Topic) bool { return x.Kind == wire.KindHead }, func(wire.Arrival) {
+				mu.Lock()
+				defer mu.Unlock()
+				heads++
+			})()
+			home.bus.Set(false)
+			settle()
+			before := handed()
+			home.bus.Set(true)
+			settle()
+			mu.Lock()
+			defer mu.Unlock()
+			if heads != 1 {
+				t.Errorf("%s: %d heads after it has connected again, want one", role, heads)
+			}
+			if role == member.Both && handed() == before {
+				t.Error("nothing is read after it has connected again")
+			}
+			sees("when it has connected again", 3)
 		})
 	}
 }

@@ -670,10 +670,18 @@ func TestPlainServer(t *testing.T) {
 		}
 	}
 	named()
+	ca.mu.Lock()
+	ca.denied = `Subscription to "x"`
+	ca.mu.Unlock()
 	ns.Shutdown()
 	await.True(t, "why no other connection is made", func() bool {
 		return strings.Contains(ca.Status().Error, "connection refused")
 	})
+	ca.mu.Lock()
+	if ca.denied != "" {
+		t.Errorf("denied by a server that is gone: %s", ca.denied)
+	}
+	ca.mu.Unlock()
 	named()
 }
 

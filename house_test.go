@@ -109,6 +109,7 @@ var mayImport = map[string][]string{
 	"internal/mmsg":               {},
 	"internal/testing/await":      {},
 	"internal/testing/bubble":     {},
+	"internal/testing/logtest":    {},
 	"internal/testing/matrix":     {}, // a test of every door
 	"internal/testing/natstest":   {"internal/testing/await", "internal/testing/nodetest"},
 	"internal/testing/nodetest":   {},

@@ -5,13 +5,13 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // TestFailuresWait: the first five failures of a network cost no wait, and each further one waits
@@ -95,29 +95,11 @@ func TestFailuresForgetsTheSilent(t *testing.T) {
 	}
 }
 
-// A journal is a log that is read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
 // TestFailuresInLog: one line at once, one a minute while failures go on, none after.
 func TestFailuresInLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log journal
-		f := door.NewFailures(slog.New(slog.NewTextHandler(&log, nil)))
+		var log logtest.Log
+		f := door.NewFailures(log.Logger())
 		lines := func(n int, text string) {
 			t.Helper()
 			synctest.Wait()

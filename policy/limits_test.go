@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
 
@@ -181,8 +181,8 @@ func TestServe(t *testing.T) {
 		{"many at once", &Server{}, strings.Repeat(request, 300), 300, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var log syncBuffer
-			tt.s.Log = slog.New(slog.NewTextHandler(&log, nil))
+			var log logtest.Log
+			tt.s.Log = log.Logger()
 			tt.s.Limiter = limiter(func(func(string) []byte) (Action, string, error) { return Dunno, "", nil })
 			got, err := prototest.Ask(t, prototest.ServeStream(t, "127.0.0.1:0", tt.s), []byte(tt.in))
 			if err != nil && !isReset(err) {
@@ -203,19 +203,6 @@ func TestServe(t *testing.T) {
 		})
 	}
 }
-
-// syncBuffer is a strings.Builder for several goroutines.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-func (b *syncBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
 
 // TestConnectionCaps: Postfix holds all its connections from one address, so
 // only a configured cap applies.

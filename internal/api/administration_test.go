@@ -1,43 +1,22 @@
 package api
 
 import (
-	"bytes"
-	"log/slog"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
-
-// lockedLog is a log that several requests write.
-type lockedLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedLog) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.b.Reset()
-	return l.b.String()
-}
 
 // TestAdministrationIsLogged: the account, the change, the address and the result are logged, and
 // no secret is.
 func TestAdministrationIsLogged(t *testing.T) {
-	users, log := newFakeUsers(), &lockedLog{}
+	users, log := newFakeUsers(), &logtest.Log{}
 	srv := httptest.NewServer(newServer(t, &prototest.House{}, func(o *Options) {
-		o.Accounts, o.Users, o.Log = users, users, slog.New(slog.NewTextHandler(log, nil))
+		o.Accounts, o.Users, o.Log = users, users, log.Logger()
 	}))
 	defer srv.Close()
 	c := &admin.Client{Client: client.Client{Server: srv.URL, HTTP: srv.Client(), Token: "token-alice"}}
@@ -67,7 +46,7 @@ func TestAdministrationIsLogged(t *testing.T) {
 		{func() error { _, err := c.Users(ctx); return err }, nil},
 	} {
 		err := tt.do()
-		line := log.take()
+		line := log.Take()
 		if tt.want == nil && line != "" || tt.want != nil && strings.Count(line, "\n") != 1 {
 			t.Errorf("log %q, want a line of %q", line, tt.want)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/api"
 	"github.com/bulkhead-mail/bulkhead/internal/shard"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 )
@@ -194,7 +195,7 @@ func (u *held) Look(context.Context, []bulkhead.Signature, []bulkhead.Look, bulk
 // TestLate checks that a request that was sent before the upstream went away or came
 // back, and ends after it, does not turn the state back.
 func TestLate(t *testing.T) {
-	u, now, log := &held{asked: make(chan chan error)}, newClock(), new(lockedBuffer)
+	u, now, log := &held{asked: make(chan chan error)}, newClock(), new(logtest.Log)
 	e := New(Options{Upstream: u, Timeout: time.Hour, Now: now.Now, Log: slog.New(slog.NewTextHandler(log, nil))})
 	// look sends a look, and returns a function that ends it with an error or nil and waits for it.
 	look := func() func(error) {
@@ -333,7 +334,7 @@ func (u *elsewhere) await(t *testing.T, asked int) {
 func TestOtherNetwork(t *testing.T) {
 	now := newClock()
 	u := &elsewhere{Upstream: upstream(t, node(t, &prototest.House{}, "").URL), network: "b"}
-	log := new(lockedBuffer)
+	log := new(logtest.Log)
 	e := New(Options{Upstream: u, Timeout: 10 * time.Second, Network: "a", Now: now.Now,
 		Log: slog.New(slog.NewTextHandler(log, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -385,24 +386,6 @@ func TestOtherNetwork(t *testing.T) {
 	}
 	u.becomes("b", nil)
 	nodetest.Await(t, "another network, found later", e.OtherNetwork)
-}
-
-// A lockedBuffer may be written and read concurrently.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // slow is an upstream whose first request waits.

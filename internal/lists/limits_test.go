@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"math"
 	"net/netip"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // TestEntryBounds checks that an entry of the maximum length is accepted, and one that is a byte
@@ -409,9 +409,9 @@ func TestDiffErrors(t *testing.T) {
 // TestRun checks that a running set loads files that change, until its context ends.
 func TestRun(t *testing.T) {
 	path, _ := build(t, Options{Reason: "spam", Tone: Grey}, "a.example")
-	var log lockedBuilder
+	var log logtest.Log
 	s, err := OpenSet(SetOptions{Files: []File{{"l", path}}, Watch: time.Millisecond,
-		Log: slog.New(slog.NewTextHandler(&log, nil))})
+		Log: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -487,9 +487,9 @@ func TestFailOpen(t *testing.T) {
 			if err := tt.damage(bad); err != nil {
 				t.Fatal(err)
 			}
-			var log lockedBuilder
+			var log logtest.Log
 			o := SetOptions{Files: []File{{"good", good}, {"bad", bad}}, Watch: -1,
-				Log: slog.New(slog.NewTextHandler(&log, nil))}
+				Log: log.Logger()}
 			if _, err := OpenSet(o); err == nil {
 				t.Error("a set that does not fail open has opened")
 			}
@@ -572,19 +572,6 @@ func TestManySources(t *testing.T) {
 		t.Errorf("%d sources are named", len(named))
 	}
 }
-
-type lockedBuilder struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *lockedBuilder) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuilder) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
 
 // TestSetFiles checks that lists that stay keep their handles, that a mistake changes nothing, and
 // that the maximum number of lists works.

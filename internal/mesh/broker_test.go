@@ -3,7 +3,6 @@ package mesh
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // TestSubjects checks that a subject has a kind, a full origin and a key, and that no other text is
@@ -62,10 +62,10 @@ func TestSubjects(t *testing.T) {
 // TestBrokerErrors checks that the last error of a broker is reported until it reconnects, and that
 // each error is logged once. A denied subscription to other networks is no error.
 func TestBrokerErrors(t *testing.T) {
-	var log lockedBuffer
-	m := closed(t, func(o *member.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	var log logtest.Log
+	m := closed(t, func(o *member.Options) { o.Log = log.Logger() })
 	b := &bus.Client{Opts: m.busOptions(), Server: "a", Ups: make(chan struct{}, 1)}
-	lines := func() int { return strings.Count(log.text(), "\n") }
+	lines := func() int { return strings.Count(log.String(), "\n") }
 	last := func() string {
 		if b.Last == nil {
 			return ""

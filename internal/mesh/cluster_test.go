@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +26,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
@@ -132,7 +132,7 @@ type team struct {
 	engines []*engine.Engine
 	meshes  []*Mesh
 	stops   []func()
-	logs    [3]lockedBuffer
+	logs    [3]logtest.Log
 }
 
 func newTeam(t *testing.T) *team {
@@ -141,7 +141,7 @@ func newTeam(t *testing.T) *team {
 	t.Cleanup(func() {
 		for i := range w.logs {
 			if t.Failed() {
-				t.Logf("node %d said:\n%s", i, w.logs[i].text())
+				t.Logf("node %d said:\n%s", i, w.logs[i].String())
 			}
 		}
 	})
@@ -166,7 +166,7 @@ func (w *team) users(domain string) string {
 // with.
 func (w *team) open(i int, servers []string, with func(i int, o *Options)) (*Mesh, func()) {
 	o := quick(Options{Dir: w.dirs[i], Identity: w.ids[i], Engine: w.engines[i], Mode: External, Replicas: 3,
-		Log: slog.New(slog.NewTextHandler(&w.logs[i], nil))})
+		Log: w.logs[i].Logger()})
 	if servers != nil {
 		o.Servers = append(slices.Clone(servers[i:]), servers[:i]...)
 	}
@@ -212,8 +212,8 @@ func (w *team) well() {
 			b := m.Status().Brokers[0]
 			return b.Answer > 0 && b.Trouble == ""
 		})
-		if w.logs[i].has("ermissions") {
-			w.t.Errorf("node %d lacks a permission: %s", i, w.logs[i].text())
+		if w.logs[i].Has("ermissions") {
+			w.t.Errorf("node %d lacks a permission: %s", i, w.logs[i].String())
 		}
 	}
 }
@@ -255,12 +255,12 @@ func (w *team) unreachable(i int, servers []string, want string, with func(i int
 	var b bus.Status
 	defer func() {
 		if w.t.Failed() {
-			w.t.Logf("the node says %+v, and has logged:\n%s", b, w.logs[i].text())
+			w.t.Logf("the node says %+v, and has logged:\n%s", b, w.logs[i].String())
 		}
 	}()
 	enginetest.Eventually(w.t, time.Minute, "the node says "+want, func() bool {
 		b = m.Status().Brokers[0]
-		return !b.Connected && strings.Contains(b.Error, want) && w.logs[i].has(want)
+		return !b.Connected && strings.Contains(b.Error, want) && w.logs[i].Has(want)
 	})
 }
 
@@ -340,7 +340,7 @@ func TestClusterJWT(t *testing.T) {
 	file := newTenancy(t).user("stranger", w.least(1))
 	w.meshes[1], w.stops[1] = w.open(1, c.urls, func(_ int, options *Options) { options.Credentials = file })
 	enginetest.Eventually(t, time.Minute, "the stranger is refused", func() bool {
-		return !w.meshes[1].Status().Brokers[0].Connected && w.logs[1].has("uthorization")
+		return !w.meshes[1].Status().Brokers[0].Connected && w.logs[1].Has("uthorization")
 	})
 	enginetest.Report(t, w.engines[1], 2, bulkhead.Sighting, 1000)
 	if err := os.Rename(o.user("renewed", w.least(1)), file); err != nil {

@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	accounts "github.com/bulkhead-mail/bulkhead/internal/trust"
 )
@@ -228,9 +228,9 @@ func TestLessonsSaved(t *testing.T) {
 			for n := range 56 {
 				p.learn(bulkhead.Sighting, "minutes", n)
 			}
-			var log lockedBuffer
+			var log logtest.Log
 			r := newRig(t, k, func(o *member.Options) {
-				o.Role, o.Lessons, o.Log = role, p.Lessons(), slog.New(slog.NewTextHandler(&log, nil))
+				o.Role, o.Lessons, o.Log = role, p.Lessons(), log.Logger()
 			})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
@@ -252,8 +252,8 @@ func TestLessonsSaved(t *testing.T) {
 			saved(false, false)
 			bubble.Advance(time.Nanosecond)
 			saved(false, role != member.Publish)
-			if log.text() != "" {
-				t.Errorf("%s: log: %s", role, log.text())
+			if log.String() != "" {
+				t.Errorf("%s: log: %s", role, log.String())
 			}
 		})
 	}
@@ -267,15 +267,15 @@ func TestLessonsRolledBack(t *testing.T) {
 		for n := range 56 {
 			teacher.learn(bulkhead.Sighting, "minutes", n)
 		}
-		var log lockedBuffer
+		var log logtest.Log
 		r := newRig(t, k, func(o *member.Options) {
-			o.Lessons, o.Log = p.Lessons(), slog.New(slog.NewTextHandler(&log, nil))
+			o.Lessons, o.Log = p.Lessons(), log.Logger()
 			if err := os.WriteFile(filepath.Join(o.Dir, "lessons.held"), []byte("{"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		})
-		if !log.has("words learnt together not read") {
-			t.Errorf("a damaged file is not logged: %s", log.text())
+		if !log.Has("words learnt together not read") {
+			t.Errorf("a damaged file is not logged: %s", log.String())
 		}
 		if err := os.RemoveAll(r.opts.Dir); err != nil {
 			t.Fatal(err)
@@ -309,8 +309,8 @@ func TestLessonsRolledBack(t *testing.T) {
 		}
 		bubble.Advance(saveLessons)
 		synctest.Wait()
-		if !log.has("words learnt together not saved") {
-			t.Errorf("that nothing is saved is not logged: %s", log.text())
+		if !log.Has("words learnt together not saved") {
+			t.Errorf("that nothing is saved is not logged: %s", log.String())
 		}
 	})
 }

@@ -1,12 +1,8 @@
 package mesh
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,28 +10,9 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
-
-// A lockedBuffer holds the log of two goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *lockedBuffer) has(text string) bool { return strings.Contains(l.text(), text) }
 
 // TestWrongSecret checks that a node that joins a hub with another secret than the hub's is
 // reported at both, in the log and in the state of peers.
@@ -45,13 +22,13 @@ func TestWrongSecret(t *testing.T) {
 	joinDir, joinID := meshtest.Folder(t)
 	other := filter.Secret{9, 9, 9}
 	var meshes []*Mesh
-	var logs [2]lockedBuffer
+	var logs [2]logtest.Log
 	for i, o := range []member.Options{
 		{Dir: hubDir, Identity: hubID, KeyID: enginetest.Secret.ID(), Mode: member.Hub, Listen: address},
 		{Dir: joinDir, Identity: joinID, KeyID: other.ID(), Mode: member.Join, Servers: []string{address}},
 	} {
 		o = quick(o)
-		o.Engine, o.Log = enginetest.Small(t, nil), slog.New(slog.NewTextHandler(&logs[i], nil))
+		o.Engine, o.Log = enginetest.Small(t, nil), logs[i].Logger()
 		m, err := Open(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +48,7 @@ func TestWrongSecret(t *testing.T) {
 	for i, m := range meshes {
 		want := bus.NewNames(meshes[1-i].opts.KeyID).Net
 		enginetest.Eventually(t, time.Minute, "each side says that the secrets differ", func() bool {
-			return m.Status().Peers[0].Network == want && logs[i].has("another network secret") && logs[i].has(want)
+			return m.Status().Peers[0].Network == want && logs[i].Has("another network secret") && logs[i].Has(want)
 		})
 	}
 }

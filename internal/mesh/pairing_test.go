@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,13 +16,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/bus"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A host is a hub that invites.
 type host struct {
 	*Mesh
-	log     lockedBuffer
+	log     logtest.Log
 	address string
 	clock   atomic.Int64
 }
@@ -39,7 +39,7 @@ func newHost(t *testing.T) *host {
 	o := quick(member.Options{Dir: dir, Identity: id, KeyID: enginetest.Secret.ID(), Secret: enginetest.Secret,
 		Mode: member.Hub, Listen: h.address,
 		Name: "alice"})
-	o.Engine, o.Log, o.Now = enginetest.Small(t, nil), slog.New(slog.NewTextHandler(&h.log, nil)), h.now
+	o.Engine, o.Log, o.Now = enginetest.Small(t, nil), h.log.Logger(), h.now
 	var err error
 	if h.Mesh, err = Open(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestJoinBy(t *testing.T) {
 		list[0].Joined[0].State != member.PairWaiting {
 		t.Fatalf("%+v", list)
 	}
-	if !h.log.has("wants to join") || len(h.Status().Peers) != 0 {
+	if !h.log.Has("wants to join") || len(h.Status().Peers) != 0 {
 		t.Error("the inviter is not told, or has taken him already")
 	}
 	if err := h.Decide(t.Context(), bob.ID(), true); err != nil {
@@ -119,7 +119,7 @@ func TestJoinBy(t *testing.T) {
 		}
 	}
 	refused("used twice", v, eve, "used already, by "+bob.ID())
-	if !h.log.has("used already") {
+	if !h.log.Has("used already") {
 		t.Error("the inviter does not hear of it")
 	}
 	wrong := *v
@@ -139,13 +139,13 @@ func TestJoinBy(t *testing.T) {
 	start := h.now()
 	j, err := JoinBy(t.Context(), late, eve, "", func() time.Time { return start.Add(20 * time.Minute) })
 	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "clocks are 20m0s apart") ||
-		j != (member.Joined{}) || !h.log.has("clocks are 20m0s apart") {
+		j != (member.Joined{}) || !h.log.Has("clocks are 20m0s apart") {
 		t.Errorf("clocks apart: %+v, %v", j, err)
 	}
 	h.clock.Store(start.Add(2 * time.Hour).UnixNano())
 	j, err = JoinBy(t.Context(), late, eve, "", func() time.Time { return start })
 	if !errors.Is(err, bulkhead.ErrForbidden) || !strings.Contains(err.Error(), "expired at") || j != (member.Joined{}) ||
-		!h.log.has("expired at") {
+		!h.log.Has("expired at") {
 		t.Errorf("expired there: %+v, %v", j, err)
 	}
 	refused("expired here", late, eve, "expired at")

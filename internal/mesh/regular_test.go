@@ -122,8 +122,8 @@ func TestRegularPostponed(t *testing.T) {
 		for range 3 {
 			hub.AnnounceDue(tt.hubs(hub.id()), tt.all)
 		}
-		if hub.Pending() != nil || strings.Count(hub.log.text(), why) != 1 {
-			t.Errorf("%q: announced %v, log:\n%s", why, hub.Pending() != nil, hub.log.text())
+		if hub.Pending() != nil || strings.Count(hub.log.String(), why) != 1 {
+			t.Errorf("%q: announced %v, log:\n%s", why, hub.Pending() != nil, hub.log.String())
 		}
 	}
 	// No key of a node is lower than "A", nor higher than "V".

@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
@@ -132,16 +132,16 @@ func TestFailedClose(t *testing.T) {
 // TestRefusedByAHub checks that the log names a hub that refuses the node, if the hub has admitted it before.
 func TestRefusedByAHub(t *testing.T) {
 	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
-		var log lockedBuffer
-		r := newRig(t, k, func(o *member.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-		if r.refused(r.Peer.Public()); log.has("expelled") {
-			t.Errorf("expelled by a hub that never admitted the node: %s", log.text())
+		var log logtest.Log
+		r := newRig(t, k, func(o *member.Options) { o.Log = log.Logger() })
+		if r.refused(r.Peer.Public()); log.Has("expelled") {
+			t.Errorf("expelled by a hub that never admitted the node: %s", log.String())
 		}
 		if err := r.state.Admit(r.Peer.ID()); err != nil {
 			t.Fatal(err)
 		}
-		if r.refused(r.Peer.Public()); !log.has("expelled by peer") {
-			t.Errorf("the log has %s", log.text())
+		if r.refused(r.Peer.Public()); !log.Has("expelled by peer") {
+			t.Errorf("the log has %s", log.String())
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,13 +17,14 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 // A changing is a mesh that does not run, and records the secret that it was switched to.
 type changing struct {
 	*Mesh
-	log lockedBuffer
+	log logtest.Log
 	now time.Time
 
 	mu sync.Mutex
@@ -36,7 +36,7 @@ func newChanging(t *testing.T, mode member.Mode, change func(*member.Options)) *
 	c := &changing{now: time.Unix(1_800_000_000, 0)}
 	c.Mesh = closed(t, func(o *member.Options) {
 		o.Mode, o.Secret, o.Heartbeat = mode, enginetest.Secret, time.Second
-		o.Now, o.Log = func() time.Time { return c.now }, slog.New(slog.NewTextHandler(&c.log, nil))
+		o.Now, o.Log = func() time.Time { return c.now }, c.log.Logger()
 		o.Switch = func(s filter.Secret) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -450,7 +450,7 @@ func TestEvictedBeforeRotation(t *testing.T) {
 		t.Fatalf("after the eviction of a peer that was told: %+v", r)
 	}
 	mustTake(t, bob, hub)
-	if bob.Pending().To() != r.To() || bob.log.has("two hubs") {
+	if bob.Pending().To() != r.To() || bob.log.Has("two hubs") {
 		t.Error("the others do not follow")
 	}
 	// A member that was away then uses the void one, and comes back.
@@ -477,7 +477,7 @@ func TestEvictedBeforeRotation(t *testing.T) {
 	late.again(t, enginetest.Secret)
 	mustTake(t, late, by)
 	if err := by.EvictPeer(t.Context(), late.opts.Identity.ID()); err != nil || by.Pending().To() != given ||
-		!by.log.has("given by hand") {
+		!by.log.Has("given by hand") {
 		t.Errorf("by hand: %v", err)
 	}
 }
@@ -508,7 +508,7 @@ func TestTwoAnnouncements(t *testing.T) {
 				for j := range 2 {
 					mustTake(t, m, []*changing{one, two}[(i+j)%2])
 				}
-				if m.Pending().To() != want || !m.log.has("two hubs have announced") {
+				if m.Pending().To() != want || !m.log.Has("two hubs have announced") {
 					t.Fatalf("after %v: member %d has %v, want %v", after, i, m.Pending(), want[:4])
 				}
 			}
@@ -549,7 +549,7 @@ func TestHasten(t *testing.T) {
 			Data:    wire.AppendMessage(nil, m, by.opts.Identity)}
 	}
 	bob.replicas.Deliver(t.Context(), nil, head(hub, to), false)
-	if r := bob.Pending(); r == nil || !r.At.Equal(bob.now) || bob.log.has("level=ERROR") {
+	if r := bob.Pending(); r == nil || !r.At.Equal(bob.now) || bob.log.Has("level=ERROR") {
 		t.Errorf("a peer uses the secret: %+v", r)
 	}
 	select {
@@ -558,18 +558,18 @@ func TestHasten(t *testing.T) {
 		t.Error("nobody is told to hurry")
 	}
 	bob.replicas.Deliver(t.Context(), nil, head(hub, filter.Secret{66}), false)
-	if !bob.log.has("another network secret") {
+	if !bob.log.Has("another network secret") {
 		t.Error("a head of another network is not told of")
 	}
 	hub.again(t, to, enginetest.Secret)
 	late := head(bob, enginetest.Secret)
 	hub.replicas.Deliver(t.Context(), nil, late, false)
-	if hub.log.has("level=ERROR") {
+	if hub.log.Has("level=ERROR") {
 		t.Error("a peer that is about to change is told of")
 	}
 	hub.Secrets.Began = time.Now().Add(-time.Hour)
 	hub.replicas.Deliver(t.Context(), nil, late, false)
-	if !hub.log.has("still has a former secret of the network") {
+	if !hub.log.Has("still has a former secret of the network") {
 		t.Error("a peer that does not change is not told of")
 	}
 }

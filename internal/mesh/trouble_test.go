@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
@@ -90,7 +90,7 @@ func TestTroubles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, id := meshtest.Folder(t)
-			var log lockedBuffer
+			var log logtest.Log
 			o, credentials := tt.server(id), ""
 			if len(o.Nkeys) == 0 {
 				credentials = natsdial.NoCredentials
@@ -98,22 +98,22 @@ func TestTroubles(t *testing.T) {
 			m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
 				Mode:     member.External,
 				Replicas: tt.replicas,
-				Servers:  []string{serveNATS(t, o)}, Credentials: credentials, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+				Servers:  []string{serveNATS(t, o)}, Credentials: credentials, Log: log.Logger()}))
 			status := func() bus.Status { return m.Status().Brokers[0] }
 			enginetest.Eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
 			if tt.want == "" {
-				if got := status(); got.Trouble != "" && got.Trouble != bus.TroubleSlow || log.has("permission") {
+				if got := status(); got.Trouble != "" && got.Trouble != bus.TroubleSlow || log.Has("permission") {
 					t.Errorf("%+v", got)
 				}
 				return
 			}
 			enginetest.Eventually(t, time.Minute, "trouble "+tt.want, func() bool {
-				return status().Trouble == tt.want && log.has("NATS server ")
+				return status().Trouble == tt.want && log.Has("NATS server ")
 			})
 			for range 3 { // and stays, without another line
 				<-time.After(bus.ProbeBeats * m.opts.Heartbeat)
 			}
-			text := log.text()
+			text := log.String()
 			if got := status(); got.Trouble != tt.want || strings.Count(text, "trouble="+tt.want) != 1 ||
 				!strings.Contains(strings.ReplaceAll(text, `\`, ""), tt.line) {
 				t.Errorf("%+v; %s", got, text)
@@ -126,20 +126,20 @@ func TestTroubles(t *testing.T) {
 func TestTroubleEnds(t *testing.T) {
 	w := nodetest.NewWire(t, strings.TrimPrefix(serveNATS(t, server.Options{JetStream: true}), "nats://"))
 	dir, id := meshtest.Folder(t)
-	var log lockedBuffer
+	var log logtest.Log
 	m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: member.External,
 		Credentials: natsdial.NoCredentials,
-		Servers:     []string{"nats://" + w.Address()}, Log: slog.New(slog.NewTextHandler(&log, nil))}))
+		Servers:     []string{"nats://" + w.Address()}, Log: log.Logger()}))
 	status := func() bus.Status { return m.Status().Brokers[0] }
 	enginetest.Eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
 	w.Delay.Store(int64(4 * time.Second))
 	enginetest.Eventually(t, 2*time.Minute, "it is slow", func() bool {
-		return status().Trouble == bus.TroubleSlow && log.has("to answer")
+		return status().Trouble == bus.TroubleSlow && log.Has("to answer")
 	})
 	w.Delay.Store(0)
 	enginetest.Eventually(t, 2*time.Minute, "it is well", func() bool {
 		return status().Trouble == "" &&
-			log.has("has no more trouble")
+			log.Has("has no more trouble")
 	})
 }
 

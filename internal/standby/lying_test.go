@@ -25,24 +25,6 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
-// lines collects a log.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // frame returns the bytes of a frame that states a length.
 func frame(kind byte, length uint32, content []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32([]byte{kind}, length), content...)

@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/standby/lease"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -30,7 +31,7 @@ type machine struct {
 	dir      string
 	key      *Key
 	door     *Door
-	log      lines
+	log      logtest.Log
 	listener net.Listener
 	wire     *nodetest.Wire // by which the other machine reaches this one
 	alone    bool           // the node may go on alone
@@ -64,7 +65,7 @@ func newMachine(t *testing.T, name string) *machine {
 		t.Fatal(err)
 	}
 	m.wire = nodetest.NewWire(t, m.listener.Addr().String())
-	m.door = NewDoor(m.key, m.side, slog.New(slog.NewTextHandler(&m.log, nil)))
+	m.door = NewDoor(m.key, m.side, m.log.Logger())
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {

@@ -3,7 +3,6 @@ package standby
 import (
 	"bytes"
 	"encoding/binary"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // An absence is a first node whose journal has small segments, and the store of a second node that connects when the
@@ -21,7 +21,7 @@ type absence struct {
 	o      Options
 	first  *store.Store
 	lead   *Leader
-	log    lines
+	log    logtest.Log
 	second *store.Store
 }
 
@@ -36,7 +36,7 @@ func newAbsence(t *testing.T) *absence {
 	a := &absence{t: t, dir: t.TempDir(), o: m.options(State{Role: First})}
 	term := [2]uint64{1, 0}
 	a.o.Term = func() (uint64, uint64) { return term[0], term[1] }
-	a.o.Keep, a.o.Log = smallKeep, slog.New(slog.NewTextHandler(&a.log, nil))
+	a.o.Keep, a.o.Log = smallKeep, a.log.Logger()
 	a.open()
 	t.Cleanup(func() {
 		a.close(a.first)

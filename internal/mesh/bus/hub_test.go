@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/big"
 	"net"
@@ -27,6 +26,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // A node is an identity with a certificate.
@@ -81,14 +81,14 @@ type site struct {
 	gate   *gate
 	broker *Broker
 	own    *Client
-	log    *lines
+	log    *logtest.Log
 }
 
 const network = 7
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, id: newNode(t), gate: &gate{invited: "some"}, log: new(lines)}
+	s := &site{T: t, id: newNode(t), gate: &gate{invited: "some"}, log: new(logtest.Log)}
 	var err error
 	if s.broker, err = StartBroker(s.options(s.id, network), "127.0.0.1:0", s.gate); err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func (s *site) address() string { return s.broker.ns.Addr().String() }
 func (s *site) options(id node, keyID uint64) *Options {
 	return &Options{Dir: s.TempDir(), Identity: id, KeyID: keyID, Heartbeat: 100 * time.Millisecond, StreamAge: time.Hour,
 		StreamBytes: 1 << 24, Replicas: 1, Refused: func(wire.Public) {}, Now: time.Now,
-		Log: slog.New(slog.NewTextHandler(s.log, nil))}
+		Log: s.log.Logger()}
 }
 
 // member connects a node that the hub admits.
@@ -436,7 +436,7 @@ func TestDoor(t *testing.T) {
 		t.Errorf("%d nodes were refused, want the one with another invitation", s.gate.refusals)
 	}
 	s.gate.mu.Unlock()
-	if n := s.log.count("hub refused a connection"); n != 1 {
+	if n := s.log.Count("hub refused a connection"); n != 1 {
 		t.Errorf("%d refusals are logged, want the first", n)
 	}
 	peer := newNode(t)
@@ -586,7 +586,7 @@ func TestLargeMessage(t *testing.T) {
 // is gone, the node knows why it cannot connect.
 func TestPlainServer(t *testing.T) {
 	ns := plainServer(t)
-	s := &site{T: t, log: new(lines)}
+	s := &site{T: t, log: new(logtest.Log)}
 	url := "nats://a:b@" + ns.Addr().String()
 	dial := func(id node, keyID uint64) *Client {
 		t.Helper()
@@ -712,7 +712,7 @@ func TestAnotherOfCluster(t *testing.T) {
 	first := serverOf(t, server.Options{ServerName: "first", Cluster: cluster()})
 	second := serverOf(t, server.Options{ServerName: "second", Cluster: cluster(),
 		Routes: server.RoutesFromStr("nats://" + first.ClusterAddr().String())})
-	s := &site{T: t, log: new(lines)}
+	s := &site{T: t, log: new(logtest.Log)}
 	o := s.options(newNode(t), network)
 	o.Access.Credentials = natsdial.NoCredentials
 	c, err := DialExternal(o, []string{"nats://" + first.Addr().String()})

@@ -1,17 +1,14 @@
 package bus
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,6 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/natsdial"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // A member is an identity without a certificate.
@@ -33,24 +31,6 @@ func (member) Proof() *wire.Succession { return nil }
 
 func (member) Certificate(time.Time) (tls.Certificate, error) {
 	return tls.Certificate{}, errors.ErrUnsupported
-}
-
-// lines is a log. It may be used concurrently.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
 }
 
 // plainServer returns a NATS server that admits a user with a password.
@@ -88,8 +68,8 @@ func TestRefusedOrDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log lines
-	opts := &Options{Identity: member{signer{key}}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	var log logtest.Log
+	opts := &Options{Identity: member{signer{key}}, Log: log.Logger()}
 	opts.Access.Credentials, opts.Now = natsdial.NoCredentials, time.Now
 	c, err := DialExternal(opts, []string{"nats://x:y@" + ns.Addr().String(), "nats://x:y@" + down.Addr().String()})
 	if err != nil {
@@ -105,22 +85,22 @@ func TestRefusedOrDown(t *testing.T) {
 		c.Failed(errors.New("dial tcp: connect: connection refused")) // as the library reports the other server
 	}
 	// A client shows an error before it logs it.
-	await.True(t, "the refusal is logged", func() bool { return log.count(refused) > 0 })
-	if n := log.count(refused); n != 1 {
+	await.True(t, "the refusal is logged", func() bool { return log.Count(refused) > 0 })
+	if n := log.Count(refused); n != 1 {
 		t.Errorf("the refusal is logged %d times, want once", n)
 	}
 }
 
 // offline returns a client without a connection, of a hub if holder is not nil, and what it logs.
-func offline(t *testing.T, holder *wire.Public) (*Client, *lines) {
+func offline(t *testing.T, holder *wire.Public) (*Client, *logtest.Log) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := new(lines)
+	log := new(logtest.Log)
 	c := &Client{Server: "hub.example.com", Ups: make(chan struct{}, 1), Opts: &Options{Identity: member{signer{key}},
-		Refused: func(wire.Public) {}, Log: slog.New(slog.NewTextHandler(log, nil))}}
+		Refused: func(wire.Public) {}, Log: log.Logger()}}
 	if holder != nil {
 		c.keyOfHub = new(atomic.Pointer[wire.Public])
 		c.keyOfHub.Store(holder)
@@ -135,9 +115,9 @@ func TestErrorsLoggedOnce(t *testing.T) {
 	number := func(i int) error { return fmt.Errorf("error number %d.", i) }
 	fail := func(i int, want bool) {
 		t.Helper()
-		before := log.count("level=WARN")
+		before := log.Count("level=WARN")
 		c.Failed(number(i))
-		if got := log.count("level=WARN") - before; got != 0 != want || got > 1 {
+		if got := log.Count("level=WARN") - before; got != 0 != want || got > 1 {
 			t.Errorf("%v: logged %d times, want it logged: %v", number(i), got, want)
 		}
 		if c.Last.Error() != number(i).Error() || len(c.logged) > keptErrors {
@@ -287,9 +267,9 @@ func TestExpectedDenials(t *testing.T) {
 		BundleSubject + ".x":                      true,
 	} {
 		c.Last, c.denied = nil, ""
-		before := log.count("level=WARN")
+		before := log.Count("level=WARN")
 		c.Failed(fmt.Errorf("%w: Permissions Violation for Subscription to %q", nats.ErrPermissionViolation, subject))
-		if logged := log.count("level=WARN") > before; (c.Last != nil) != want || logged != want || (c.denied != "") != want {
+		if logged := log.Count("level=WARN") > before; (c.Last != nil) != want || logged != want || (c.denied != "") != want {
 			t.Errorf("%s: recorded %v, logged %v, denied %q; want %v", subject, c.Last, logged, c.denied, want)
 		}
 	}
@@ -300,7 +280,7 @@ func TestProbe(t *testing.T) {
 	s := newSite(t)
 	lines := func(text string, want int) {
 		t.Helper()
-		if n := s.log.count(text); n != want {
+		if n := s.log.Count(text); n != want {
 			t.Errorf("%q is logged %d times, want %d", text, n, want)
 		}
 	}
@@ -315,10 +295,10 @@ func TestProbe(t *testing.T) {
 	s.own.mu.Lock()
 	s.own.trouble = TroubleStorage
 	s.own.mu.Unlock()
-	before := s.log.count("has no more trouble")
+	before := s.log.Count("has no more trouble")
 	await.True(t, "the end of a trouble", well)
 	await.True(t, "no other one", well)
-	if s.log.count("has no more trouble") <= before {
+	if s.log.Count("has no more trouble") <= before {
 		t.Error("the end of a trouble is not logged")
 	}
 

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // TestInvitationLimits checks that an invitation may be as long as the specification allows, and no longer.
@@ -155,33 +154,15 @@ func TestMessageLimits(t *testing.T) {
 // A secrets is the part of a node that changes the network's secret.
 type secrets struct {
 	*Secrets
-	log *lockedLog
-}
-
-// A lockedLog may be written and read concurrently.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log *logtest.Log
 }
 
 // newSecrets returns a node in a mode that can change its secret.
 func newSecrets(t *testing.T, mode Mode) *secrets {
 	t.Helper()
-	log := new(lockedLog)
+	log := new(logtest.Log)
 	o := &Options{Dir: t.TempDir(), Identity: newIdentityOf(t), Mode: mode, Now: time.Now, Heartbeat: 30 * time.Second,
-		Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Log: slog.New(slog.NewTextHandler(log, nil)),
+		Secret: enginetest.Secret, KeyID: enginetest.Secret.ID(), Log: log.Logger(),
 		Switch: func(filter.Secret) {}}
 	b, err := OpenBook(o, nil)
 	if err != nil {

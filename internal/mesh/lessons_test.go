@@ -219,8 +219,8 @@ func TestLearningTogether(t *testing.T) {
 		func() bool { return sameScores(pupils[0], pupils[5]) })
 }
 
-// TestLessonsSaved checks when a node writes what it has taught and what its peers have: the first after each round, unless
-// it only receives, and the second each ten minutes, unless it only publishes.
+// TestLessonsSaved checks when a node writes lessons: its own after each round, unless it only receives, and the lessons
+// of peers each ten minutes, unless it only publishes.
 func TestLessonsSaved(t *testing.T) {
 	for _, role := range []member.Role{member.Both, member.Subscribe, member.Publish} {
 		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
@@ -259,7 +259,7 @@ func TestLessonsSaved(t *testing.T) {
 	}
 }
 
-// TestLessonsRolledBack checks that a node logs that it could not read lessons, or write them, and that it forgets what a
+// TestLessonsRolledBack checks that a node logs lessons that it could not read or write, and that it forgets what a
 // peer has taught of a generation that was rolled back.
 func TestLessonsRolledBack(t *testing.T) {
 	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {

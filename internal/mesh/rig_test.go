@@ -146,8 +146,8 @@ func TestRefusedByAHub(t *testing.T) {
 	})
 }
 
-// TestEvictedAndBack checks that a peer that was evicted and is accepted again begins anew: it may continue from before,
-// and is not asked about a later past, as a peer is whose folder was copied back.
+// TestEvictedAndBack checks that a peer that was evicted and is accepted again begins anew: it may continue from an
+// earlier state, and is not asked about its past, as a peer is whose folder was copied back.
 func TestEvictedAndBack(t *testing.T) {
 	for evicted, want := range map[bool]int{true: 0, false: 1} {
 		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {

@@ -636,10 +636,11 @@ func TestPlainServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Nobody can send these, and a server of another operator sends no bundles.
-	for subject, data := range map[string]string{"bh." + ca.Names.Net + ".d.nobody": "x", "bh." + ca.Names.Net + ".h.nobody": "x",
-		"bh.none.h." + b.hint().String(): "x", BundleSubject: string(wire.AppendBundle(nil, []wire.BundledHead{{Network: network,
-			Origin: b.hint(), Data: []byte("bundled")}}))} {
+	// No node sends the first three, and a server of another operator sends no bundles.
+	own := "bh." + ca.Names.Net
+	bundle := wire.AppendBundle(nil, []wire.BundledHead{{Network: network, Origin: b.hint(), Data: []byte("bundled")}})
+	for subject, data := range map[string]string{own + ".d.x": "x", own + ".h.x": "x",
+		"bh.none.h." + b.hint().String(): "x", BundleSubject: string(bundle)} {
 		if err := errors.Join(cb.Conn.Publish(subject, []byte(data)), cb.Conn.Flush()); err != nil {
 			t.Fatal(err)
 		}

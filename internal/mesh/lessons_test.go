@@ -219,8 +219,8 @@ func TestLearningTogether(t *testing.T) {
 		func() bool { return sameScores(pupils[0], pupils[5]) })
 }
 
-// TestLessonsSaved checks when a node writes lessons: its own after each round, unless it only receives, and the lessons
-// of peers each ten minutes, unless it only publishes.
+// TestLessonsSaved checks when a node writes lessons: its own after each round, unless it only receives, and the
+// lessons of peers each ten minutes, unless it only publishes.
 func TestLessonsSaved(t *testing.T) {
 	for _, role := range []member.Role{member.Both, member.Subscribe, member.Publish} {
 		meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {

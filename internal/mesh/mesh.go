@@ -193,9 +193,7 @@ func (m *Mesh) watch(ctx context.Context, b transport) {
 		}
 		if c, ok := b.(*bus.Client); ok {
 			if hub, ok := c.Holder(); ok {
-				if err := m.state.Admit(hub.ID()); err != nil {
-					m.opts.Log.Debug("state of the mesh not saved", "err", err)
-				}
+				_ = m.state.Admit(hub.ID()) // the next change of the state saves it again
 			}
 		}
 		m.origin.Greet()

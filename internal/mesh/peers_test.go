@@ -126,7 +126,13 @@ func TestNeverHeard(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		bubble.Advance((silentAfter + 1) * home.Mesh.opts.Heartbeat)
+		bubble.Advance(silentAfter * home.Mesh.opts.Heartbeat)
+		for _, p := range home.Status().Peers {
+			if p.Silent != 0 {
+				t.Errorf("silent for %v after %d heartbeats", p.Silent, silentAfter)
+			}
+		}
+		bubble.Advance(time.Nanosecond)
 		for _, p := range home.Status().Peers {
 			if got, want := p.Silent > 0, p.ID == counted.ID(); got != want {
 				t.Errorf("a peer of weight %v that was never heard is silent: %v, want %v", p.Weight, got, want)

@@ -58,6 +58,39 @@ func TestNetworkForgotten(t *testing.T) {
 	})
 }
 
+// TestStatusBounds checks for how long a status reports another server with the node's key, and the silence of a peer of
+// a node that hears none; and for how long the clock of a peer counts, and how different it may be.
+func TestStatusBounds(t *testing.T) {
+	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
+		r := newRig(t, k, func(o *member.Options) { o.Role = member.Publish })
+		r.state.NoteTwin()
+		bubble.Advance(twinShown*r.opts.Heartbeat - time.Nanosecond)
+		if !r.Status().Twin {
+			t.Error("another server with the key is not shown")
+		}
+		bubble.Advance(time.Nanosecond)
+		if r.Status().Twin {
+			t.Error("another server with the key is still shown")
+		}
+		clocks := func(ahead time.Duration, wantAgree, wantAll int) {
+			t.Helper()
+			if agree, all := r.Clocks(time.Now().Add(ahead)); agree != wantAgree || all != wantAll {
+				t.Errorf("%d of %d clocks agree, want %d of %d", agree, all, wantAgree, wantAll)
+			}
+		}
+		clocks(0, 0, 0)
+		r.Figures(r.Peer.Hint(), func(s *member.Stats) { s.Clock, s.ClockAt = time.Now(), time.Now() })
+		bubble.Advance(silentAfter * r.opts.Heartbeat)
+		clocks(clockTolerance-time.Nanosecond, 1, 1)
+		clocks(clockTolerance, 0, 1)
+		bubble.Advance(time.Nanosecond)
+		clocks(0, 0, 0)
+		if silent := r.Status().Peers[0].Silent; silent != 0 {
+			t.Errorf("silent for %v, at a node that hears nothing", silent)
+		}
+	})
+}
+
 // TestStatusSums checks that the status of a peer sums over its arrays, and that the probability of an error in one
 // of them is at most one.
 func TestStatusSums(t *testing.T) {

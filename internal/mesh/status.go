@@ -74,7 +74,7 @@ const clockTolerance = 30 * time.Minute
 func (m *Mesh) Clocks(wall time.Time) (agree, all int) {
 	m.Each(m.List(), func(p *member.Peer, s *member.Stats) {
 		age := time.Since(s.ClockAt)
-		if p.Weight == 0 || p.Quarantine != "" || s.ClockAt.IsZero() || age > silentAfter*m.opts.Heartbeat {
+		if p.Weight == 0 || p.Quarantine != "" || age > silentAfter*m.opts.Heartbeat {
 			return
 		}
 		all++

@@ -59,11 +59,9 @@ func (m *Mesh) keepGroup() error {
 	if m.opts.Mode != member.External || m.keeping.done || !m.Keeps() {
 		return nil
 	}
-	for _, b := range m.buses {
-		if c, ok := b.(*bus.Client); ok {
-			if err := c.Serve(wire.GroupPrefix, m.groups.ServeGroup); err != nil {
-				return err
-			}
+	for _, c := range m.clients() {
+		if err := c.Serve(wire.GroupPrefix, m.groups.ServeGroup); err != nil {
+			return err
 		}
 	}
 	m.keeping.done = true

@@ -155,6 +155,16 @@ func (m *Mesh) use(b transport) {
 	}
 }
 
+// clients returns the buses that are connections to NATS servers.
+func (m *Mesh) clients() (list []*bus.Client) {
+	for _, b := range m.buses {
+		if c, ok := b.(*bus.Client); ok {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // Run shares until ctx ends. It is called once.
 func (m *Mesh) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -170,9 +180,9 @@ func (m *Mesh) Run(ctx context.Context) error {
 	wg.Go(func() { m.replicas.Run(ctx) })
 	for _, b := range m.buses {
 		wg.Go(func() { m.watch(ctx, b) })
-		if b, ok := b.(*bus.Client); ok {
-			wg.Go(func() { b.Watch(ctx) })
-		}
+	}
+	for _, c := range m.clients() {
+		wg.Go(func() { c.Watch(ctx) })
 	}
 	wg.Go(func() { m.learnTogether(ctx) })
 	wg.Go(func() { m.groups.FollowGroups(ctx) })

@@ -58,8 +58,8 @@ func TestNetworkForgotten(t *testing.T) {
 	})
 }
 
-// TestStatusBounds checks for how long a status reports another server with the node's key, and the silence of a peer of
-// a node that hears none; and for how long the clock of a peer counts, and how different it may be.
+// TestStatusBounds checks for how long a status reports another server with the node's key, for how long the clock of a
+// peer counts, how different it may be, and that no peer is silent for a node that hears none.
 func TestStatusBounds(t *testing.T) {
 	meshtest.Run(t, func(t *testing.T, k *meshtest.Broker) {
 		r := newRig(t, k, func(o *member.Options) { o.Role = member.Publish })

@@ -130,11 +130,9 @@ func (m *Mesh) Status() Status {
 		replicas[p.ID], former[p.ID] = m.opts.Engine.Replica(p.ID), m.Former(p.ID)
 	}
 	expels := make(map[string]bool)
-	for _, b := range m.buses {
-		if c, ok := b.(*bus.Client); ok {
-			if hub, ok := c.RefusedBy(); ok && m.state.WasAdmitted(hub.ID()) {
-				expels[hub.ID()] = true
-			}
+	for _, c := range m.clients() {
+		if hub, ok := c.RefusedBy(); ok && m.state.WasAdmitted(hub.ID()) {
+			expels[hub.ID()] = true
 		}
 	}
 	s.Incarnation, _ = m.state.Life()

@@ -39,6 +39,7 @@ type gatherer struct {
 	names names
 	keyID uint64
 	conn  *nats.Conn
+	send  func(bundle []byte) error
 	inbox chan *nats.Msg
 	quit  chan struct{}
 	ended chan struct{}
@@ -75,7 +76,7 @@ func newGatherer(o *Options, ns *server.Server) (*gatherer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mesh: broker: %w", natsdial.Cleared(err))
 	}
-	g.conn = conn
+	g.conn, g.send = conn, func(bundle []byte) error { return conn.Publish(BundleSubject, bundle) }
 	go g.run()
 	return g, nil
 }
@@ -107,7 +108,7 @@ func (g *gatherer) run() {
 		}
 		for _, b := range out {
 			// A lost bundle shows in the sums of the next one.
-			_ = g.conn.Publish(BundleSubject, b)
+			_ = g.send(b)
 		}
 	}
 }
@@ -132,13 +133,9 @@ func (g *gatherer) hear(subject string, data []byte, now time.Time) {
 
 // changed reports whether a head has to be sent whole.
 func (g *gatherer) changed(from wire.Hint, data []byte, now time.Time) bool {
-	e, err := wire.OpenEnvelope(data)
-	if err != nil {
-		return true // the members refuse it
-	}
-	stamp, sum, ok := e.Content()
+	stamp, sum, ok := contentOf(data)
 	if !ok {
-		return true
+		return true // the members refuse it
 	}
 	h := g.heads[from]
 	if h == nil {
@@ -156,6 +153,15 @@ func (g *gatherer) changed(from wire.Hint, data []byte, now time.Time) bool {
 		h.sent, h.asked = now, false
 	}
 	return changed
+}
+
+// contentOf returns the stamp and the sum of a head; ok is false if it is malformed.
+func contentOf(data []byte) (stamp wire.Stamp, sum wire.HeadSum, ok bool) {
+	e, err := wire.OpenEnvelope(data)
+	if err != nil {
+		return stamp, sum, false
+	}
+	return e.Content()
 }
 
 // add keeps a head for the next bundle. Of more heads of one origin than a bundle takes, the newest stays.

@@ -5,10 +5,15 @@ import (
 	"crypto/ed25519"
 	"encoding/binary"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/wire"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 )
 
 type signer struct{ key ed25519.PrivateKey }
@@ -111,7 +116,8 @@ func TestGathered(t *testing.T) {
 	expect("of the first process", 1, beat, "b")
 }
 
-// TestGatheredAtOnce checks that of many heads of one origin between two bundles a few are sent, the newest among them.
+// TestGatheredAtOnce checks that of many heads of one origin between two bundles a few are sent, the newest among
+// them.
 func TestGatheredAtOnce(t *testing.T) {
 	g := newGathering(t)
 	for i := range 2*maxGathered + 1 {
@@ -124,6 +130,65 @@ func TestGatheredAtOnce(t *testing.T) {
 	if want := []byte{0, 1, 2, 2 * maxGathered}; !bytes.Equal(got, want) {
 		t.Errorf("heads %d, want %d", got, want)
 	}
+}
+
+// TestGatherer checks that a hub sends a changed head after a sixtieth of a heartbeat at most, and sums after sixteen
+// times that time.
+func TestGatherer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGathering(t)
+		g.inbox, g.quit, g.ended = make(chan *nats.Msg), make(chan struct{}), make(chan struct{})
+		var mu sync.Mutex
+		var sent [][]byte
+		g.send = func(b []byte) error {
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, b)
+			return nil
+		}
+		go g.run()
+		sends := func(when string, after time.Duration, messages, whole, still int) {
+			t.Helper()
+			bubble.Advance(after)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			w, s := 0, 0
+			for _, h := range g.heads(t, sent) {
+				if len(h.Data) > 0 {
+					w++
+				} else {
+					s++
+				}
+			}
+			if len(sent) != messages || w != whole || s != still {
+				t.Errorf("%s: %d messages with %d heads and %d sums, want %d with %d and %d", when, len(sent), w, s, messages,
+					whole, still)
+			}
+			sent = nil
+		}
+		publish := func() {
+			g.stamp.Seq++
+			m := &wire.Message{Kind: wire.KindHead, Stamp: g.stamp, From: g.from.Public().Hint(), KeyID: 7}
+			g.inbox <- &nats.Msg{Subject: g.names.Subject(wire.Topic{Kind: wire.KindHead, Origin: m.From}),
+				Data: wire.AppendMessage(nil, m, g.from)}
+		}
+		tick := g.opts.Heartbeat / gatherShare
+		publish()
+		sends("at once", 0, 0, 0, 0)
+		sends("changed", tick, 1, 1, 0)
+		sends("nothing new", (stillTicks-1)*tick-1, 0, 0, 0)
+		sends("all", 1, 1, 0, 0)
+		bubble.Advance(g.opts.Heartbeat - stillTicks*tick)
+		publish()
+		mu.Lock()
+		sent = nil
+		mu.Unlock()
+		sends("same", 4*tick-1, 0, 0, 0)
+		sends("all, with a sum", 1, 1, 0, 1)
+		g.close()
+		sends("closed", g.opts.Heartbeat, 0, 0, 0)
+	})
 }
 
 // heads returns the heads of the messages of a hub, whole ones and sums.
@@ -170,6 +235,8 @@ func TestGatheredSubjects(t *testing.T) {
 			messages := g.bundles(true)
 			got := g.heads(t, messages)
 			switch {
+			case len(g.gatherer.heads) > 0:
+				t.Errorf("%s: remembered", name)
 			case len(messages) != 1:
 				t.Errorf("%s: %d bundles", name, len(messages))
 			case tt.want == 0 && len(got) > 0:

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/big"
 	"net"
@@ -462,6 +463,9 @@ func TestDoor(t *testing.T) {
 	if hub, ok := c.RefusedBy(); !ok || hub != s.id.Public() || c.Connected() {
 		t.Errorf("refused by %v, %v", hub, ok)
 	}
+	if n := s.log.Count("hub refused a connection"); n != 1 {
+		t.Errorf("%d refusals are logged, want the first alone", n)
+	}
 	// A node takes no server for a hub whose key is not on its own list.
 	stranger := s.dial(peer, network, &gate{})
 	go stranger.watchEntry(t.Context())
@@ -553,7 +557,10 @@ func TestBroker(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder is %v, %v", info, err)
 	}
-	k, err := StartBroker(s.options(s.id, network), "127.0.0.1:0", s.gate)
+	var log logtest.Log
+	with := s.options(s.id, network)
+	with.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	k, err := StartBroker(with, "127.0.0.1:0", s.gate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -565,6 +572,9 @@ func TestBroker(t *testing.T) {
 	}
 	o := s.options(s.id, network)
 	o.Identity = member{s.id.signer}
+	if !log.Has("part=broker") {
+		t.Errorf("the log has nothing from the broker: %s", log.String())
+	}
 	if k, err := StartBroker(o, "127.0.0.1:0", s.gate); k != nil || !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a broker without a certificate: %v", err)
 	}

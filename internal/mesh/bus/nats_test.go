@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
@@ -41,7 +42,7 @@ func plainServer(t *testing.T) *server.Server {
 
 func serverOf(t *testing.T, o server.Options) *server.Server {
 	t.Helper()
-	o.Host, o.Port, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, true
+	o.Host, o.Port, o.NoSigs = "127.0.0.1", cmp.Or(o.Port, server.RANDOM_PORT), true
 	ns, err := server.NewServer(&o)
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +90,32 @@ func TestRefusedOrDown(t *testing.T) {
 	if n := log.Count(refused); n != 1 {
 		t.Errorf("the refusal is logged %d times, want once", n)
 	}
+}
+
+// TestRefusedLater has a node whose only server is down at first, and then refuses it.
+func TestRefusedLater(t *testing.T) {
+	down, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := down.Addr().(*net.TCPAddr)
+	down.Close()
+	s := &site{T: t, log: new(logtest.Log)}
+	o := s.options(newNode(t), network)
+	o.Access.Credentials = natsdial.NoCredentials
+	c, err := DialExternal(o, []string{"nats://x:y@" + address.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go c.watchEntry(ctx)
+	await.True(t, "the server is down", func() bool { return strings.Contains(c.Status().Error, "refused") })
+	serverOf(t, server.Options{Port: address.Port, Username: "a", Password: "b"})
+	await.True(t, "the server refuses the node", func() bool {
+		return strings.Contains(c.Status().Error, "Authorization Violation")
+	})
 }
 
 // offline returns a client without a connection, of a hub if holder is not nil, and what it logs.

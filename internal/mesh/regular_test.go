@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh/member"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
 )
 
 const fourWeeks = 28 * 24 * time.Hour
@@ -261,5 +263,53 @@ func TestRegularAtOnce(t *testing.T) {
 	}
 	if _, err := joiner.Rotate(member.NewRotation{}); !errors.Is(err, bulkhead.ErrForbidden) {
 		t.Errorf("a member announces: %v", err)
+	}
+}
+
+// TestRegularOverAHub has a hub that announces another secret when it is due, and a member that hears of it. Both use
+// the secret when the time has come.
+func TestRegularOverAHub(t *testing.T) {
+	address := freePort(t)
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	ahead.Store(int64(time.Until(turnOf(time.Now()).Add(-time.Hour))))
+	var meshes []*Mesh
+	var switched []chan filter.Secret
+	for _, mode := range []member.Mode{member.Hub, member.Join} {
+		dir, id := meshtest.Folder(t)
+		to := make(chan filter.Secret, 1)
+		o := member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil), Mode: mode, Secret: enginetest.Secret,
+			Now: now, Interval: 50 * time.Millisecond, Heartbeat: 50 * time.Millisecond, Switch: func(s filter.Secret) {
+				select {
+				case to <- s:
+				default:
+				}
+			}}
+		if mode == member.Hub {
+			o.Listen, o.RekeyEvery = address, fourWeeks
+		} else {
+			o.Servers = []string{address}
+		}
+		m, _ := start(t, o)
+		meshes, switched = append(meshes, m), append(switched, to)
+	}
+	befriend(t, meshes...)
+	for i, m := range meshes {
+		enginetest.Eventually(t, time.Minute, fmt.Sprintf("node %d knows the next secret", i),
+			func() bool { return m.Pending() != nil })
+	}
+	secret, due := meshes[0].Pending().To(), turnOf(now())
+	for i, m := range meshes {
+		if r := m.Pending(); r.To() != secret || r.At.Sub(due).Abs() > time.Minute {
+			t.Errorf("node %d uses %v at %v, want %v at %v", i, r.To(), r.At, secret, due)
+		}
+	}
+	ahead.Add(int64(time.Hour))
+	for i, to := range switched {
+		enginetest.Eventually(t, time.Minute, fmt.Sprintf("node %d uses the secret", i),
+			func() bool { return len(to) == 1 })
+		if got := <-to; got != secret {
+			t.Errorf("node %d uses %v, want %v", i, got, secret)
+		}
 	}
 }

@@ -85,8 +85,11 @@ func TestStatusBounds(t *testing.T) {
 		clocks(clockTolerance, 0, 1)
 		bubble.Advance(time.Nanosecond)
 		clocks(0, 0, 0)
-		if silent := r.Status().Peers[0].Silent; silent != 0 {
-			t.Errorf("silent for %v, at a node that hears nothing", silent)
+		r.Engine.Former = []engine.FormerIncarnation{{Incarnation: 7}}
+		r.Figures(r.Peer.Hint(), func(s *member.Stats) { s.Behind = time.Now() })
+		bubble.Advance(time.Minute)
+		if p := r.Status().Peers[0]; p.Silent != 0 || p.Behind != time.Minute || len(p.Former) != 1 {
+			t.Errorf("%+v; want no silence at a node that hears nothing, a minute behind, and a former incarnation", p)
 		}
 	})
 }

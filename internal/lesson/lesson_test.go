@@ -359,9 +359,13 @@ func TestLimits(t *testing.T) {
 	if err := c.Take("b", made(4, 5, 1, 1, 20)); err != nil || len(held(c, "b")) > 0 {
 		t.Errorf("another secret: %v, %v", held(c, "b"), err)
 	}
+	_, _ = c.saved()
 	c.Forget("a", func(start uint64) bool { return start >= 5 })
 	if got := held(c, "a"); len(got) > 0 {
 		t.Errorf("%v after a rollback", got)
+	}
+	if _, ok := c.saved(); !ok {
+		t.Error("a rollback is not saved, and is undone by a restart")
 	}
 }
 

@@ -56,8 +56,9 @@ func serverOf(t *testing.T, o server.Options) *server.Server {
 	return ns
 }
 
-// TestRefusedOrDown has a node that one server refuses, while another one is down. Its status returns to the
-// refusal after an error of the other, and each error is logged once.
+// TestRefusedOrDown has a node that one server refuses, while others are down. Its status returns to the refusal after
+// an error of another server, and each error is logged once. The library tries the servers in a random order, and
+// forgets the refusal when it tries a server that is down.
 func TestRefusedOrDown(t *testing.T) {
 	ns := plainServer(t)
 	down, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +73,11 @@ func TestRefusedOrDown(t *testing.T) {
 	var log logtest.Log
 	opts := &Options{Identity: member{signer{key}}, Log: log.Logger()}
 	opts.Access.Credentials, opts.Now = natsdial.NoCredentials, time.Now
-	c, err := DialExternal(opts, []string{"nats://x:y@" + ns.Addr().String(), "nats://x:y@" + down.Addr().String()})
+	servers := []string{"nats://x:y@" + ns.Addr().String()}
+	for n := range 7 {
+		servers = append(servers, fmt.Sprintf("nats://x:y@127.0.0.%d:%d", 1+n, down.Addr().(*net.TCPAddr).Port))
+	}
+	c, err := DialExternal(opts, servers)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,16 +133,11 @@ func (b *Client) Watch(ctx context.Context) {
 	}
 	every := ProbeBeats * b.Opts.Heartbeat
 	for {
-		pause := every
-		if b.Conn.IsConnected() {
-			b.probe(ctx, every)
-		} else {
-			pause = min(pause, reconnect)
-		}
+		b.probe(ctx, every)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(every):
 		}
 	}
 }

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -277,9 +278,6 @@ func TestLessonsRolledBack(t *testing.T) {
 		if !log.Has("words learnt together not read") {
 			t.Errorf("a damaged file is not logged: %s", log.String())
 		}
-		if err := os.RemoveAll(r.opts.Dir); err != nil {
-			t.Fatal(err)
-		}
 		r.keepLessons()
 		x := r.opts.Lessons
 		teacher.Lessons().Round()
@@ -301,7 +299,10 @@ func TestLessonsRolledBack(t *testing.T) {
 		if held() == 0 {
 			t.Error("forgotten without reason")
 		}
-		r.Members[r.Peer.Hint()].Refused = []member.Stretch{{From: start, To: start}}
+		if err := errors.Join(r.RollbackPeer(ctx, r.Peer.ID(), time.Unix(int64(start), 0)),
+			os.RemoveAll(r.opts.Dir)); err != nil {
+			t.Fatal(err)
+		}
 		bubble.Advance(r.opts.Interval)
 		synctest.Wait()
 		if held() != 0 {

@@ -84,8 +84,8 @@ func (b *batcher[Q, A]) flush(batch []*question[Q, A]) {
 		asks[i] = q.ask
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
+	defer cancel()
 	answers, err := b.send(ctx, asks)
-	cancel()
 	if len(batch) > 1 && errors.Is(err, bulkhead.ErrMalformed) {
 		for _, q := range batch {
 			b.flush([]*question[Q, A]{q})

@@ -96,9 +96,8 @@ func (c *cache) forget(sigs []bulkhead.Signature) {
 	}
 	now := c.now()
 	if len(c.reported)+len(sigs) > 4*cacheSize {
-		clear(c.answers)
 		clear(c.reported)
-		c.floor = now // also for answers still to come
+		c.floor = now // no answer before holds, nor one that is still to come
 	}
 	for i := range sigs {
 		c.reported[sigs[i]] = now

@@ -112,11 +112,19 @@ func TestCacheIsBounded(t *testing.T) {
 	// Answers in transit when reports are forgotten may be outdated.
 	asked := now
 	now = now.Add(time.Second)
+	old := cacheKey{0, 0, 4}
+	c.put(old, unknown, now)
 	for i := range 4*cacheSize + 1 {
+		if _, ok := c.get(old, nil); !ok {
+			t.Fatalf("an answer is forgotten after %d reports on others", i)
+		}
 		c.forget([]bulkhead.Signature{signatureOf(i)})
 		if len(c.reported) > 4*cacheSize {
 			t.Fatalf("%d reports, limit %d", len(c.reported), 4*cacheSize)
 		}
+	}
+	if _, ok := c.get(old, nil); ok {
+		t.Error("an answer outlives the reports since it")
 	}
 	c.put(cacheKey{0, 0, 1}, unknown, asked)
 	c.put(cacheKey{0, 0, 2}, unknown, now)
@@ -125,6 +133,16 @@ func TestCacheIsBounded(t *testing.T) {
 		if _, ok := c.get(cacheKey{0, 0, n}, []bulkhead.Signature{signatureOf(0)}); ok != want {
 			t.Errorf("answer %d is kept %v, want %v", n, ok, want)
 		}
+	}
+}
+
+// TestNoCache checks that a cache which never answers takes no memory.
+func TestNoCache(t *testing.T) {
+	c := newCache(0, time.Now)
+	c.put(cacheKey{1}, &bulkhead.Verdict{}, time.Now())
+	c.forget([]bulkhead.Signature{signatureOf(1)})
+	if len(c.answers)+len(c.reported) > 0 {
+		t.Errorf("the cache holds %d answers and %d reports", len(c.answers), len(c.reported))
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 
 // An Upstream is a remote node; [admin.Client] implements it.
 type Upstream interface {
-	bulkhead.Counter
+	Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look, what bulkhead.Aspect) error
+	Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error
 	CheckBatch(context.Context, []bulkhead.Query) ([]client.Checked, error)
 	ReportBatch(context.Context, []bulkhead.Report) ([]client.Reported, error)
 	Node(context.Context) (*admin.NodeState, error)
@@ -171,10 +172,7 @@ func (e *Edge) Report(ctx context.Context, r bulkhead.Report) (bulkhead.Receipt,
 	if r.Vote >= bulkhead.NumVotes {
 		return bulkhead.Receipt{}, fmt.Errorf("edge: %w: vote %d", bulkhead.ErrMalformed, r.Vote)
 	}
-	repeated := uint64(0)
-	if e.o.Open != nil {
-		repeated = repeatKey(&r)
-	}
+	repeated := repeatKey(&r)
 	if e.spool != nil && r.ID == "" {
 		r.ID = "edge-" + rand.Text() // it may be sent twice
 	}
@@ -210,7 +208,7 @@ func (e *Edge) towards(r *bulkhead.Report, repeated uint64) (t *target, may stri
 	if had == "" {
 		had = e.sent.get(repeated)
 	}
-	if other := e.routes.named(had); had != "" && other != nil {
+	if other := e.routes.named(had); other != nil {
 		t, may = other, had
 	}
 	if t == nil || e.spool != nil && e.spool.waits(t.name) || !t.health.mayAsk() {

@@ -180,6 +180,127 @@ func TestAway(t *testing.T) {
 	}
 }
 
+// asks returns one request of each kind to an edge.
+func asks(e *Edge) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"check": func(ctx context.Context) error { _, err := e.Check(ctx, query(1)); return err },
+		"report": func(ctx context.Context) error {
+			_, err := e.Report(ctx, bulkhead.Report{Signatures: query(1).Signatures})
+			return err
+		},
+		"look": func(ctx context.Context) error {
+			return e.Look(ctx, query(1).Signatures, make([]bulkhead.Look, 1), bulkhead.Counts)
+		},
+		"count": func(ctx context.Context) error { return e.Count(ctx, query(1).Signatures, []uint32{1}) },
+	}
+}
+
+// TestProbe checks, for each kind of request, that one in each probeEvery tries an upstream that is away, and that the
+// others do not reach it.
+func TestProbe(t *testing.T) {
+	for name := range asks(nil) {
+		u, now := &desk{away: true}, newClock()
+		e := New(Options{Upstream: u, Timeout: time.Minute, Now: now.Now})
+		ask := func(wait time.Duration, want int64, up bool) {
+			t.Helper()
+			now.advance(wait)
+			err := asks(e)[name](t.Context())
+			if n := e.Stats.Requests.Load(); n != want || e.Up() != up {
+				t.Errorf("%s: %d requests, up %v; want %d, %v", name, n, e.Up(), want, up)
+			}
+			if took := name == "check" || name == "look"; !up && took != (err == nil) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		ask(0, 1, false)
+		ask(0, 1, false)
+		ask(probeEvery-1, 1, false)
+		ask(1, 2, false)
+		ask(0, 2, false)
+		u.set(false)
+		ask(probeEvery, 3, true)
+		ask(0, 4, true)
+		if failed, temporary := e.Stats.FailOpen.Load(), e.Stats.Temporary.Load(); failed+temporary != 5 {
+			t.Errorf("%s: %d are answered \"unknown\" and %d refused, want 5", name, failed, temporary)
+		}
+	}
+}
+
+// patient is an upstream that answers once the test ends, or once the context of the request does.
+type patient struct {
+	Upstream
+	end <-chan struct{}
+}
+
+func (u patient) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-u.end:
+		return nil
+	}
+}
+
+func (u patient) CheckBatch(ctx context.Context, q []bulkhead.Query) ([]client.Checked, error) {
+	return make([]client.Checked, len(q)), u.wait(ctx)
+}
+
+func (u patient) ReportBatch(ctx context.Context, r []bulkhead.Report) ([]client.Reported, error) {
+	return make([]client.Reported, len(r)), u.wait(ctx)
+}
+
+func (u patient) Look(ctx context.Context, _ []bulkhead.Signature, _ []bulkhead.Look, _ bulkhead.Aspect) error {
+	return u.wait(ctx)
+}
+
+func (u patient) Count(ctx context.Context, _ []bulkhead.Signature, _ []uint32) error {
+	return u.wait(ctx)
+}
+
+// TestGivenUp checks that the end of a client's request is the client's error, and is no reason to call the upstream
+// unreachable.
+func TestGivenUp(t *testing.T) {
+	for name := range asks(nil) {
+		e := New(Options{Upstream: patient{end: t.Context().Done()}, Timeout: time.Minute})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := asks(e)[name](ctx); !errors.Is(err, context.Canceled) || !e.Up() {
+			t.Errorf("%s: %v, up %v", name, err, e.Up())
+		}
+	}
+}
+
+// TestAwayInShort checks an answer to a terse check, and one into a longer array, while the upstream is away; and that
+// requests for nothing, or malformed ones, do not reach it.
+func TestAwayInShort(t *testing.T) {
+	e := New(Options{Upstream: &desk{away: true}, Timeout: time.Minute})
+	looks := []bulkhead.Look{{Sightings: 8}, {Sightings: 9}}
+	for what, err := range map[string]error{
+		"look":  e.Look(t.Context(), nil, nil, bulkhead.Counts),
+		"count": e.Count(t.Context(), nil, nil),
+	} {
+		if err != nil {
+			t.Errorf("a %s of nothing: %v", what, err)
+		}
+	}
+	r := bulkhead.Report{Signatures: query(1).Signatures, Vote: bulkhead.NumVotes}
+	if _, err := e.Report(t.Context(), r); !errors.Is(err, bulkhead.ErrMalformed) {
+		t.Errorf("a report without a vote: %v", err)
+	}
+	if n := e.Stats.Requests.Load(); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+	q := query(1)
+	q.Terse = true
+	if v, err := e.Check(t.Context(), q); err != nil || len(v.Reasons) > 0 || len(v.Findings) != 1 {
+		t.Errorf("a terse check: %+v, %v", v, err)
+	}
+	if err := e.Look(t.Context(), query(1).Signatures, looks, bulkhead.Counts); err != nil ||
+		looks[0].Sightings != 0 || looks[1].Sightings != 9 {
+		t.Errorf("a look: %+v, %v", looks, err)
+	}
+}
+
 // held is an upstream whose looks end at the time and with the result that the test chooses.
 type held struct {
 	Upstream
@@ -337,6 +458,7 @@ func TestOtherNetwork(t *testing.T) {
 	log := new(logtest.Log)
 	e := New(Options{Upstream: u, Timeout: 10 * time.Second, Network: "a", Now: now.Now,
 		Log: slog.New(slog.NewTextHandler(log, nil))})
+	only(e).network.retry = time.Nanosecond // only for an upstream that does not answer
 	ctx, cancel := context.WithCancel(t.Context())
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -361,11 +483,15 @@ func TestOtherNetwork(t *testing.T) {
 	leave("b")
 	leave("a")
 	nodetest.Await(t, "the same network", func() bool { return !e.OtherNetwork() })
+	leave("a")
 	leave("")
 	leave("b")
 	nodetest.Await(t, "another network", e.OtherNetwork)
 	cancel()
 	watch.Wait()
+	if u.asked != 6 {
+		t.Errorf("the upstream was asked %d times, want once at the start and once for each return", u.asked)
+	}
 	for text, want := range map[string]int{"has another network secret": 2, "network secret now": 1,
 		"network secret not compared": 1} {
 		if got := strings.Count(log.String(), text); got != want {
@@ -470,9 +596,13 @@ func TestCache(t *testing.T) {
 		}
 		return v
 	}
-	check(0, query(1, 2))
-	v := check(1, query(1, 2))
+	v := check(0, query(1, 2))
 	v.Findings[0].Sightings, v.Reasons[0] = 99, "" // the caller's own
+	v = check(1, query(1, 2))
+	if v.Findings[0].Sightings != 0 || v.Reasons[0] == "" {
+		t.Errorf("the cache holds the memory of a caller: %+v", v)
+	}
+	v.Findings[0].Sightings, v.Reasons[0] = 99, ""
 	if v := check(1, query(1, 2)); v.Findings[0].Sightings != 0 || v.Reasons[0] == "" {
 		t.Errorf("the cache gave away its own memory: %+v", v)
 	}

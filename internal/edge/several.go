@@ -43,7 +43,7 @@ func (s *several) try(ctx context.Context, ask func(context.Context, Upstream) (
 			s.at.CompareAndSwap(first, int32(at))
 			return err
 		}
-		if i == 0 || !errors.Is(last, bulkhead.ErrReadOnly) { // a node that answers is more than one that is away
+		if !errors.Is(last, bulkhead.ErrReadOnly) { // a node that answers is more than one that is away
 			last = err
 		}
 		if ctx.Err() != nil {
@@ -70,15 +70,6 @@ func unsent(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// Check implements [bulkhead.Clearinghouse].
-func (s *several) Check(ctx context.Context, q bulkhead.Query) (v bulkhead.Verdict, err error) {
-	err = s.try(ctx, func(ctx context.Context, u Upstream) (bool, error) {
-		v, err = u.Check(ctx, q)
-		return down(err), err
-	})
-	return v, err
-}
-
 // CheckBatch implements [Upstream].
 func (s *several) CheckBatch(ctx context.Context, queries []bulkhead.Query) (out []client.Checked, err error) {
 	err = s.try(ctx, func(ctx context.Context, u Upstream) (bool, error) {
@@ -88,16 +79,8 @@ func (s *several) CheckBatch(ctx context.Context, queries []bulkhead.Query) (out
 	return out, err
 }
 
-// Report implements [bulkhead.Clearinghouse]. It repeats a report that has an ID, or that cannot have arrived.
-func (s *several) Report(ctx context.Context, r bulkhead.Report) (receipt bulkhead.Receipt, err error) {
-	err = s.try(ctx, func(ctx context.Context, u Upstream) (bool, error) {
-		receipt, err = u.Report(ctx, r)
-		return errors.Is(err, bulkhead.ErrReadOnly) || down(err) && (r.ID != "" || unsent(err)), err
-	})
-	return receipt, err
-}
-
-// ReportBatch implements [Upstream]. Reports that a node does not take at present go to the next one.
+// ReportBatch implements [Upstream]. Reports that a node does not take at present go to the next one. A batch whose answer
+// was lost goes there too, if all its reports have IDs: a report without an ID may have arrived.
 func (s *several) ReportBatch(ctx context.Context, reports []bulkhead.Report) ([]client.Reported, error) {
 	out := make([]client.Reported, len(reports))
 	left := make([]int, len(reports)) // reports that no node has taken
@@ -130,7 +113,7 @@ func (s *several) ReportBatch(ctx context.Context, reports []bulkhead.Report) ([
 	return out, nil // a report that no node has taken has the answer of the last one that answered
 }
 
-// Look implements [bulkhead.Counter].
+// Look implements [Upstream].
 func (s *several) Look(ctx context.Context, sigs []bulkhead.Signature, out []bulkhead.Look,
 	what bulkhead.Aspect) error {
 	return s.try(ctx, func(ctx context.Context, u Upstream) (bool, error) {
@@ -139,7 +122,7 @@ func (s *several) Look(ctx context.Context, sigs []bulkhead.Signature, out []bul
 	})
 }
 
-// Count implements [bulkhead.Counter]. Counts have no ID, so they are repeated only if they cannot have arrived.
+// Count implements [Upstream]. Counts have no ID, so they are repeated only if they cannot have arrived.
 func (s *several) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint32) error {
 	return s.try(ctx, func(ctx context.Context, u Upstream) (bool, error) {
 		err := u.Count(ctx, sigs, n)

@@ -41,15 +41,13 @@ func (r *routes) named(name string) *target {
 	return nil
 }
 
-// queue returns the name of the target of a report in the spool. may is the name of the shard that may have it already.
+// queue returns the name of the target of a report in the spool, when there is a map. may is the name of the shard that
+// may have the report already.
 func (r *routes) queue(mailbox, may string) string {
-	if may != "" && r.named(may) != nil {
+	if r.named(may) != nil {
 		return may
 	}
-	if t := r.of(mailbox); t != nil {
-		return t.name
-	}
-	return ""
+	return r.of(mailbox).name
 }
 
 // mailboxOf returns the mailbox whose shard a report goes to: its first recipient, or else the user who votes. It is ""
@@ -197,31 +195,29 @@ type sent struct {
 
 var sentSeed = maphash.MakeSeed()
 
+// A sighting is what repetitions of a sighting have in common.
+type sighting struct {
+	by bulkhead.Reporter
+	id string
+}
+
 // repeatKey returns the same key for repetitions of a report: for sightings with one ID by one reporter, and for votes
-// of one voter on one message. It is 0 for a sighting without an ID, which is never repeated.
+// of one voter on one message. It is 0 for a sighting without an ID, which is never repeated. Another report has the
+// same key, or the key 0, with a probability of one in 2^64.
 func repeatKey(r *bulkhead.Report) uint64 {
 	if r.Vote == bulkhead.Sighting && r.ID == "" {
 		return 0
 	}
+	if r.Vote == bulkhead.Sighting {
+		return maphash.Comparable(sentSeed, sighting{r.Reporter, r.ID})
+	}
 	var h maphash.Hash
 	h.SetSeed(sentSeed)
-	write := func(text string) {
-		h.WriteString(text)
-		h.WriteByte(0)
-	}
-	write(r.Reporter.Account)
-	write(r.Reporter.User)
-	address := r.Reporter.Addr.As16()
-	h.Write(address[:])
-	if r.Vote == bulkhead.Sighting {
-		write(r.ID)
-		return max(h.Sum64(), 1)
-	}
+	maphash.WriteComparable(&h, r.Reporter)
 	for i := range r.Signatures {
-		h.WriteByte(byte(r.Signatures[i].Scheme()))
-		h.Write(r.Signatures[i].Sum())
+		maphash.WriteComparable(&h, r.Signatures[i])
 	}
-	return max(h.Sum64(), 1)
+	return h.Sum64()
 }
 
 // put notes that a report goes to a shard.
@@ -231,7 +227,7 @@ func (s *sent) put(key uint64, shard string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := s.now(); s.new == nil || len(s.new) >= sentSize || now.Sub(s.generation).Abs() >= sentFor {
+	if now := s.now(); len(s.new) >= sentSize || now.Sub(s.generation).Abs() >= sentFor {
 		s.new, s.old, s.generation = make(map[uint64]string), s.new, now
 	}
 	s.new[key] = shard
@@ -239,13 +235,7 @@ func (s *sent) put(key uint64, shard string) {
 
 // get returns the shard that a report was sent to, "" if that is not known.
 func (s *sent) get(key uint64) string {
-	if key == 0 {
-		return ""
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name := s.new[key]; name != "" {
-		return name
-	}
-	return s.old[key]
+	return cmp.Or(s.new[key], s.old[key])
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -74,14 +76,6 @@ func (d *desk) ReportBatch(_ context.Context, reports []bulkhead.Report) ([]clie
 	}
 	d.reports = append(d.reports, reports...)
 	return make([]client.Reported, len(reports)), nil
-}
-
-func (d *desk) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
-	return bulkhead.Verdict{}, errors.New("not in a batch")
-}
-
-func (d *desk) Report(context.Context, bulkhead.Report) (bulkhead.Receipt, error) {
-	return bulkhead.Receipt{}, errors.New("not in a batch")
 }
 
 func (d *desk) Look(_ context.Context, _ []bulkhead.Signature, out []bulkhead.Look, _ bulkhead.Aspect) error {
@@ -259,8 +253,12 @@ func TestPrefer(t *testing.T) {
 
 // TestShardAway checks that a dead shard concerns its own mailboxes alone. The edge is ready until all are dead.
 func TestShardAway(t *testing.T) {
-	d := newDivided(t, Options{})
+	log := new(lockedBuffer)
+	d := newDivided(t, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 	ctx := t.Context()
+	if err := d.Count(ctx, query(1).Signatures, []uint32{1}); !errors.Is(err, bulkhead.ErrReadOnly) {
+		t.Errorf("a count without a map: %v", err)
+	}
 	if err := d.Ready(ctx); !errors.Is(err, errNoMap) || d.Up() {
 		t.Errorf("without a map: %v", err)
 	}
@@ -287,9 +285,12 @@ func TestShardAway(t *testing.T) {
 		t.Errorf("one of three is away: %v, up %v", err, d.Up())
 	}
 	for _, x := range d.Shards() {
-		if x.Up != (x.Name != "b") {
+		if x.Up != (x.Name != "b") || x.Rest != (x.Name == "a") {
 			t.Errorf("%+v", x)
 		}
+	}
+	if got := log.String(); strings.Count(got, "unreachable") != 1 || !strings.Contains(got, "shard=b") {
+		t.Errorf("the log does not name the shard:\n%s", got)
 	}
 	for _, x := range d.desks {
 		x.set(true)
@@ -380,12 +381,114 @@ func TestRepeats(t *testing.T) {
 	send(bulkhead.Report{ID: "z3", Signatures: query(1).Signatures, Recipients: []string{box}})
 	send(delivery)
 	counts(6, 6)
+}
+
+// TestSentIsBounded checks how many reports are remembered, and that those without a key or without a shard take no
+// memory.
+func TestSentIsBounded(t *testing.T) {
+	now := newClock()
+	s := sent{now: now.Now}
 	for key := range uint64(3 * sentSize) {
-		d.sent.put(key+1, "b")
+		s.put(key+1, "b")
+		s.put(0, "b")
+		s.put(key+1, "")
+		if n := len(s.new); n > sentSize || s.get(key+1) != "b" || key >= sentSize && s.get(key+2-sentSize) != "b" {
+			t.Fatalf("%d reports are remembered of the last ones, the limit is %d", n, sentSize)
+		}
 	}
-	if n := len(d.sent.new) + len(d.sent.old); n > 2*sentSize {
-		t.Errorf("%d reports are remembered, limit %d", n, 2*sentSize)
+	if got := s.get(0); got != "" {
+		t.Errorf("a report that is never repeated is at %q", got)
 	}
+	e := New(Options{Upstream: new(desk), Timeout: time.Minute})
+	if _, err := e.Report(t.Context(), bulkhead.Report{ID: "a", Signatures: query(1).Signatures}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(e.sent.new); n > 0 {
+		t.Errorf("an edge with one upstream remembers where it sent %d reports", n)
+	}
+}
+
+// TestRepeatKey checks which reports have one key: sightings with one ID by one reporter, and votes by one voter on one
+// message.
+func TestRepeatKey(t *testing.T) {
+	sighting := func(id, account, user string, sigs ...int) bulkhead.Report {
+		return bulkhead.Report{ID: id, Reporter: bulkhead.Reporter{Account: account, User: user},
+			Signatures: query(sigs...).Signatures}
+	}
+	vote := func(id, account, user string, sigs ...int) bulkhead.Report {
+		r := sighting(id, account, user, sigs...)
+		r.Vote = bulkhead.Spam
+		return r
+	}
+	elsewhere, ham, scheme := vote("", "a", "u", 1), vote("", "a", "u", 1), vote("", "a", "u", 1)
+	elsewhere.Reporter.Addr = netip.MustParseAddr("192.0.2.1")
+	ham.Vote = bulkhead.Ham
+	scheme.Signatures = []bulkhead.Signature{bulkhead.MustSignature(bulkhead.DCCFuz1, scheme.Signatures[0].Sum())}
+	keys := make(map[uint64]int)
+	for class, same := range [][]bulkhead.Report{
+		{sighting("x", "a", "u", 1), sighting("x", "a", "u", 2)},
+		{sighting("y", "a", "u", 1)},
+		{sighting("x", "a", "v", 1)},
+		{sighting("x", "b", "u", 1)},
+		{sighting("x", "au", "", 1)},
+		{vote("", "a", "u", 1), vote("x", "a", "u", 1), ham},
+		{vote("", "a", "u", 2)},
+		{vote("", "a", "u", 1, 2)},
+		{vote("", "au", "", 1)},
+		{vote("", "a", "v", 1)},
+		{elsewhere},
+		{scheme},
+	} {
+		for _, r := range same {
+			key := repeatKey(&r)
+			if of, ok := keys[key]; key == 0 || ok && of != class {
+				t.Errorf("report %+v has the key %d of class %d", r, key, of)
+			}
+			if keys[key] = class; key != repeatKey(&same[0]) {
+				t.Errorf("report %+v has another key than %+v", r, same[0])
+			}
+		}
+	}
+	if r := sighting("", "a", "u", 1); repeatKey(&r) != 0 {
+		t.Error("a sighting without an ID has a key")
+	}
+}
+
+// TestForgetsSpooled checks that a cached answer is not given any more once a report on its message is in the spool.
+func TestForgetsSpooled(t *testing.T) {
+	spool, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 1<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spool.Close()
+	d := newDivided(t, Options{Spool: spool, Cache: time.Hour})
+	d.Use(d.m)
+	a, b := query(1), query(1)
+	a.Mailbox, b.Mailbox = d.box("a"), d.box("b")
+	cached := func(want int64) {
+		t.Helper()
+		before := d.Stats.Cached.Load()
+		for _, q := range []bulkhead.Query{a, b} {
+			if _, err := d.Check(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := d.Stats.Cached.Load() - before; n != want {
+			t.Errorf("%d answers are from the cache, want %d", n, want)
+		}
+	}
+	cached(0)
+	cached(2)
+	d.clock.advance(time.Second)
+	if err := spool.put(bulkhead.Report{Signatures: query(2).Signatures, Recipients: []string{b.Mailbox}}, "",
+		d.clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	r := bulkhead.Report{Signatures: query(1).Signatures, Recipients: []string{b.Mailbox}}
+	if got, err := d.Report(t.Context(), r); err != nil || got.Pending != 1 { // behind the other one
+		t.Fatalf("%+v, %v", got, err)
+	}
+	cached(1) // of a
 }
 
 // TestSpoolOfShards keeps reports for a shard that is away, through a start. Those that it cannot have go to the shard

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -201,13 +202,11 @@ func (e *Edge) towards(r *bulkhead.Report, repeated uint64) (t *target, may stri
 	e.mu.RLock() // so that no report overtakes one that a new map gives to the same shard
 	defer e.mu.RUnlock()
 	t = e.routes.of(mailboxOf(r))
-	had := ""
+	var marked string
 	if e.spool != nil { // first: when a delivery ends, the shard is in e.sent before the mark goes
-		had = e.spool.marked(repeated)
+		marked = e.spool.marked(repeated)
 	}
-	if had == "" {
-		had = e.sent.get(repeated)
-	}
+	had := cmp.Or(marked, e.sent.get(repeated))
 	if other := e.routes.named(had); other != nil {
 		t, may = other, had
 	}

@@ -283,9 +283,15 @@ func TestAwayInShort(t *testing.T) {
 			t.Errorf("a %s of nothing: %v", what, err)
 		}
 	}
-	r := bulkhead.Report{Signatures: query(1).Signatures, Vote: bulkhead.NumVotes}
-	if _, err := e.Report(t.Context(), r); !errors.Is(err, bulkhead.ErrMalformed) {
-		t.Errorf("a report without a vote: %v", err)
+	invalid := make([]bulkhead.Signature, 1)
+	_, check := e.Check(t.Context(), bulkhead.Query{Signatures: invalid})
+	_, report := e.Report(t.Context(), bulkhead.Report{Signatures: invalid})
+	_, vote := e.Report(t.Context(), bulkhead.Report{Signatures: query(1).Signatures, Vote: bulkhead.NumVotes})
+	for what, err := range map[string]error{"check": check, "report": report, "vote": vote,
+		"look": e.Look(t.Context(), invalid, looks, bulkhead.Counts), "count": e.Count(t.Context(), invalid, []uint32{1})} {
+		if !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("a malformed %s: %v", what, err)
+		}
 	}
 	if n := e.Stats.Requests.Load(); n != 0 {
 		t.Errorf("%d requests", n)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
+	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/shard"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
@@ -90,6 +91,10 @@ func (s *scripted) ReportBatch(ctx context.Context, reports []bulkhead.Report) (
 
 func (s *scripted) Count(ctx context.Context, _ []bulkhead.Signature, _ []uint32) error {
 	return s.ask(ctx, "count")
+}
+
+func (s *scripted) Node(ctx context.Context) (*admin.NodeState, error) {
+	return new(admin.NodeState), s.ask(ctx, "node")
 }
 
 func reportsOf(ids ...string) (all []bulkhead.Report) {

@@ -543,6 +543,9 @@ func TestSpoolOfShards(t *testing.T) {
 		t.Fatalf("%d reports wait for b, want the one that it may have", n)
 	}
 	send("early", b, true) // the repetition of a report that b may have
+	if n := d.spool.waiting("b"); n != 2 {
+		t.Errorf("%d reports wait for b, want the one that it may have and its repetition", n)
+	}
 	ctx, cancel = context.WithCancel(t.Context())
 	running.Go(func() { d.Deliver(ctx) })
 	await.True(t, "the report for c", func() bool { return slices.Equal(d.desks["c"].ids(), []string{"later"}) })

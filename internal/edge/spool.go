@@ -116,7 +116,7 @@ func renewal(path string, log *slog.Logger) []func() error {
 			if err := os.RemoveAll(fresh); err != nil {
 				return err
 			}
-			why := boltfile.Copy(path, fresh)
+			why := errors.Join(boltfile.Copy(path, fresh), boltfile.Inspect(fresh, checkKeys))
 			if damaged = errors.Is(why, boltfile.ErrDamaged); !damaged {
 				return why
 			}
@@ -141,34 +141,44 @@ func renewal(path string, log *slog.Logger) []func() error {
 	}
 }
 
+// checkKeys returns an error if a report has a key of another length than those of [keyBytes].
+func checkKeys(tx *bbolt.Tx) error {
+	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+		return b.ForEach(func(k, _ []byte) error {
+			if len(k) != len(keyBytes(0)) {
+				return fmt.Errorf("%w: report %x", boltfile.ErrDamaged, k)
+			}
+			return nil
+		})
+	})
+}
+
+// batchDelay is how long a report waits for others that are written to the disk together with it.
+const batchDelay = 2 * time.Millisecond
+
 // open opens a file without damage, which it makes if necessary.
 func (s *Spool) open(path string) error {
 	db, err := boltfile.Open(path, &bbolt.Options{Timeout: time.Second})
 	if err != nil {
 		return err
 	}
-	db.MaxBatchDelay = 2 * time.Millisecond // a report waits for it
+	db.MaxBatchDelay = batchDelay
 	err = db.Update(func(tx *bbolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists(spoolBucket)
 		if err != nil {
 			return err
 		}
-		if last, _ := b.Cursor().Last(); len(last) == 8 && binary.BigEndian.Uint64(last) > b.Sequence() {
-			// No new report replaces one that waits.
-			if err := b.SetSequence(binary.BigEndian.Uint64(last)); err != nil {
-				return err
-			}
-		}
-		return b.ForEach(func(k, v []byte) error {
+		var last uint64
+		err = b.ForEach(func(k, v []byte) error {
+			last = binary.BigEndian.Uint64(k)
 			s.bytes += int64(len(v))
-			s.insert(newEntry(binary.BigEndian.Uint64(k), v))
+			s.insert(newEntry(last, v))
 			return nil
 		})
+		return errors.Join(err, b.SetSequence(last)) // no new report replaces one that waits
 	})
-	if err == nil { // before a report is acknowledged: after a crash the new file would be gone
-		err = wholefile.SyncFolder(filepath.Dir(path))
-	}
-	if err != nil {
+	// Before a report is acknowledged: after a crash the new file would be gone.
+	if err := errors.Join(err, wholefile.SyncFolder(filepath.Dir(path))); err != nil {
 		return errors.Join(err, db.Close())
 	}
 	s.db = db
@@ -200,45 +210,41 @@ func salvage(path, fresh string) (kept int, err error) {
 // add adds a report after all others, and returns its key.
 func add(b *bbolt.Bucket, text []byte) (uint64, error) {
 	key, err := b.NextSequence()
-	if err != nil {
-		return 0, err
-	}
-	return key, b.Put(keyBytes(key), text)
+	return key, errors.Join(err, b.Put(keyBytes(key), text))
 }
 
 // readable returns the reports that can be read of a damaged file.
 func readable(path string) (texts [][]byte) {
 	// Its error is known.
-	_ = boltfile.Inspect(path, func(tx *bbolt.Tx) error {
-		b := tx.Bucket(spoolBucket)
-		if b == nil {
-			return boltfile.ErrDamaged
+	_ = eachReport(path, func(_, v []byte) error {
+		if json.Valid(v) {
+			texts = append(texts, bytes.Clone(v))
 		}
-		return b.ForEach(func(_, v []byte) error {
-			if json.Valid(v) {
-				texts = append(texts, bytes.Clone(v))
-			}
-			return nil
-		})
+		return nil
 	})
 	return texts
 }
 
-// InspectSpool reads a whole file and returns an error if it is damaged. It changes nothing. It does not read a file
-// that a node has open.
-func InspectSpool(path string) error {
+// eachReport reads a file, and calls visit for each report until it returns an error.
+func eachReport(path string, visit func(key, text []byte) error) error {
 	return boltfile.Inspect(path, func(tx *bbolt.Tx) error {
 		b := tx.Bucket(spoolBucket)
 		if b == nil {
 			return boltfile.ErrDamaged
 		}
-		return b.ForEach(func(k, v []byte) error {
-			if !json.Valid(v) {
-				return fmt.Errorf("%w: report %x", boltfile.ErrDamaged, k)
-			}
-			return nil
-		})
+		return b.ForEach(visit)
 	})
+}
+
+// InspectSpool reads a whole file and returns an error if it is damaged. It changes nothing. It does not read a file
+// that a node has open.
+func InspectSpool(path string) error {
+	return errors.Join(boltfile.Inspect(path, checkKeys), eachReport(path, func(k, v []byte) error {
+		if !json.Valid(v) {
+			return fmt.Errorf("%w: report %x", boltfile.ErrDamaged, k)
+		}
+		return nil
+	}))
 }
 
 // Close closes the file. The reports stay in it.
@@ -281,14 +287,10 @@ func (s *Spool) queue(shard string) *queue {
 // shard, although the shard cannot have the repetition yet. The caller holds mu.
 func (s *Spool) insert(x *entry) {
 	routed := *x
-	if x.may == "" && x.repeat != 0 {
-		routed.may = s.marks[x.repeat]
-	}
+	routed.may = cmp.Or(x.may, s.marks[x.repeat])
 	q := s.queue(s.to(routed))
-	at := len(q.all)
-	for at > 0 && q.all[at-1].key > x.key { // two reports may be on disk in either order
-		at--
-	}
+	// Two reports may be on disk in either order.
+	at, _ := slices.BinarySearchFunc(q.all, x, func(a, b *entry) int { return cmp.Compare(a.key, b.key) })
 	q.all = slices.Insert(q.all, at, x)
 	s.mark(x)
 	select {
@@ -306,9 +308,6 @@ func (s *Spool) mark(x *entry) {
 
 // marked returns the shard that may have a report in the spool, by its repeatKey; "" for none.
 func (s *Spool) marked(repeat uint64) string {
-	if repeat == 0 {
-		return ""
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.marks[repeat]
@@ -390,25 +389,21 @@ func (s *Spool) claim(shard string, most int) (out []kept, err error) {
 		}
 	}
 	s.mu.Unlock()
-	grown := int64(0)
+	var grown int64
 	look := func(tx *bbolt.Tx) error {
-		out, grown = nil, 0
 		b := tx.Bucket(spoolBucket)
 		for _, e := range batch {
 			text := b.Get(keyBytes(e.key))
 			x := read(text)
 			x.key = e.key
 			out = append(out, x)
-			if _, marks := former[e]; !marks || len(x.Report.Signatures) == 0 {
+			if _, marks := former[e]; !marks {
 				continue
 			}
 			x.May = shard
 			marked, err := json.Marshal(x)
-			if err != nil {
-				return err
-			}
 			grown += int64(len(marked) - len(text))
-			if err := b.Put(keyBytes(e.key), marked); err != nil {
+			if err := errors.Join(err, b.Put(keyBytes(e.key), marked)); err != nil {
 				return err
 			}
 		}
@@ -436,10 +431,10 @@ func (s *Spool) remove(all []kept) error {
 	if len(all) == 0 {
 		return nil
 	}
-	bytes, keys := int64(0), make(map[uint64]bool)
+	var bytes int64
+	keys := make(map[uint64]bool)
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(spoolBucket)
-		bytes = 0
 		for _, x := range all {
 			keys[x.key] = true
 			bytes += int64(len(b.Get(keyBytes(x.key))))
@@ -531,7 +526,7 @@ func (e *Edge) deliverTo(ctx context.Context, t *target) {
 // deliver passes the oldest reports to an upstream. whole reports whether all of them were taken, so that
 // others may follow.
 func (e *Edge) deliver(ctx context.Context, t *target) (whole bool, err error) {
-	if t.name != "" && e.spool.waits(t.name) && t.health.away() && t.answers(ctx) != nil {
+	if e.spool.waits(t.name) && t.health.away() && t.answers(ctx) != nil {
 		return false, nil // no report is claimed: a new map may give it to a shard that answers
 	}
 	all, err := e.spool.claim(t.name, batchSize)
@@ -551,8 +546,11 @@ func (e *Edge) deliver(ctx context.Context, t *target) (whole bool, err error) {
 		all = all[:1]
 		results, err = t.sendReports(ctx, reports[:1])
 	}
+	if down(err) || errors.Is(err, bulkhead.ErrReadOnly) {
+		return false, nil // it will take them; if it is away, the log has that
+	}
 	if err != nil && !errors.Is(err, bulkhead.ErrMalformed) {
-		return false, nil // it is away, which the log has
+		return false, err // the upstream refuses the edge itself
 	}
 	taken := 0
 	for taken < len(all) {

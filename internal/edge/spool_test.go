@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +22,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
+	"github.com/bulkhead-mail/bulkhead/internal/boltfile"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
 
@@ -297,7 +301,7 @@ func TestMalformedInSpool(t *testing.T) {
 	defer s.Close()
 	up := &desk{away: true}
 	e := New(Options{Upstream: up, Timeout: time.Second, Spool: s})
-	ids := []string{"first", "malformed", "last"}
+	ids := []string{"first", "malformed", "last", "malformed"}
 	for _, id := range ids {
 		if _, err := e.Report(t.Context(), bulkhead.Report{ID: id, Signatures: query(1).Signatures}); err != nil {
 			t.Fatal(err)
@@ -311,8 +315,312 @@ func TestMalformedInSpool(t *testing.T) {
 	}
 	n, _ := s.Len()
 	delivered, dropped := e.Stats.Delivered.Load(), e.Stats.Dropped.Load()
-	if got := up.ids(); !slices.Equal(got, []string{"first", "last"}) || n != 0 || delivered != 2 || dropped != 1 {
+	if got := up.ids(); !slices.Equal(got, []string{"first", "last"}) || n != 0 || delivered != 2 || dropped != 2 {
 		t.Errorf("%v arrived, %d wait, %d are counted as delivered and %d as dropped", got, n, delivered, dropped)
+	}
+	if n := e.Stats.Requests.Load(); n != 1+3*2+1 {
+		t.Errorf("%d requests, want one that failed, two for each batch with a malformed report, and one for the last", n)
+	}
+}
+
+// spooled returns an edge with reports in its spool.
+func spooled(t *testing.T, o Options, reports ...bulkhead.Report) *Edge {
+	t.Helper()
+	s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 1<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	for _, r := range reports {
+		if err := s.put(r, "", time.Unix(1e9, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Timeout, o.Spool = time.Minute, s
+	return New(o)
+}
+
+// TestDelivery checks what becomes of a report in the spool by the answer of the upstream.
+func TestDelivery(t *testing.T) {
+	type end int
+	const (
+		kept end = iota // the report and all behind it
+		delivered
+		dropped
+	)
+	for _, tt := range []struct {
+		one, whole error // of the second report, or of the batch
+		want       end
+		fails      bool
+	}{
+		{nil, nil, delivered, false},
+		{errReadOnly, nil, kept, false},
+		{&client.Problem{Status: 500}, nil, kept, false},
+		{fmt.Errorf("%w: rate", bulkhead.ErrOverLimit), nil, kept, false},
+		{&client.Problem{Status: 403}, nil, dropped, false},
+		{&client.Problem{Status: 400}, nil, dropped, false},
+		{nil, errDial, kept, false},
+		{nil, errReadOnly, kept, false},
+		{nil, &client.Problem{Status: 403}, kept, true},
+		{nil, &client.Problem{Status: 429}, kept, true},
+	} {
+		up := &scripted{err: tt.whole, refuses: map[string]error{"b": tt.one}}
+		e := spooled(t, Options{Upstream: up}, reportsOf("a", "b", "c")...)
+		for try := range maxWaits - 1 { // it is tried again and again
+			whole, err := e.deliver(t.Context(), only(e))
+			if (err != nil) != tt.fails || whole != (tt.want != kept && try == 0) {
+				t.Fatalf("%v, %v: whole %v, %v", tt.one, tt.whole, whole, err)
+			}
+			up.err = nil // only the first batch
+			if tt.want != kept || tt.whole != nil {
+				break
+			}
+		}
+		n, _ := e.spool.Len()
+		got := [3]int64{e.Stats.Delivered.Load(), e.Stats.Dropped.Load(), int64(n)}
+		want := map[end][3]int64{kept: {1, 0, 2}, delivered: {3, 0, 0}, dropped: {2, 1, 0}}[tt.want]
+		if tt.whole != nil {
+			want = [3]int64{0, 0, 3}
+		}
+		if got != want {
+			t.Errorf("%v, %v: %d are delivered, %d dropped, %d kept; want %d", tt.one, tt.whole, got[0], got[1], got[2], want)
+		}
+	}
+}
+
+// TestAgain checks how often a report that is over a limit is tried again while it is the oldest.
+func TestAgain(t *testing.T) {
+	var d delivery
+	for _, key := range []uint64{1, 2, 1} {
+		for n := 1; n <= maxWaits; n++ {
+			if got := d.again(&kept{key: key}); got != (n < maxWaits) {
+				t.Fatalf("report %d is tried again after %d times: %v", key, n, got)
+			}
+			if key == 2 {
+				break // another one is the oldest now
+			}
+		}
+	}
+}
+
+// TestDeliveryAsks checks when a delivery asks for the state of the node first, and that it sends no empty request.
+func TestDeliveryAsks(t *testing.T) {
+	up, now := new(scripted), newClock()
+	e := spooled(t, Options{Upstream: up, Now: now.Now})
+	deliver := func(away bool, want ...string) {
+		t.Helper()
+		up.asked, up.err = nil, nil
+		if away {
+			up.err = errDial
+		}
+		if _, err := e.deliver(t.Context(), only(e)); err != nil || !slices.Equal(up.asked, want) {
+			t.Errorf("the node is asked for %q, want %q: %v", up.asked, want, err)
+		}
+	}
+	put := func(id string) {
+		t.Helper()
+		if err := e.spool.put(reportsOf(id)[0], "", now.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deliver(false)
+	put("a")
+	deliver(true, "a")
+	deliver(true, "node")
+	deliver(false, "node", "a")
+	put("b")
+	deliver(false, "b")
+	only(e).health.note(only(e).health.sent(), errDial)
+	deliver(false)
+}
+
+// TestDeliveryOrder checks that votes of one reporter that differ are in different batches, and that all batches of a
+// long queue follow each other, as well as a report that comes later.
+func TestDeliveryOrder(t *testing.T) {
+	vote := func(id, user string, vote bulkhead.Vote) bulkhead.Report {
+		return bulkhead.Report{ID: id, Vote: vote, Reporter: bulkhead.Reporter{User: user}, Signatures: query(1).Signatures}
+	}
+	all := []bulkhead.Report{vote("a", "ann", bulkhead.Spam), vote("b", "ben", bulkhead.Ham), vote("c", "ann", bulkhead.Spam),
+		vote("d", "ann", bulkhead.Ham), vote("e", "ben", bulkhead.Ham)}
+	want := []string{"a b c", "d e"}
+	for i := range 2*batchSize + 1 {
+		id := fmt.Sprint(i)
+		all = append(all, vote(id, "ben", bulkhead.Ham))
+		switch i {
+		case batchSize - 2, 2*batchSize - 2:
+			want = append(want, id)
+		default:
+			want[len(want)-1] += " " + id
+		}
+	}
+	up := new(scripted)
+	e := spooled(t, Options{Upstream: up}, all...)
+	e.every = time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { e.Deliver(ctx) })
+	empty := func() bool { n, _ := e.spool.Len(); return n == 0 }
+	await.True(t, "an empty spool", empty)
+	if err := e.spool.put(vote("late", "ben", bulkhead.Ham), "", time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "an empty spool", empty)
+	cancel()
+	running.Wait()
+	if want = append(want, "late"); !slices.Equal(up.asked, want) {
+		t.Errorf("the batches are %q, want %q", up.asked, want)
+	}
+}
+
+// TestDeliveryIsRemembered checks that the repetition of a report goes where the spool delivered it.
+func TestDeliveryIsRemembered(t *testing.T) {
+	d := newDivided(t, Options{Spool: spooled(t, Options{Upstream: new(desk)}).spool})
+	d.Use(d.m)
+	r := bulkhead.Report{ID: "x", Signatures: query(1).Signatures, Recipients: []string{d.box("b")}}
+	if err := d.spool.put(r, "", time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if whole, err := d.deliver(t.Context(), d.current().named("b")); err != nil || !whole {
+		t.Fatal(whole, err)
+	}
+	d.move(t, "c", "b")
+	if _, err := d.Report(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if b, c := d.desks["b"].ids(), d.desks["c"].ids(); len(b) != 2 || len(c) != 0 {
+		t.Errorf("shard b has %v and c %v", b, c)
+	}
+}
+
+// TestSpoolFails checks that a disk which fails loses no report, and that what a shard may have is on disk before the
+// shard gets it.
+func TestSpoolFails(t *testing.T) {
+	log := new(lockedBuffer)
+	e := spooled(t, Options{Upstream: new(desk), Log: slog.New(slog.NewTextHandler(log, nil))}, reportsOf("a", "b")...)
+	s := e.spool
+	s.route(func(x entry) string { return cmp.Or(x.may, "z") })
+	all, err := s.claim("z", 1)
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	n, bytes := s.Len()
+	path := s.db.Path()
+	if err := s.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.put(reportsOf("c")[0], "", time.Unix(1e9, 0)); !errors.Is(err, bulkhead.ErrReadOnly) {
+		t.Errorf("a report is added to a file that fails: %v", err)
+	}
+	if _, err := s.claim("z", 2); err == nil {
+		t.Error("reports are read from a file that fails")
+	}
+	if err := s.remove(all); err == nil {
+		t.Error("a report is removed from a file that fails")
+	}
+	if err := s.remove(nil); err != nil {
+		t.Errorf("nothing is removed: %v", err)
+	}
+	if got, size := s.Len(); got != n || size != bytes {
+		t.Errorf("%d reports of %d bytes are left, want %d of %d", got, size, n, bytes)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { e.deliverTo(ctx, e.target("z", new(desk))) })
+	await.True(t, "a log line", func() bool { return strings.Contains(log.String(), "cannot be delivered") })
+	cancel()
+	running.Wait()
+
+	if s.db, err = boltfile.Open(path, nil); err != nil {
+		t.Fatal(err)
+	}
+	writes := func() int64 { stats := s.db.Stats().TxStats; return stats.GetWrite() }
+	for i := range 2 {
+		before := writes()
+		if _, err := s.claim("z", 2); err != nil {
+			t.Fatal(err)
+		}
+		text, want := "", s.waiting("z")
+		if err := s.db.View(func(tx *bbolt.Tx) error {
+			return tx.Bucket(spoolBucket).ForEach(func(_, v []byte) error { text += string(v); return nil })
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(text, `"May":"z"`) != want || want != 2 {
+			t.Errorf("of %d reports that a shard may have the file has %s", want, text)
+		}
+		if i == 1 && writes() != before {
+			t.Error("what the file has already is written again")
+		}
+	}
+}
+
+// TestSpoolSetAside checks that no damaged file is lost: not when its new name is taken, and not when only a key is
+// damaged.
+func TestSpoolSetAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "spool.db")
+	s, err := OpenSpool(path, 1<<20, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.put(reportsOf("a")[0], "", time.Unix(1e9, 0)), InspectSpool(path)); err != nil { // in use
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ key, value string }{{"short", "{}"}, {"long enough", "{}"}, {"fitting.", "{"}} {
+		if err := s.db.Update(func(tx *bbolt.Tx) error {
+			return tx.Bucket(spoolBucket).Put([]byte(tt.key), []byte(tt.value))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := InspectSpool(path); !errors.Is(err, boltfile.ErrDamaged) {
+			t.Errorf("key %q, value %q: %v", tt.key, tt.value, err)
+		}
+		damaged, err := os.ReadFile(path)
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(path+".damaged", "full"), 0o700)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		aside := len(tt.key) != 8
+		s, err = OpenSpool(path, 1<<20, slog.New(slog.DiscardHandler))
+		if aside {
+			if got, _ := os.ReadFile(path); err == nil || !slices.Equal(got, damaged) {
+				t.Fatalf("the damaged file has gone: %v", err)
+			}
+			if err := os.RemoveAll(path + ".damaged"); err != nil {
+				t.Fatal(err)
+			}
+			s, err = OpenSpool(path, 1<<20, slog.New(slog.DiscardHandler))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path + ".damaged"); aside && (err != nil || !slices.Equal(got, damaged)) {
+			t.Errorf("the damaged file is not kept: %v", err)
+		}
+		if err := os.RemoveAll(path + ".damaged"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ids := reportsIn(t, path); !slices.Contains(ids, "a") {
+		t.Errorf("the reports in the spool are %q", ids)
+	}
+	if _, err := OpenSpool(filepath.Join(path, "no folder"), 1<<20, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a spool opens in a folder that does not exist")
+	}
+	empty := filepath.Join(t.TempDir(), "spool.db")
+	db, err := boltfile.Open(empty, nil)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := InspectSpool(empty); !errors.Is(err, boltfile.ErrDamaged) {
+		t.Errorf("a file without reports: %v", err)
 	}
 }
 
@@ -320,10 +628,20 @@ func TestMalformedInSpool(t *testing.T) {
 func TestNothingToDeliver(t *testing.T) {
 	e := New(Options{Upstream: new(flaky), Timeout: time.Second})
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := e.Deliver(ctx); err != nil {
-		t.Error(err)
+	begun, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		close(begun)
+		if err := e.Deliver(ctx); err != nil || ctx.Err() == nil {
+			t.Errorf("it ends before its context: %v", err)
+		}
+	}()
+	<-begun
+	for range 1000 {
+		runtime.Gosched()
 	}
+	cancel()
+	<-ended
 }
 
 // TestSeveral checks that a request moves on from a dead, a silent and a read-only node, and stays at the node
@@ -369,6 +687,7 @@ func TestSeveral(t *testing.T) {
 func FuzzSpool(f *testing.F) {
 	f.Add([]byte(`{"At":"2026-01-02T03:04:05Z","Report":{"Vote":1,"Signatures":["dcc/body:00"],"ID":"a"}}`))
 	f.Add([]byte(`{"At":"2026-01-02T03:04:05Z","May":"a","Report":{"Signatures":["dcc/body:00"]}}`))
+	f.Add([]byte(`{"At":"2026-01-02T03:04:05Z"`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := OpenSpool(filepath.Join(t.TempDir(), "spool.db"), 2*int64(len(b)), slog.New(slog.DiscardHandler))
 		if err != nil {

@@ -330,7 +330,7 @@ func writeBody(w http.ResponseWriter, status int, body any) error {
 	b := buffers.Get().(*buffer)
 	b.Reset()
 	if err := b.enc.Encode(body); err != nil {
-		return fmt.Errorf("api: encode %T: %w", body, err)
+		return fmt.Errorf("api: encode %T: %v", body, err) // never the client's fault
 	}
 	w.Header()["Content-Type"] = jsonType
 	w.Header()["Content-Length"] = []string{strconv.Itoa(b.Len())}

@@ -441,18 +441,21 @@ func TestPanicIsAnswered(t *testing.T) {
 	}
 }
 
-// oddHouse answers with a number that JSON cannot represent.
+// oddHouse answers with a number or with a signature that JSON cannot represent.
 type oddHouse struct{ prototest.House }
 
-func (*oddHouse) Check(context.Context, bulkhead.Query) (bulkhead.Verdict, error) {
+func (*oddHouse) Check(_ context.Context, q bulkhead.Query) (bulkhead.Verdict, error) {
+	if q.Threshold > 0 {
+		return bulkhead.Verdict{Findings: make([]bulkhead.Finding, 1)}, nil
+	}
 	return bulkhead.Verdict{Error: math.NaN()}, nil
 }
 
 func TestAnswerWithoutForm(t *testing.T) {
 	var log bytes.Buffer
 	s := newServer(t, &oddHouse{}, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-	for range 2 { // an incomplete answer must not affect the next one
-		w := send(s, local, "POST", "/v1/check", requestType, ready)
+	for _, body := range []string{ready, `{"threshold":1,` + ready[1:]} { // no answer must affect the next one
+		w := send(s, local, "POST", "/v1/check", requestType, body)
 		var p client.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); w.Code != 500 || err != nil || strings.Contains(p.Detail, "NaN") {
 			t.Errorf("answer = %d %s, want 500 and a problem that names no fault", w.Code, w.Body)

@@ -25,10 +25,7 @@ func (s *Server) checkMail(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	threshold, err := number(q, "threshold")
-	if err != nil {
-		return nil, err
-	}
+	threshold := number(q, "threshold")
 	box, err := mailbox(q.Get("mailbox"))
 	if err != nil {
 		return nil, err

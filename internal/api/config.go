@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -86,6 +87,12 @@ func full(c admin.ConfigCheck) admin.ConfigCheck {
 	return c
 }
 
+// How many keys of a rule /v1/ratelimits/top returns without a limit, and at most.
+const (
+	topKeys    = 20
+	maxTopKeys = 128
+)
+
 func (s *Server) topRates(r *request) (any, error) {
 	rates, err := s.rateLimits()
 	if err != nil {
@@ -95,20 +102,10 @@ func (s *Server) topRates(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := number(q, "limit")
-	if err != nil {
-		return nil, err
-	}
-	if n == 0 {
-		n = 20
-	}
-	all, err := rates.TopRateKeys(int(min(n, 128)))
+	all, err := rates.TopRateKeys(int(min(cmp.Or(number(q, "limit"), topKeys), maxTopKeys)))
 	return append([]admin.TopKeys{}, all...), err
 }
 
 func (s *Server) weights(r *request) (any, error) {
-	if s.opts.Users == nil {
-		return []admin.Weights{}, nil
-	}
 	return append([]admin.Weights{}, s.opts.Users.Weights(r.Context())...), nil
 }

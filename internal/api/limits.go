@@ -64,13 +64,13 @@ func (r *request) validateQuery(q url.Values) error {
 		case huma.TypeArray:
 			value = values
 		case huma.TypeInteger:
-			n, err := number(q, p.Name)
+			n, err := parseNumber(q, p.Name)
 			if err != nil {
 				return err
 			}
 			value = n
 		case huma.TypeNumber:
-			f, err := fraction(q, p.Name)
+			f, err := parseFraction(q, p.Name)
 			if err != nil {
 				return err
 			}

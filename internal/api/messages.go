@@ -167,7 +167,13 @@ func (r *request) query(allowed ...string) (url.Values, error) {
 	return q, r.validateQuery(q)
 }
 
-func number(q url.Values, name string) (uint32, error) {
+// number returns an integer parameter, or 0 if it is absent. [request.query] has validated it.
+func number(q url.Values, name string) uint32 {
+	n, _ := parseNumber(q, name)
+	return n
+}
+
+func parseNumber(q url.Values, name string) (uint32, error) {
 	v := q.Get(name)
 	if v == "" {
 		return 0, nil
@@ -236,10 +242,7 @@ func (s *Server) voteMail(r *request) (any, error) {
 	if rep.Vote, err = r.parseVote(q.Get("vote")); err != nil {
 		return nil, err
 	}
-	if rep.Count, err = number(q, "count"); err != nil {
-		return nil, err
-	}
-	rep.Reporter.User = q.Get("user")
+	rep.Count, rep.Reporter.User = number(q, "count"), q.Get("user")
 	if rep.Recipients, err = mailboxes(rep.Vote, q["rcpt"]); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
@@ -51,11 +50,7 @@ func (s *Server) rules(r *request) (any, error) {
 	if s.opts.Node == nil {
 		return nil, newProblem(http.StatusNotFound, "this server describes no node")
 	}
-	days, err := strconv.Atoi(cmp.Or(values.Get("days"), strconv.Itoa(ruleDays)))
-	if err != nil {
-		return nil, err // unreachable: the parameters were validated
-	}
-	return s.opts.Node.Rules(days), nil
+	return s.opts.Node.Rules(int(cmp.Or(number(values, "days"), ruleDays))), nil
 }
 
 func (s *Server) bringBack(r *request) (any, error) {

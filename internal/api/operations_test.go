@@ -56,7 +56,9 @@ func (b *backstage) Learn(_ context.Context, who bulkhead.Reporter, sigs []bulkh
 	spam bool) error {
 	return b.call("learn %s %d %v %v", who.Account, len(sigs), features, spam)
 }
-func (b *backstage) Rules(days int) []admin.Rule { return []admin.Rule{{Name: fmt.Sprint("of ", days)}} }
+func (b *backstage) Rules(days int) []admin.Rule {
+	return []admin.Rule{{Name: fmt.Sprint("of ", days)}}
+}
 
 func (b *backstage) History(_ context.Context, q admin.HistoryQuery) (admin.HistoryPage, error) {
 	return admin.HistoryPage{Read: 8}, b.call("history %s %s %s %s %s %s %s %s %s %s %s %s %d %d", moment(q.Since),
@@ -121,8 +123,10 @@ func (b *backstage) EditList(_ context.Context, name string, e *admin.ListEdit) 
 func (b *backstage) Invite(_ context.Context, n admin.NewInvitation) (admin.Invitation, error) {
 	return admin.Invitation{ID: "i", Name: n.Name, Weight: n.Weight, Uses: 2}, b.call("invite %s", n.Name)
 }
-func (b *backstage) Invitations(context.Context) ([]admin.Invitation, error) { return nil, b.call("invitations") }
-func (b *backstage) Withdraw(_ context.Context, id string) error             { return b.call("withdraw %s", id) }
+func (b *backstage) Invitations(context.Context) ([]admin.Invitation, error) {
+	return nil, b.call("invitations")
+}
+func (b *backstage) Withdraw(_ context.Context, id string) error { return b.call("withdraw %s", id) }
 func (b *backstage) Decide(_ context.Context, key string, accept bool) error {
 	return b.call("decide %.2s %v", key, accept)
 }
@@ -138,7 +142,9 @@ func (b *backstage) ChangeSecret(context.Context, admin.NewSecret) (admin.Secret
 func (b *backstage) KeepSecret(context.Context) (admin.SecretChange, error) {
 	return admin.SecretChange{From: "t", To: "f", At: time.Unix(1e9, 0)}, b.call("keep")
 }
-func (b *backstage) ForgetPeer(_ context.Context, key string) error { return b.call("forget %.2s", key) }
+func (b *backstage) ForgetPeer(_ context.Context, key string) error {
+	return b.call("forget %.2s", key)
+}
 
 func (b *backstage) Append(e admin.AuditEntry) error { b.acts = append(b.acts, e); return nil }
 func (b *backstage) Read(q admin.AuditQuery) (admin.AuditPage, error) {

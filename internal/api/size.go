@@ -51,14 +51,10 @@ func (s *Server) size(r *request) (any, error) {
 	if !q.Has("signatures") {
 		return nil, fmt.Errorf("%w: no signatures", bulkhead.ErrMalformed)
 	}
-	of, err := sizeQuestion(q)
-	if err != nil {
-		return nil, err
-	}
 	if s.opts.Sizes == nil {
 		return nil, newProblem(http.StatusNotFound, "this server calculates no sizes")
 	}
-	sizes, err := s.opts.Sizes(of)
+	sizes, err := s.opts.Sizes(sizeQuestion(q))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}
@@ -66,27 +62,24 @@ func (s *Server) size(r *request) (any, error) {
 }
 
 // sizeQuestion builds the question from parameters that were validated.
-func sizeQuestion(q url.Values) (of admin.SizeQuestion, err error) {
-	var n [4]uint32
-	for i, name := range []string{"signatures", "listed", "tally_keep", "blocklist_keep"} {
-		if n[i], err = number(q, name); err != nil {
-			return of, err
-		}
-	}
-	of.Signatures, of.TallyKeep, of.BlocklistKeep = uint64(n[0]), int(n[2]), int(n[3])
+func sizeQuestion(q url.Values) admin.SizeQuestion {
+	of := admin.SizeQuestion{Signatures: uint64(number(q, "signatures")), CountError: fraction(q, "count_error"),
+		ListError: fraction(q, "list_error"), TallyKeep: int(number(q, "tally_keep")),
+		BlocklistKeep: int(number(q, "blocklist_keep"))}
 	if q.Has("listed") {
-		listed := uint64(n[1])
+		listed := uint64(number(q, "listed"))
 		of.Listed = &listed
 	}
-	if of.CountError, err = fraction(q, "count_error"); err != nil {
-		return of, err
-	}
-	of.ListError, err = fraction(q, "list_error")
-	return of, err
+	return of
 }
 
-// fraction returns a parameter as a real number, or 0 if the parameter is absent.
-func fraction(q url.Values, name string) (float64, error) {
+// fraction returns a parameter as a real number, or 0 if it is absent. [request.query] has validated it.
+func fraction(q url.Values, name string) float64 {
+	f, _ := parseFraction(q, name)
+	return f
+}
+
+func parseFraction(q url.Values, name string) (float64, error) {
 	v := q.Get(name)
 	if v == "" {
 		return 0, nil

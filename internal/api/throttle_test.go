@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/door"
 )
 
 // TestThrottle checks that passwords guessed from one network, or for one account from many, hold up
@@ -104,4 +105,72 @@ func TestThrottleIsBounded(t *testing.T) {
 	if l := tr.lane("a", netip.Addr{}, now.Add(failureMemory)); l != &tr.lanes[2] {
 		t.Error("failures are remembered for too long")
 	}
+}
+
+// TestThrottleLanes checks which log-ins share a lane, by the failures and the log-ins before.
+func TestThrottleLanes(t *testing.T) {
+	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	a, b := netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("203.0.113.2")
+	const homely, suspect, others = 0, 1, 2
+	type try struct {
+		network netip.Addr
+		ok      bool
+		wait    time.Duration // before it
+	}
+	fail := func(n int, network netip.Addr, wait time.Duration) (all []try) {
+		for range n {
+			all = append(all, try{network, false, wait})
+		}
+		return all
+	}
+	for i, tt := range []struct {
+		tries []try         // for ann
+		wait  time.Duration // after them
+		of    string
+		at    netip.Addr
+		want  int
+	}{
+		{nil, 0, "ann", a, others},
+		{fail(networkFailures-1, a, 0), 0, "ann", a, others},
+		{fail(networkFailures, a, 0), 0, "ann", a, suspect},
+		{fail(networkFailures, a, 0), 0, "bob", a, suspect},
+		{fail(networkFailures, a, 0), 0, "ann", b, others},
+		{fail(accountFailures-1, a, 0), 0, "ann", b, others},
+		{fail(accountFailures, a, 0), 0, "ann", b, suspect},
+		{fail(accountFailures, a, 0), 0, "bob", b, others},
+		{fail(networkFailures, a, 0), failureMemory - 1, "ann", a, suspect},
+		{fail(networkFailures, a, 0), failureMemory, "ann", a, others},
+		{fail(networkFailures, a, failureMemory-1), 0, "ann", a, suspect},
+		{fail(networkFailures, a, failureMemory), 0, "ann", a, others},
+		{append([]try{{a, true, 0}}, fail(networkFailures, a, 0)...), 0, "ann", a, homely},
+		{[]try{{a, true, 0}}, 0, "ann", b, others},
+		{[]try{{a, true, 0}}, 0, "bob", a, others},
+		{[]try{{a, true, 0}}, homeMemory - 1, "ann", a, homely},
+		{[]try{{a, true, 0}}, homeMemory, "ann", a, others},
+	} {
+		var tr throttle
+		at := now
+		for _, x := range tt.tries {
+			at = at.Add(x.wait)
+			done, err := tr.enter(t.Context(), "ann", x.network, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done(x.ok)
+		}
+		if got := tr.lane(tt.of, door.NetworkOf(tt.at), at.Add(tt.wait)); got != &tr.lanes[tt.want] || got.waiting != 0 {
+			t.Errorf("case %d: another lane than %d, or %d wait", i, tt.want, got.waiting)
+		}
+	}
+	var tr throttle
+	done, err := tr.enter(t.Context(), "ann", a, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := tr.enter(ctx, "ann", a, now); !errors.Is(err, context.Canceled) || tr.lanes[others].waiting != 1 {
+		t.Errorf("a log-in that was given up: %v, %d wait", err, tr.lanes[others].waiting)
+	}
+	done(true)
 }

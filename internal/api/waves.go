@@ -32,13 +32,9 @@ func (s *Server) wavePage(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := number(values, "limit")
-	if err != nil {
-		return nil, err
-	}
 	page, err := h.Waves(r.Context(), admin.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"),
 		Posts: values.Get("posts") == "true",
-		Limit: int(limit)})
+		Limit: int(number(values, "limit"))})
 	if page.Waves == nil {
 		page.Waves = []admin.Wave{}
 	}

@@ -141,11 +141,13 @@ func renewal(path string, log *slog.Logger) []func() error {
 	}
 }
 
-// checkKeys returns an error if a report has a key of another length than those of [keyBytes].
+const keySize = 8 // bytes; see keyBytes
+
+// checkKeys returns an error if a report has a key of another length.
 func checkKeys(tx *bbolt.Tx) error {
 	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
 		return b.ForEach(func(k, _ []byte) error {
-			if len(k) != len(keyBytes(0)) {
+			if len(k) != keySize {
 				return fmt.Errorf("%w: report %x", boltfile.ErrDamaged, k)
 			}
 			return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,13 +15,12 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
+// keptTypes returns the types of checksums with the given names; the result is not nil.
 func keptTypes(names []string) []dccsum.Type {
 	kept := []dccsum.Type{}
 	for t := dccsum.TypeIP; t <= dccsum.TypeFuz2; t++ {
-		for _, name := range names {
-			if t.String() == name {
-				kept = append(kept, t)
-			}
+		if slices.Contains(names, t.String()) {
+			kept = append(kept, t)
 		}
 	}
 	return kept
@@ -35,25 +35,36 @@ func whiteFile(path string, server bool, log *slog.Logger) func() *dcc.Whitelist
 	return func() *dcc.Whitelist { return files.Get(filepath.Base(path)) }
 }
 
-// openDCC opens the door for DCC clients.
-func (s *Set) openDCC(ctx context.Context, address string) (*opened, error) {
-	cfg := s.opts.Config()
+// anonymousBurst is for how many seconds' worth of requests anonymous clients may send at once.
+const anonymousBurst = 10
+
+func anonymousRate(perSecond float64) door.Rate {
+	return door.Rate{PerSecond: perSecond, Burst: int(anonymousBurst * perSecond)}
+}
+
+// newDCC returns the server for DCC clients.
+func (s *Set) newDCC(cfg *config.Config) (*dcc.Server, error) {
 	log := s.opts.Log.With("door", "dcc")
 	anonymous, err := config.ParseNetworks(cfg.DCC.Anonymous)
-	if err != nil {
-		return nil, err
-	}
+	rate, exempt := s.doorRate(cfg.Limits)
 	clients := newDCCClients(&protocolAccounts{s.opts.Accounts, "dcc"}, cfg.DCC.Clients)
-	front := &dcc.Server{
+	return &dcc.Server{
 		Failures:      s.opts.Failures,
 		Clearinghouse: s.houseFor("dcc"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand,
 		Account:       clients.account,
 		AnonymousFrom: anonymous, Keep: keptTypes(cfg.DCC.Keep), Whitelist: whiteFile(cfg.DCC.Whitelist, true, log),
-		AnonymousRate:  door.Rate{PerSecond: cfg.DCC.AnonymousRate, Burst: int(10 * cfg.DCC.AnonymousRate)},
-		AnonymousTotal: door.Rate{PerSecond: cfg.DCC.AnonymousTotal, Burst: int(10 * cfg.DCC.AnonymousTotal)},
-		Log:            log, Memory: s.opts.Memory,
+		AnonymousRate:  anonymousRate(cfg.DCC.AnonymousRate),
+		AnonymousTotal: anonymousRate(cfg.DCC.AnonymousTotal),
+		Rate:           rate, Exempt: exempt, Log: log, Memory: s.opts.Memory,
+	}, err
+}
+
+// openDCC opens the door for DCC clients.
+func (s *Set) openDCC(ctx context.Context, address string) (*opened, error) {
+	front, err := s.newDCC(s.opts.Config())
+	if err != nil {
+		return nil, err
 	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
 	o, err := openPackets(ctx, address, front)
 	if err != nil {
 		return nil, err

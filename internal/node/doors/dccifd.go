@@ -31,34 +31,34 @@ const (
 	greylistSave = 5 * time.Minute
 )
 
-// openDccifd opens the door for clients of dccifd.
-func (s *Set) openDccifd(ctx context.Context, address string) (*opened, error) {
-	cfg := s.opts.Config()
+// newDccifd returns the server for clients of dccifd, and the verifier of its messages.
+func (s *Set) newDccifd(cfg *config.Config) (*dcc.Ifd, *verify.Verifier, error) {
 	log := s.opts.Log.With("door", "dccifd")
 	verifier := verify.New(verify.Options{Resolver: config.WithPort(cfg.Milter.Resolver, "53"), Now: clock.Now, Log: log})
+	rate, exempt := s.doorRate(cfg.Limits)
 	front := &dcc.Ifd{
 		Clearinghouse: s.houseFor("dccifd"), ServerID: uint32(cfg.DCC.ServerID), Brand: cfg.DCC.Brand, Host: cfg.Dccifd.Host,
 		Keep: keptTypes(cfg.DCC.Keep), Substitute: cfg.Dccifd.Substitute, MaxMessage: cfg.Dccifd.MaxMessage,
 		Memory:     s.opts.Memory,
 		White:      whiteFile(cfg.Dccifd.Whiteclnt, false, log),
 		Signatures: s.readDelivered(cfg, verifier), Cleared: s.opts.Messages.Cleared,
-		Now: clock.Now, Log: log,
+		Now: clock.Now, Log: log, Rate: rate, Exempt: exempt,
 		MaxConns: s.connections(),
 	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
 	if cfg.Dccifd.Rules == "1" {
 		front.Rules = dccsum.Rules1
 	}
 	if cfg.Dccifd.Userdirs != "" {
 		front.UserWhite = dcc.NewWhiteFiles(cfg.Dccifd.Userdirs, false, log).User
 	}
-	if err := setThresholds(front, cfg.Dccifd.Thresholds); err != nil {
-		return nil, err
-	}
-	if err := readWords(front, cfg.Dccifd.Words); err != nil {
-		return nil, err
-	}
-	if err := s.loadGreylist(front, &cfg.Dccifd); err != nil {
+	return front, verifier, errors.Join(setThresholds(front, cfg.Dccifd.Thresholds), readWords(front, cfg.Dccifd.Words),
+		s.loadGreylist(front, &cfg.Dccifd))
+}
+
+// openDccifd opens the door for clients of dccifd.
+func (s *Set) openDccifd(ctx context.Context, address string) (*opened, error) {
+	front, verifier, err := s.newDccifd(s.opts.Config())
+	if err != nil {
 		return nil, err
 	}
 	o, err := openStream(ctx, address, front)

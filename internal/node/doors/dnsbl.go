@@ -92,10 +92,10 @@ func (s *Set) openDNSBL(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	front := &dnsbl.Server{Zones: zones, MaxConns: s.connections(), Memory: s.opts.Memory,
+	rate, exempt := s.doorRate(cfg.Limits)
+	front := &dnsbl.Server{Zones: zones, MaxConns: s.connections(), Memory: s.opts.Memory, Rate: rate, Exempt: exempt,
 		Log: s.opts.Log.With("door", "dnsbl")}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
-	if err := front.Prepare(); err != nil {
+	if err := front.Prepare(); err != nil { // before a reload sets other zones
 		return nil, err
 	}
 	o, err := openPort(ctx, address, front)

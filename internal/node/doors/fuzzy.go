@@ -22,12 +22,11 @@ func (s *Set) openFuzzy(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	front.Memory = s.opts.Memory
-	front.Clearinghouse, front.Now, front.Log = s.houseFor("fuzzy"), clock.Now, s.opts.Log.With("door", "fuzzy")
-	front.Cleared = func(sigs []bulkhead.Signature) bool {
+	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	front.Memory, front.Clearinghouse, front.Now = s.opts.Memory, s.houseFor("fuzzy"), clock.Now
+	front.Log, front.Cleared = s.opts.Log.With("door", "fuzzy"), func(sigs []bulkhead.Signature) bool {
 		return s.opts.Whitelisted(new(bulkhead.Source), sigs)
 	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
 	o, err := openPort(ctx, address, front)
 	if err != nil {
 		return nil, err

@@ -47,21 +47,18 @@ func rightPolicies(m *config.Milter) ([]milter.Policy, error) {
 // listsOf answers the milter's look-ups from a set of lists.
 type listsOf struct {
 	set   *lists.Set
-	names map[string]bool // names to look up; nil for all
+	names map[string]bool // names to look up; empty: all
 }
 
 // Find implements [milter.Lists].
 func (l listsOf) Find(text string) []milter.Match {
-	if len(l.set.Handles()) == 0 {
-		return nil
-	}
 	e, err := lists.ParseEntry(text)
 	if err != nil {
 		return nil
 	}
 	var all []milter.Match
 	for _, m := range l.set.Find(e) {
-		if l.names == nil || l.names[m.List] {
+		if len(l.names) == 0 || l.names[m.List] {
 			all = append(all, milter.Match{List: m.List, Tone: string(m.Tone), Entry: m.Element, Reason: m.Reason,
 				Error: m.Error})
 		}
@@ -134,11 +131,8 @@ func (s *Set) newMilter() (*milter.Server, *verify.Verifier, error) {
 		front.Verify = verifier.Verify
 	}
 	// Even if there is no list yet: a reload may add one.
-	asked := listsOf{set: s.opts.Lists}
+	asked := listsOf{set: s.opts.Lists, names: make(map[string]bool)}
 	for _, name := range m.Lists {
-		if asked.names == nil {
-			asked.names = make(map[string]bool)
-		}
 		asked.names[name] = true
 	}
 	front.Lists = asked

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/policy"
 )
@@ -19,14 +20,17 @@ func (l policyLimiter) Limit(ctx context.Context, attr func(name string) []byte)
 	return policy.Action(action), text, err
 }
 
+func (s *Set) newPolicy(cfg *config.Config) *policy.Server {
+	rate, exempt := s.doorRate(cfg.Limits)
+	return &policy.Server{
+		Limiter: policyLimiter{s.opts.Limits}, FailDefer: cfg.Policy.OnFault == "defer", MaxConns: s.connections(),
+		Rate: rate, Exempt: exempt, Log: s.opts.Log.With("door", "policy"),
+	}
+}
+
 // openPolicy opens the door for Postfix policy delegation.
 func (s *Set) openPolicy(ctx context.Context, address string) (*opened, error) {
-	cfg := s.opts.Config()
-	front := &policy.Server{
-		Limiter: policyLimiter{s.opts.Limits}, FailDefer: cfg.Policy.OnFault == "defer", MaxConns: s.connections(),
-		Log: s.opts.Log.With("door", "policy"),
-	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+	front := s.newPolicy(s.opts.Config())
 	o, err := openStream(ctx, address, front)
 	if err != nil {
 		return nil, err

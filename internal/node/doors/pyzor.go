@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
 )
 
@@ -18,17 +19,19 @@ func operations(names []string) []pyzor.Op {
 	return ops
 }
 
-// openPyzor opens the door for Pyzor clients.
-func (s *Set) openPyzor(ctx context.Context, address string) (*opened, error) {
-	cfg := s.opts.Config()
-	front := &pyzor.Server{
+func (s *Set) newPyzor(cfg *config.Config) *pyzor.Server {
+	rate, exempt := s.doorRate(cfg.Limits)
+	return &pyzor.Server{
 		Failures:      s.opts.Failures,
 		Clearinghouse: s.houseFor("pyzor"), Accounts: &protocolAccounts{s.opts.Accounts, "pyzor"},
 		Anonymous: operations(cfg.Pyzor.Anonymous), Users: operations(cfg.Pyzor.Users),
-		Listed: cfg.Pyzor.Listed, Log: s.opts.Log.With("door", "pyzor"),
+		Listed: cfg.Pyzor.Listed, Rate: rate, Exempt: exempt, Memory: s.opts.Memory, Log: s.opts.Log.With("door", "pyzor"),
 	}
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
-	front.Memory = s.opts.Memory
+}
+
+// openPyzor opens the door for Pyzor clients.
+func (s *Set) openPyzor(ctx context.Context, address string) (*opened, error) {
+	front := s.newPyzor(s.opts.Config())
 	o, err := openPackets(ctx, address, front)
 	if err != nil {
 		return nil, err
@@ -40,11 +43,8 @@ func (s *Set) openPyzor(ctx context.Context, address string) (*opened, error) {
 // openPyzorHelper opens the door for rspamd's pyzor module.
 func (s *Set) openPyzorHelper(ctx context.Context, address string) (*opened, error) {
 	cfg := s.opts.Config()
-	front := &pyzor.Helper{
-		Clearinghouse: s.houseFor("pyzor_helper"), Read: s.opts.Messages.Read, Listed: cfg.Pyzor.Listed,
-	}
-	s.limitMails(&front.MailServer, "pyzor_helper")
-	return openStream(ctx, address, front)
+	return openStream(ctx, address, &pyzor.Helper{MailServer: s.mailServer(cfg, "pyzor_helper"),
+		Clearinghouse: s.houseFor("pyzor_helper"), Read: s.opts.Messages.Read, Listed: cfg.Pyzor.Listed})
 }
 
 func pyzorMetrics(s *pyzor.Stats) []prometheus.Collector {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/bulkhead-mail/bulkhead/door"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/razor2"
 )
 
@@ -21,27 +22,35 @@ func (a *protocolAccounts) Register(ctx context.Context, name string, secret []b
 	return err
 }
 
-// openRazor2 opens the door for Razor 2 clients.
-func (s *Set) openRazor2(ctx context.Context, address string) (*opened, error) {
-	cfg := s.opts.Config()
-	front := &razor2.Server{
+// registrations is how many accounts one client may register: at most a number a minute, and twice as many at once.
+func registrations(perMinute float64) door.Rate {
+	return door.Rate{PerSecond: perMinute / 60, Burst: max(int(2*perMinute), 1)}
+}
+
+// orNone returns a number of the configuration for a server that takes zero as the default. In the file it means none.
+func orNone(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+func (s *Set) newRazor2(cfg *config.Config) *razor2.Server {
+	rate, exempt := s.doorRate(cfg.Limits)
+	return &razor2.Server{
 		Failures:      s.opts.Failures,
 		Clearinghouse: s.houseFor("razor2"), Accounts: &protocolAccounts{s.opts.Accounts, "razor2"},
 		Read:  s.opts.Messages.Read,
-		Names: cfg.Razor2.Names, Confidence: cfg.Razor2.Confidence, Serial: cfg.Razor2.Serial,
-		MaxHosts: cfg.Razor2.MaxHosts, ExemptHosts: cfg.Razor2.ExemptHosts,
-		Registrations: door.Rate{PerSecond: cfg.Razor2.Register / 60, Burst: max(int(2*cfg.Razor2.Register), 1)},
-		MaxConns:      s.connections(), Log: s.opts.Log.With("door", "razor2"),
+		Names: cfg.Razor2.Names, Confidence: orNone(cfg.Razor2.Confidence), Serial: cfg.Razor2.Serial,
+		MaxHosts: orNone(cfg.Razor2.MaxHosts), ExemptHosts: cfg.Razor2.ExemptHosts,
+		Registrations: registrations(cfg.Razor2.Register), Rate: rate, Exempt: exempt, Memory: s.opts.Memory,
+		MaxConns: s.connections(), Log: s.opts.Log.With("door", "razor2"),
 	}
-	// The server takes zero as the default; in the file it means none.
-	if cfg.Razor2.Confidence == 0 {
-		front.Confidence = -1
-	}
-	if cfg.Razor2.MaxHosts == 0 {
-		front.MaxHosts = -1
-	}
-	front.Memory = s.opts.Memory
-	front.Rate, front.Exempt = s.doorRate(cfg.Limits)
+}
+
+// openRazor2 opens the door for Razor 2 clients.
+func (s *Set) openRazor2(ctx context.Context, address string) (*opened, error) {
+	front := s.newRazor2(s.opts.Config())
 	o, err := openStream(ctx, address, front)
 	if err != nil {
 		return nil, err
@@ -52,17 +61,15 @@ func (s *Set) openRazor2(ctx context.Context, address string) (*opened, error) {
 
 // openRazorHelper opens the door for rspamd's razor module.
 func (s *Set) openRazorHelper(ctx context.Context, address string) (*opened, error) {
-	front := &razor2.Helper{Clearinghouse: s.houseFor("razor_helper"), Read: s.opts.Messages.Read}
-	s.limitMails(&front.MailServer, "razor_helper")
-	return openStream(ctx, address, front)
+	return openStream(ctx, address, &razor2.Helper{MailServer: s.mailServer(s.opts.Config(), "razor_helper"),
+		Clearinghouse: s.houseFor("razor_helper"), Read: s.opts.Messages.Read})
 }
 
-// limitMails sets the bounds and the log of a door that reads mails.
-func (s *Set) limitMails(m *door.MailServer, name string) {
-	cfg := s.opts.Config()
-	m.MaxMail, m.MaxConns, m.Memory = cfg.HTTP.MaxBody, s.connections(), s.opts.Memory
-	m.Rate, m.Exempt = s.doorRate(cfg.Limits)
-	m.Log = s.opts.Log.With("door", name)
+// mailServer returns the bounds and the log of a door that reads mails.
+func (s *Set) mailServer(cfg *config.Config, name string) door.MailServer {
+	rate, exempt := s.doorRate(cfg.Limits)
+	return door.MailServer{MaxMail: cfg.HTTP.MaxBody, MaxConns: s.connections(), Memory: s.opts.Memory, Rate: rate,
+		Exempt: exempt, Log: s.opts.Log.With("door", name)}
 }
 
 func razor2Metrics(s *razor2.Stats) []prometheus.Collector {

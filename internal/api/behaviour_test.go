@@ -62,7 +62,7 @@ func TestClockMoves(t *testing.T) {
 		query, want string
 		code        int
 	}{
-		{"advance=1h", "1h0m0s false", 200}, {"back=1h", "-1h0m0s false", 200}, {"jump=1h", "1h0m0s true", 200},
+		{"advance=1h", "1h0m0s false", 200}, {"advance=1ns", "1ns false", 200}, {"back=1h", "-1h0m0s false", 200}, {"jump=1h", "1h0m0s true", 200},
 		{"back=-1h", "", 400}, {"jump=x", "", 400}, {"advance=1h&back=1h", "", 400}, {"advance=1h&jump=1h", "", 400},
 		{"advance=2h", "2h0m0s false", 500},
 	} {

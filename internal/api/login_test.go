@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -87,8 +88,20 @@ func TestLogin(t *testing.T) {
 func TestPages(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) {
 		o.Access = Access{AnonymousCheck: Nobody}
-		o.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "a page") })
+		o.Access.MaxBody = 10
+		o.Page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err != nil {
+				w.WriteHeader(http.StatusRequestEntityTooLarge)
+			}
+			fmt.Fprint(w, "a page")
+		})
 	})
+	for form, want := range map[string]int{"0123456789": 200, "0123456789a": 413} {
+		w := send(s, remote, "POST", "/", formType, form, "Authorization", "Bearer token-bob")
+		if w.Code != want {
+			t.Errorf("a form of %d bytes: %d, want %d", len(form), w.Code, want)
+		}
+	}
 	const html = "text/html,application/xhtml+xml"
 	for _, tt := range []struct {
 		method, path, accept, token string
@@ -146,7 +159,12 @@ func TestWhoAmI(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		var got admin.Viewer
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || got.Admin != tt.admin {
+		local, account := tt.peer != nil, map[string]string{"token-bob": "bob", "token-alice": "alice"}[tt.token]
+		if tt.peer != nil && tt.peer.Admin && tt.token == "" {
+			account = "gone"
+		}
+		want := admin.Viewer{Account: account, Local: local, Check: true, Report: account != "", Admin: tt.admin}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || got != want {
 			t.Errorf("%s: %d, %s", tt.what, w.Code, w.Body)
 		}
 	}

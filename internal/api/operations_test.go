@@ -146,6 +146,10 @@ func (b *backstage) ForgetPeer(_ context.Context, key string) error {
 	return b.call("forget %.2s", key)
 }
 
+func (b *backstage) WeighPeer(_ context.Context, key string, weight float64) error {
+	return b.call("weigh %.2s %v", key, weight)
+}
+
 func (b *backstage) Append(e admin.AuditEntry) error { b.acts = append(b.acts, e); return nil }
 func (b *backstage) Read(q admin.AuditQuery) (admin.AuditPage, error) {
 	return admin.AuditPage{Next: 6}, b.call("audit %s %s %s %s %d %d", moment(q.Since), moment(q.Until), q.Account, q.Action,
@@ -269,6 +273,8 @@ func TestOperations(t *testing.T) {
 		{"POST /v1/peers/" + key + "/refuse", "", 204, "decide UB false", "", "map[peer:" + key + "]"},
 		{"POST /v1/peers/" + key + "/forget", "", 200, "forget UB", `"key":"UB`, "map[peer:" + key + "]"},
 		{"POST /v1/peers/k/forget", "", 404, "", "no peer", "map[peer:k]"},
+		{"PATCH /v1/peers/" + key, `{"weight":0.5}`, 200, "weigh UB 0.5", `"key":"UB`, "map[peer:" + key + " weight:0.5]"},
+		{"PATCH /v1/peers/k", `{"weight":0.5}`, 404, "", "no peer", "map[peer:k weight:0.5]"},
 		{"POST /v1/network/join", `{"line":"l","weight":1}`, 200, "join l", `"state":"joined"`,
 			"map[inviter:i network:n state:joined]"},
 		{"POST /v1/network/leave", "", 200, "leave", `"network":"n"`, "map[network:n]"},

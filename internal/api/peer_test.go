@@ -33,7 +33,8 @@ func TestLocalPeers(t *testing.T) {
 		{"administrator with a wrong token", Peer{UID: 0, Admin: true}, "alice", Access{},
 			[]string{"Authorization", "Bearer wrong"}, [4]int{401, 401, 401, 401}},
 	} {
-		s := newServer(t, &prototest.House{}, func(o *Options) {
+		house := &prototest.House{}
+		s := newServer(t, house, func(o *Options) {
 			o.Access, o.LocalAdmin = tt.access, tt.account
 		})
 		for i, ask := range []struct{ method, path, body string }{
@@ -49,6 +50,14 @@ func TestLocalPeers(t *testing.T) {
 			s.ServeHTTP(w, r.WithContext(WithPeer(r.Context(), tt.peer)))
 			if w.Code != tt.want[i] {
 				t.Errorf("%s: %s %s: %d, want %d: %s", tt.name, ask.method, ask.path, w.Code, tt.want[i], w.Body)
+			}
+			if w.Code == 201 && !strings.Contains(w.Body.String(), `"path":"/login?link=`) {
+				t.Errorf("%s: the link is %s", tt.name, w.Body)
+			}
+		}
+		for _, r := range house.Reports() {
+			if r.Reporter.Account != "" { // it reports as every program of the machine does
+				t.Errorf("%s: reported by %+v", tt.name, r.Reporter)
 			}
 		}
 	}

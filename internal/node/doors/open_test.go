@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
@@ -101,14 +102,29 @@ func listening(address string, doors ...string) *config.Config {
 	cfg := config.Default()
 	cfg.Listen = config.Listen{}
 	for _, key := range doors {
-		*map[string]*string{
-			"http": &cfg.Listen.HTTP, "razor2": &cfg.Listen.Razor2, "razor_helper": &cfg.Listen.RazorHelper,
-			"pyzor": &cfg.Listen.Pyzor, "pyzor_helper": &cfg.Listen.PyzorHelper, "dcc": &cfg.Listen.DCC,
-			"dccifd": &cfg.Listen.Dccifd, "fuzzy": &cfg.Listen.Fuzzy, "milter": &cfg.Listen.Milter,
-			"policy": &cfg.Listen.Policy, "dnsbl": &cfg.Listen.DNSBL,
-		}[key] = address
+		listen(cfg, key, address)
 	}
 	return cfg
+}
+
+// everywhere returns the default configuration with all doors, each at a port that no other program gets.
+func everywhere(t *testing.T) *config.Config {
+	cfg := config.Default()
+	for _, key := range doorKeys() {
+		listen(cfg, key, ownAddress(t))
+	}
+	return cfg
+}
+
+func ownAddress(t *testing.T) string { return fmt.Sprint("127.0.0.1:", nodetest.FreePort(t)) }
+
+func listen(cfg *config.Config, key, address string) {
+	*map[string]*string{
+		"http": &cfg.Listen.HTTP, "razor2": &cfg.Listen.Razor2, "razor_helper": &cfg.Listen.RazorHelper,
+		"pyzor": &cfg.Listen.Pyzor, "pyzor_helper": &cfg.Listen.PyzorHelper, "dcc": &cfg.Listen.DCC,
+		"dccifd": &cfg.Listen.Dccifd, "fuzzy": &cfg.Listen.Fuzzy, "milter": &cfg.Listen.Milter,
+		"policy": &cfg.Listen.Policy, "dnsbl": &cfg.Listen.DNSBL,
+	}[key] = address
 }
 
 // ask sends a request and returns what a server sends back until it waits or ends.
@@ -139,7 +155,7 @@ func TestOpen(t *testing.T) {
 	for _, d := range new(Set).list() {
 		keys = append(keys, d.key)
 	}
-	o, _ := rig(t, listening("127.0.0.1:0", keys...))
+	o, _ := rig(t, everywhere(t))
 	s := new(Set)
 	if err := s.Open(t.Context(), o, false); err != nil {
 		t.Fatal(err)
@@ -249,8 +265,7 @@ func free(t *testing.T, key, address string) {
 
 // TestAbandon checks that doors which are never served leave their ports.
 func TestAbandon(t *testing.T) {
-	cfg := listening("127.0.0.1:0", doorKeys()...)
-	o, _ := rig(t, cfg)
+	o, _ := rig(t, everywhere(t))
 	o.Socket = filepath.Join(t.TempDir(), "socket")
 	s := new(Set)
 	if err := s.Open(t.Context(), o, false); err != nil {
@@ -271,6 +286,23 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
+// TestAnyPort opens doors at ports of the system's choice, also those that need one port for two networks.
+func TestAnyPort(t *testing.T) {
+	o, _ := rig(t, listening("127.0.0.1:0", doorKeys()...))
+	s := new(Set)
+	if err := s.Open(t.Context(), o, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range s.All() {
+		if strings.HasSuffix(d.Address, ":0") {
+			t.Errorf("%s is at %s", d.Name, d.Address)
+		}
+		if err := d.Abandon(); err != nil {
+			t.Errorf("%s: %v", d.Name, err)
+		}
+	}
+}
+
 // TestTaken opens each door where another program has its port, for connections or for datagrams. A spare start leaves
 // it closed, except the HTTP door, and opens the others.
 func TestTaken(t *testing.T) {
@@ -286,10 +318,7 @@ func TestTaken(t *testing.T) {
 				if key == "policy" || key == "milter" {
 					cfg = listening("127.0.0.1:0", "pyzor", "razor2")
 				}
-				*map[string]*string{"http": &cfg.Listen.HTTP, "razor2": &cfg.Listen.Razor2,
-					"razor_helper": &cfg.Listen.RazorHelper, "pyzor": &cfg.Listen.Pyzor, "pyzor_helper": &cfg.Listen.PyzorHelper,
-					"dcc": &cfg.Listen.DCC, "dccifd": &cfg.Listen.Dccifd, "fuzzy": &cfg.Listen.Fuzzy,
-					"milter": &cfg.Listen.Milter, "policy": &cfg.Listen.Policy, "dnsbl": &cfg.Listen.DNSBL}[key] = other
+				listen(cfg, key, other)
 				o, log := rig(t, cfg)
 				s := new(Set)
 				err := s.Open(t.Context(), o, spare)
@@ -318,16 +347,17 @@ func TestTaken(t *testing.T) {
 // taken returns an address whose port is taken in one network and free in the other, and a function that frees it.
 func taken(t *testing.T, network string) (address string, release func() error) {
 	t.Helper()
+	address = ownAddress(t)
 	if network == "tcp" {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return l.Addr().String(), l.Close
+		return address, l.Close
 	}
-	p, err := net.ListenPacket("udp", "127.0.0.1:0")
+	p, err := net.ListenPacket("udp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.LocalAddr().String(), p.Close
+	return address, p.Close
 }

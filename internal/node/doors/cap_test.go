@@ -112,3 +112,86 @@ func TestSilentConnections(t *testing.T) {
 		front.Close()
 	}
 }
+
+// TestCappedConn checks what the server sees of a connection before and after another one has its place.
+func TestCappedConn(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	capped := newCappedListener(l, 2, 0)
+	clients, served := make([]net.Conn, 2), make([]*cappedConn, 2)
+	for i := range clients {
+		if clients[i], err = net.Dial("tcp", l.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+		defer clients[i].Close()
+		conn, err := capped.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		served[i] = conn.(*cappedConn)
+	}
+	stays, goes := served[0], served[1]
+	read := make([]byte, 10)
+	for _, c := range []net.Conn{clients[0], clients[1]} {
+		if _, err := io.WriteString(c, "ask"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := stays.Read(read); n != 3 || err != nil {
+		t.Errorf("%d bytes read, %v", n, err)
+	}
+	if n, err := stays.Write([]byte("answer")); n != 6 || err != nil {
+		t.Errorf("%d bytes written, %v", n, err)
+	}
+	if n, err := io.ReadFull(clients[0], read[:6]); err != nil || string(read[:6]) != "answer" {
+		t.Errorf("the client has %q of %d, %v", read, n, err)
+	}
+	for range 2 { // the second time changes nothing
+		if err := (&evicted{goes, capped.refuser}).Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n, err := goes.Read(read); n != 0 || !errors.Is(err, errGivenWay) {
+		t.Errorf("without a place %d bytes are read: %v", n, err)
+	}
+	if n, err := goes.Write(read); n != 0 || !errors.Is(err, errGivenWay) {
+		t.Errorf("without a place %d bytes are written: %v", n, err)
+	}
+	if err := goes.Close(); err != nil { // by its refusal
+		t.Error(err)
+	}
+	clients[1].SetReadDeadline(time.Now().Add(20 * time.Second))
+	if got, err := io.ReadAll(clients[1]); string(got) != overloaded {
+		t.Errorf("the client without a place has %q, %v", got, err)
+	}
+	if err := stays.Close(); err != nil {
+		t.Error(err)
+	}
+	for i := range 2 { // the place of the closed connection is free, and no other: all others wait too briefly
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i == 0 {
+			conn, err := capped.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			follow(conn, http.StateActive) // it keeps its place
+			goes.place.Load().Work()
+			continue
+		}
+		go capped.Accept()
+		c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if got, err := io.ReadAll(c); string(got) != overloaded {
+			t.Errorf("one too many has %q, %v", got, err)
+		}
+	}
+	l.Close()
+	if _, err := capped.Accept(); err == nil {
+		t.Error("a closed listener accepts")
+	}
+}

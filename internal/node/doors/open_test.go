@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
@@ -177,6 +178,11 @@ func TestOpen(t *testing.T) {
 		if err := s.Watch(ctx); err != nil {
 			t.Error(err)
 		}
+	})
+	await.True(t, "a first look at the doors", func() bool {
+		s.rates.mu.Lock()
+		defer s.rates.mu.Unlock()
+		return len(s.rates.looks) > 0
 	})
 	if !slices.Equal(names, keys) {
 		t.Errorf("the doors are %q, want %q", names, keys)

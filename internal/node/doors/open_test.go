@@ -75,6 +75,8 @@ func (j *journal) String() string {
 	return j.b.String()
 }
 
+func newLog(j *journal) *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
 // rig returns what the doors of a node share, and its log.
 func rig(t *testing.T, cfg *config.Config) (Options, *journal) {
 	t.Helper()
@@ -94,7 +96,7 @@ func rig(t *testing.T, cfg *config.Config) (Options, *journal) {
 		Whitelisted: func(*bulkhead.Source, []bulkhead.Signature) bool { return false }, Accounts: &secrets{},
 		Limits: limits, Lists: set, API: api.Options{Read: mails{}.Read, Registry: reg}, Status: blank{},
 		Memory: door.NewMemory(64 << 20), Failures: new(door.Failures), Registry: reg,
-		Log: slog.New(slog.NewTextHandler(log, nil)),
+		Log: newLog(log),
 	}, log
 }
 

@@ -62,7 +62,8 @@ func TestClockMoves(t *testing.T) {
 		query, want string
 		code        int
 	}{
-		{"advance=1h", "1h0m0s false", 200}, {"advance=1ns", "1ns false", 200}, {"back=1h", "-1h0m0s false", 200}, {"jump=1h", "1h0m0s true", 200},
+		{"advance=1h", "1h0m0s false", 200}, {"advance=1ns", "1ns false", 200},
+		{"back=1h", "-1h0m0s false", 200}, {"jump=1h", "1h0m0s true", 200},
 		{"back=-1h", "", 400}, {"jump=x", "", 400}, {"advance=1h&back=1h", "", 400}, {"advance=1h&jump=1h", "", 400},
 		{"advance=2h", "2h0m0s false", 500},
 	} {
@@ -76,7 +77,8 @@ func TestClockMoves(t *testing.T) {
 			}
 		})
 		w := send(s, local, "POST", "/v1/clock?"+tt.query, "", "")
-		if w.Code != tt.code || got != tt.want || tt.code == 200 && w.Body.String() != "{\"now\":\"2001-09-09T01:46:40Z\"}\n" {
+		const now = "{\"now\":\"2001-09-09T01:46:40Z\"}\n"
+		if w.Code != tt.code || got != tt.want || tt.code == 200 && w.Body.String() != now {
 			t.Errorf("%s: %d %s, moved by %q; want %d, %q", tt.query, w.Code, w.Body, got, tt.code, tt.want)
 		}
 	}
@@ -120,8 +122,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// TestLoginRefused checks the log-ins that the server refuses before it looks at a secret, and those of a node without
-// accounts, or without passwords.
+// TestLoginRefused checks the log-ins that the server refuses before it looks at a secret, and log-ins at a node without
+// accounts or passwords.
 func TestLoginRefused(t *testing.T) {
 	users := passwordUsers{newFakeUsers()}
 	with := func(a Accounts) *Server {
@@ -160,7 +162,7 @@ func TestLogout(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) {
 		o.Accounts, o.Users, o.Audit, o.Page = users, users, record, http.NotFoundHandler()
 	})
-	send(s, remote, "POST", "/logout", "", "") // nobody
+	send(s, remote, "POST", "/logout", "", "") // without a session
 	cookie := send(s, remote, "POST", "/login", formType, "token=token-bob").Result().Cookies()[0]
 	if cookie.Path != "/" || cookie.MaxAge != int(sessionLife/time.Second) || cookie.Secure {
 		t.Errorf("the cookie is %v", cookie)
@@ -273,7 +275,8 @@ func TestRefusalsRecorded(t *testing.T) {
 	send(s, remote, "GET", "/v1/users", "", "", "Authorization", "Bearer nobody")
 	all := record.take()
 	if len(all) != 1 || all[0].Account != "bob" || all[0].Action != "refused" || all[0].From != "203.0.113.9" ||
-		fmt.Sprint(all[0].About) != "map[method:GET path:/v1/users]" || !strings.Contains(all[0].Error, "not an administrator") {
+		fmt.Sprint(all[0].About) != "map[method:GET path:/v1/users]" ||
+		!strings.Contains(all[0].Error, "not an administrator") {
 		t.Errorf("recorded %+v", all)
 	}
 	var f refusals
@@ -315,8 +318,8 @@ type unwritten struct{ fakeAudit }
 
 func (*unwritten) Append(admin.AuditEntry) error { return errDisk }
 
-// TestNewServer checks that a server needs a clearinghouse, a reader of mail, and names of metrics that are free; and that
-// it times its operations.
+// TestNewServer checks that a server needs a clearinghouse, a reader of mail, and names of metrics that are free. It
+// times its operations.
 func TestNewServer(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	good := Options{Clearinghouse: &prototest.House{}, Read: readMail, Registry: reg}
@@ -341,8 +344,10 @@ func TestDocumentFault(t *testing.T) {
 	log := new(logtest.Log)
 	s := newServer(t, &prototest.House{}, func(o *Options) { o.Log = log.Logger() })
 	w := httptest.NewRecorder()
-	s.document("text/plain", func() ([]byte, error) { return nil, errDisk }).ServeHTTP(w, httptest.NewRequest("GET", "/x", nil))
-	if w.Code != 500 || strings.Contains(w.Body.String(), errDisk.Error()) || !strings.Contains(log.Take(), errDisk.Error()) {
+	h := s.document("text/plain", func() ([]byte, error) { return nil, errDisk })
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/x", nil))
+	if w.Code != 500 || strings.Contains(w.Body.String(), errDisk.Error()) ||
+		!strings.Contains(log.Take(), errDisk.Error()) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -373,7 +378,8 @@ func TestWithSenders(t *testing.T) {
 		if got := s.withSenders(r, own, bulkhead.Source{}); !slices.Equal(got, tt.want) {
 			t.Errorf("%v with room for %d: %v, want %v", tt.own, tt.most, got, tt.want)
 		}
-		if spare := own[:cap(own)][len(own):]; slices.ContainsFunc(spare, func(s bulkhead.Signature) bool { return s.Valid() }) {
+		valid := func(s bulkhead.Signature) bool { return s.Valid() }
+		if spare := own[:cap(own)][len(own):]; slices.ContainsFunc(spare, valid) {
 			t.Errorf("%v: the caller's array is written", tt.own)
 		}
 	}

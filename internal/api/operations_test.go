@@ -152,8 +152,8 @@ func (b *backstage) WeighPeer(_ context.Context, key string, weight float64) err
 
 func (b *backstage) Append(e admin.AuditEntry) error { b.acts = append(b.acts, e); return nil }
 func (b *backstage) Read(q admin.AuditQuery) (admin.AuditPage, error) {
-	return admin.AuditPage{Next: 6}, b.call("audit %s %s %s %s %d %d", moment(q.Since), moment(q.Until), q.Account, q.Action,
-		q.Before, q.Limit)
+	return admin.AuditPage{Next: 6}, b.call("audit %s %s %s %s %d %d", moment(q.Since), moment(q.Until), q.Account,
+		q.Action, q.Before, q.Limit)
 }
 
 // server returns a server in front of b. With bare set, the node has none of the parts that it may lack.
@@ -187,8 +187,8 @@ func (b *backstage) server(t *testing.T, bare bool) *Server {
 	})
 }
 
-// TestOperations checks, for the operations that a part of the node behind the API does: what the part is asked for, what
-// the client gets, and what the record of administration has. A part that fails or that the node lacks is reported, and
+// TestOperations checks the operations that a part of the node behind the API does: what the part is asked for, what the
+// client gets, and what the record of administration has. A part that fails or that the node lacks is reported, and
 // nothing more is asked for then; nor is anything after a malformed request.
 func TestOperations(t *testing.T) {
 	key, b := testKey('B'), new(backstage)
@@ -229,7 +229,8 @@ func TestOperations(t *testing.T) {
 		{"DELETE /v1/whitelist?signature=dcc/body:ff", "", 404, "unclear dcc/body:ff", "was not put",
 			"map[signature:dcc/body:ff]"},
 		{"DELETE /v1/whitelist?signature=dcc", "", 400, "", "signature", "map[]"},
-		{"GET /v1/audit?" + page + "&account=a&action=b&before=3&limit=2", "", 200, "audit " + day + " a b 3 2", `"next":6`, ""},
+		{"GET /v1/audit?" + page + "&account=a&action=b&before=3&limit=2", "", 200, "audit " + day + " a b 3 2",
+			`"next":6`, ""},
 		{"GET /v1/audit?since=x", "", 400, "", "is not a time", ""},
 
 		{"GET /v1/config", "", 200, "", `"reloadable":true`, ""},
@@ -322,7 +323,8 @@ func TestOperations(t *testing.T) {
 				t.Errorf("%s of a node that lacks the part: %d %s", tt.request, code, answer)
 			}
 		}
-		for _, wrong := range [][3]string{{"text/plain", tt.body, "415"}, {kind, "{", "400"}, {kind, "[" + tt.body + "]", "400"}} {
+		for _, wrong := range [][3]string{{"text/plain", tt.body, "415"}, {kind, "{", "400"},
+			{kind, "[" + tt.body + "]", "400"}} {
 			if kind == requestType || kind == mailType && wrong[2] == "415" {
 				if code, answer := ask(whole, 0, wrong[0], wrong[1]); fmt.Sprint(code) != wrong[2] || len(b.calls) > 0 {
 					t.Errorf("%s with %s %q: %d %s, calls %q", tt.request, wrong[0], wrong[1], code, answer, b.calls)

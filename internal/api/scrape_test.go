@@ -55,7 +55,8 @@ func TestNodeMetrics(t *testing.T) {
 		"parts", "read_only", "recoveries", "reports", "ageing"}
 	const array = `{array="counts",book="tally",generation="1"}`
 	want := []string{"ageing_held 1", "array_bulk_wrong_ratio" + array + " 0.03", "array_bytes" + array + " 64",
-		"array_count_wrong_ratio" + array + " 0.02", "array_fill_ratio" + array + " 0.5", "array_ghost_ratio" + array + " 0.01",
+		"array_count_wrong_ratio" + array + " 0.02", "array_fill_ratio" + array + " 0.5",
+		"array_ghost_ratio" + array + " 0.01",
 		"array_keys" + array + " 3", "checkpoints_total 5", "checks_total 1", "disk_free_bytes 100", "disk_needed_bytes 10",
 		"gatherings_total 8", "generations_forgotten_total 7", "journal_entries_total 4", "mature 1",
 		`pages_healed_total{peer="p"} 11`, "parts_in_doubt 6", "parts_missing 2", "read_only 1", "recoveries_total 6",

@@ -138,7 +138,8 @@ func TestCollected(t *testing.T) {
 		"HTTP": {opened{}, nil, []string{"answer_seconds count 0s", "answer_seconds sum 0s"}},
 	} {
 		slices.Sort(tt.want)
-		if got := measured(t, newDoorCollector("d", &tt.o, tt.house)); !slices.Equal(slices.Sorted(slices.Values(got)), tt.want) {
+		got := measured(t, newDoorCollector("d", &tt.o, tt.house))
+		if !slices.Equal(slices.Sorted(slices.Values(got)), tt.want) {
 			t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 		}
 	}

@@ -46,7 +46,8 @@ func certify(t *testing.T, cfg *config.Config, serial int64) {
 	write := func(path, kind string, b []byte) error {
 		return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600)
 	}
-	if err := errors.Join(write(cfg.HTTP.TLSCert, "CERTIFICATE", der), write(cfg.HTTP.TLSKey, "PRIVATE KEY", key)); err != nil {
+	err = errors.Join(write(cfg.HTTP.TLSCert, "CERTIFICATE", der), write(cfg.HTTP.TLSKey, "PRIVATE KEY", key))
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -100,7 +100,8 @@ func TestServers(t *testing.T) {
 	cfg.Policy.OnFault, cfg.Dccifd.Rules, cfg.Limits.Loopback = "dunno", "2", true
 	folder := t.TempDir()
 	words, white := filepath.Join(folder, "words"), filepath.Join(folder, "white")
-	if err := errors.Join(os.WriteFile(words, nil, 0o600), os.WriteFile(white, []byte("ok IP 192.0.2.1\n"), 0o600)); err != nil {
+	err := errors.Join(os.WriteFile(words, nil, 0o600), os.WriteFile(white, []byte("ok IP 192.0.2.1\n"), 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.DCC.Whitelist, cfg.Dccifd.Userdirs = white, folder
@@ -205,8 +206,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestTakeOver checks what open doors take over from a new configuration, and that nothing is taken over from one with a
-// mistake.
+// TestTakeOver checks what open doors take over from a new configuration, and that a configuration with a mistake is
+// refused.
 func TestTakeOver(t *testing.T) {
 	cfg := listening("127.0.0.1:0", "milter", "dnsbl", "http", "policy")
 	o, _ := rig(t, cfg)
@@ -326,7 +327,9 @@ func TestMilterLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct{ names, want []string }{{nil, []string{"one", "two"}}, {[]string{"two"}, []string{"two"}}} {
+	for _, tt := range []struct{ names, want []string }{
+		{nil, []string{"one", "two"}}, {[]string{"two"}, []string{"two"}}, {[]string{"none"}, nil},
+	} {
 		cfg := config.Default()
 		cfg.Milter.Lists = tt.names
 		s := set(t, cfg)
@@ -381,8 +384,8 @@ func TestReadDelivered(t *testing.T) {
 // saves it.
 func TestGreylist(t *testing.T) {
 	cfg := config.Default()
-	cfg.Dccifd.Greylist, cfg.Dccifd.Embargo, cfg.Dccifd.Window = true, config.Duration(time.Minute), config.Duration(time.Hour)
-	cfg.Dccifd.White = config.Duration(24 * time.Hour)
+	cfg.Dccifd.Greylist, cfg.Dccifd.Embargo = true, config.Duration(time.Minute)
+	cfg.Dccifd.Window, cfg.Dccifd.White = config.Duration(time.Hour), config.Duration(24*time.Hour)
 	s := set(t, cfg)
 	path, aside := filepath.Join(s.opts.Dir, GreylistFile), ""
 	s.opts.SetAside = func(file string) (string, error) {
@@ -435,7 +438,8 @@ func TestGreylist(t *testing.T) {
 
 // TestFairShareOf checks places of doors for a few limits.
 func TestFairShareOf(t *testing.T) {
-	for _, tt := range [][4]int{{0, 5, 100, 100}, {-1, 5, 100, 100}, {1, 5, 100, 1}, {1000, 0, 100, 100}, {1000, 1, 5000, 875},
+	for _, tt := range [][4]int{{0, 5, 100, 100}, {-1, 5, 100, 100}, {1, 5, 100, 1}, {1000, 0, 100, 100},
+		{1000, 1, 5000, 875},
 		{1000, 5, 100, 100}, {1000, 10, 100, 87}, {200, 4, 100, 26}, {100, 10, 100, 1}} {
 		if got := fairShare(tt[0], tt[1], tt[2]); got != tt[3] {
 			t.Errorf("%v: %d", tt, got)

@@ -122,8 +122,8 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// TestLoginRefused checks the log-ins that the server refuses before it looks at a secret, and log-ins at a node without
-// accounts or passwords.
+// TestLoginRefused checks the log-ins that the server refuses before it looks at a secret, and log-ins at a node
+// without accounts or passwords.
 func TestLoginRefused(t *testing.T) {
 	users := passwordUsers{newFakeUsers()}
 	with := func(a Accounts) *Server {

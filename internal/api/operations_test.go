@@ -187,9 +187,9 @@ func (b *backstage) server(t *testing.T, bare bool) *Server {
 	})
 }
 
-// TestOperations checks the operations that a part of the node behind the API does: what the part is asked for, what the
-// client gets, and what the record of administration has. A part that fails or that the node lacks is reported, and
-// nothing more is asked for then; nor is anything after a malformed request.
+// TestOperations checks the operations that a part of the node behind the API does: what the part is asked for, what
+// the client gets, and what the record of administration has. A part that fails or that the node lacks is reported, and
+// nothing else is asked for then, nor after a malformed request.
 func TestOperations(t *testing.T) {
 	key, b := testKey('B'), new(backstage)
 	whole, bare := b.server(t, false), new(backstage).server(t, true)

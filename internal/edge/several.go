@@ -79,8 +79,8 @@ func (s *several) CheckBatch(ctx context.Context, queries []bulkhead.Query) (out
 	return out, err
 }
 
-// ReportBatch implements [Upstream]. Reports that a node does not take at present go to the next one. A batch whose answer
-// was lost goes there too, if all its reports have IDs: a report without an ID may have arrived.
+// ReportBatch implements [Upstream]. Reports that a node does not take at present go to the next one. A batch whose
+// answer was lost goes there too, if all its reports have IDs: a report without an ID may have arrived.
 func (s *several) ReportBatch(ctx context.Context, reports []bulkhead.Report) ([]client.Reported, error) {
 	out := make([]client.Reported, len(reports))
 	left := make([]int, len(reports)) // reports that no node has taken

@@ -441,8 +441,8 @@ func TestDeliveryOrder(t *testing.T) {
 	vote := func(id, user string, vote bulkhead.Vote) bulkhead.Report {
 		return bulkhead.Report{ID: id, Vote: vote, Reporter: bulkhead.Reporter{User: user}, Signatures: query(1).Signatures}
 	}
-	all := []bulkhead.Report{vote("a", "ann", bulkhead.Spam), vote("b", "ben", bulkhead.Ham), vote("c", "ann", bulkhead.Spam),
-		vote("d", "ann", bulkhead.Ham), vote("e", "ben", bulkhead.Ham)}
+	all := []bulkhead.Report{vote("a", "ann", bulkhead.Spam), vote("b", "ben", bulkhead.Ham),
+		vote("c", "ann", bulkhead.Spam), vote("d", "ann", bulkhead.Ham), vote("e", "ben", bulkhead.Ham)}
 	want := []string{"a b c", "d e"}
 	for i := range 2*batchSize + 1 {
 		id := fmt.Sprint(i)

@@ -67,7 +67,7 @@ func (s *Set) openDccifd(ctx context.Context, address string) (*opened, error) {
 	}
 	if serve := o.serve; front.Grey != nil {
 		o.serve = func(ctx context.Context) error {
-			return both(ctx, serve, func(ctx context.Context) error { return s.keepGreylist(ctx, front.Grey) })
+			return both(ctx, serve, func(ctx context.Context) error { return s.keepGreylist(ctx, front.Grey, greylistSave) })
 		}
 	}
 	o.metrics = append(dccifdMetrics(&front.Stats), verifyMetrics("dccifd", &verifier.Stats))
@@ -180,8 +180,8 @@ func CheckGreylist(path string) error {
 }
 
 // keepGreylist saves the greylist at intervals, and when ctx ends.
-func (s *Set) keepGreylist(ctx context.Context, g *dcc.Greylist) error {
-	tick := time.NewTicker(greylistSave)
+func (s *Set) keepGreylist(ctx context.Context, g *dcc.Greylist, every time.Duration) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {

@@ -14,10 +14,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// openFuzzy opens the door for rspamd's fuzzy_check: UDP, and TCP on the same port for clients that
-// are configured to use it.
-func (s *Set) openFuzzy(ctx context.Context, address string) (*opened, error) {
-	cfg := s.opts.Config()
+// newFuzzy returns the server for rspamd's fuzzy_check.
+func (s *Set) newFuzzy(cfg *config.Config) (*fuzzy.Server, error) {
 	front, err := fuzzyOf(cfg)
 	if err != nil {
 		return nil, err
@@ -26,6 +24,16 @@ func (s *Set) openFuzzy(ctx context.Context, address string) (*opened, error) {
 	front.Memory, front.Clearinghouse, front.Now = s.opts.Memory, s.houseFor("fuzzy"), clock.Now
 	front.Log, front.Cleared = s.opts.Log.With("door", "fuzzy"), func(sigs []bulkhead.Signature) bool {
 		return s.opts.Whitelisted(new(bulkhead.Source), sigs)
+	}
+	return front, nil
+}
+
+// openFuzzy opens the door for rspamd's fuzzy_check: UDP, and TCP on the same port for clients that
+// are configured to use it.
+func (s *Set) openFuzzy(ctx context.Context, address string) (*opened, error) {
+	front, err := s.newFuzzy(s.opts.Config())
+	if err != nil {
+		return nil, err
 	}
 	o, err := openPort(ctx, address, front)
 	if err != nil {

@@ -16,8 +16,29 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/web"
 )
 
-// stopTimeout is the longest time that clients may take to finish after SIGTERM.
-const stopTimeout = 20 * time.Second
+const (
+	// stopTimeout is the longest time that clients may take to finish after SIGTERM.
+	stopTimeout = 20 * time.Second
+	// headerTimeout and maxHeader limit the header of a request, in time and bytes.
+	headerTimeout = 10 * time.Second
+	maxHeader     = 64 << 10
+)
+
+// httpServer returns a server with the time limits of the configuration. An answer may take twice as long as a request.
+func (s *Set) httpServer(cfg *config.Config, handler http.Handler) *http.Server {
+	read := time.Duration(cfg.HTTP.ReadTimeout)
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: min(headerTimeout, read),
+		ReadTimeout:       read,
+		WriteTimeout:      read + read,
+		IdleTimeout:       time.Duration(cfg.HTTP.IdleTimeout),
+		MaxHeaderBytes:    maxHeader,
+		ConnState:         follow,
+		ConnContext:       s.withPeer,
+		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
+	}
+}
 
 // openHTTP opens the door of the API, the metrics and the pages.
 func (s *Set) openHTTP(ctx context.Context, address string) (*opened, error) {
@@ -45,17 +66,7 @@ func (s *Set) openHTTP(ctx context.Context, address string) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	front := &http.Server{
-		Handler:           house,
-		ReadHeaderTimeout: min(10*time.Second, time.Duration(cfg.HTTP.ReadTimeout)),
-		ReadTimeout:       time.Duration(cfg.HTTP.ReadTimeout),
-		WriteTimeout:      2 * time.Duration(cfg.HTTP.ReadTimeout),
-		IdleTimeout:       time.Duration(cfg.HTTP.IdleTimeout),
-		MaxHeaderBytes:    64 << 10,
-		ConnState:         follow,
-		ConnContext:       s.withPeer,
-		ErrorLog:          slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug),
-	}
+	front := s.httpServer(cfg, house)
 	serve, scheme := front.Serve, "http://"
 	front.RegisterOnShutdown(page.Close)
 	var https certificate // empty while HTTP is plain
@@ -85,7 +96,7 @@ func (s *Set) openHTTP(ctx context.Context, address string) (*opened, error) {
 			if local != nil { // with places of its own, so that strangers cannot take those of administrators
 				go front.Serve(newCappedListener(local, localPlaces, 0))
 			}
-			return serveHTTP(ctx, front, func() error {
+			return serveHTTP(ctx, front, stopTimeout, func() error {
 				capped := newCappedListener(l, s.connections(), door.DefaultConnsPerIP)
 				if pair != nil {
 					capped.refuser.Answer = nil // it would have to be encrypted
@@ -121,8 +132,8 @@ func checkHTTP(p *proposal) error {
 	return err
 }
 
-// serveHTTP serves until ctx ends, and then waits for current requests.
-func serveHTTP(ctx context.Context, front *http.Server, serve func() error) error {
+// serveHTTP serves until ctx ends, and then waits for current requests, but no longer than a time.
+func serveHTTP(ctx context.Context, front *http.Server, within time.Duration, serve func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- serve() }()
 	select {
@@ -130,7 +141,7 @@ func serveHTTP(ctx context.Context, front *http.Server, serve func() error) erro
 		return fmt.Errorf("listen.http: %w", err)
 	case <-ctx.Done():
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	err := front.Shutdown(drain)
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -212,7 +212,7 @@ func TestAccessOf(t *testing.T) {
 // listener.
 func TestServeHTTP(t *testing.T) {
 	front := new(http.Server)
-	if err := serveHTTP(t.Context(), front, func() error { return io.ErrUnexpectedEOF }); !errors.Is(err,
+	if err := serveHTTP(t.Context(), front, time.Minute, func() error { return io.ErrUnexpectedEOF }); !errors.Is(err,
 		io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "listen.http") {
 		t.Errorf("a listener that fails: %v", err)
 	}
@@ -222,13 +222,53 @@ func TestServeHTTP(t *testing.T) {
 		closed := make(chan struct{})
 		front := new(http.Server)
 		front.RegisterOnShutdown(func() { close(closed) })
-		err := serveHTTP(ctx, front, func() error {
+		err := serveHTTP(ctx, front, time.Minute, func() error {
 			<-closed
 			return end
 		})
 		if (err == nil) != want {
 			t.Errorf("a server that ends with %v: %v", end, err)
 		}
+	}
+	// A request that does not end.
+	begun, end := make(chan struct{}), make(chan struct{})
+	front = &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(begun)
+		<-end
+	})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	ctx, cancel = context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		cancel()
+	}()
+	if err := serveHTTP(ctx, front, time.Millisecond, func() error { return front.Serve(l) }); err != nil {
+		t.Errorf("a request that does not end: %v", err)
+	}
+	if _, err := io.ReadAll(c); err != nil { // it was closed
+		t.Errorf("the connection of that request: %v", err)
+	}
+	close(end)
+
+	cfg := config.Default()
+	cfg.HTTP.ReadTimeout, cfg.HTTP.IdleTimeout = config.Duration(3*time.Second), config.Duration(5*time.Second)
+	front = set(t, cfg).httpServer(cfg, http.NotFoundHandler())
+	if front.ReadHeaderTimeout != 3*time.Second || front.ReadTimeout != 3*time.Second ||
+		front.WriteTimeout != 6*time.Second || front.IdleTimeout != 5*time.Second {
+		t.Errorf("the times of the server are %+v", front)
+	}
+	cfg.HTTP.ReadTimeout = config.Duration(time.Minute)
+	if got := set(t, cfg).httpServer(cfg, nil).ReadHeaderTimeout; got != headerTimeout {
+		t.Errorf("%v for a header", got)
 	}
 }
 

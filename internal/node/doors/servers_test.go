@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/milter"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
@@ -44,7 +45,7 @@ func TestServers(t *testing.T) {
 	s := set(t, cfg)
 	dccServer, err1 := s.newDCC(cfg)
 	ifd, _, err2 := s.newDccifd(cfg)
-	fuzzyServer, err3 := fuzzyOf(cfg)
+	fuzzyServer, err3 := s.newFuzzy(cfg)
 	mta, _, err4 := s.newMilter()
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
@@ -63,6 +64,9 @@ func TestServers(t *testing.T) {
 		"dccifd: greylist":          {ifd.Grey == nil, true},
 		"dccifd: connections":       {ifd.MaxConns, 7},
 		"fuzzy: keys":               {len(fuzzyServer.Keys), 0},
+		"fuzzy: whitelist":          {fuzzyServer.Cleared(nil), false},
+		"fuzzy: clearinghouse":      {fuzzyServer.Clearinghouse != nil && fuzzyServer.Log != nil, true},
+		"fuzzy: rate":               {fuzzyServer.Rate.Source, &s.rate},
 		"razor2: registrations":     {razor.Registrations, door.Rate{PerSecond: 0.1, Burst: 12}},
 		"razor2: confidence":        {razor.Confidence, 1},
 		"razor2: hosts":             {razor.MaxHosts, 2},
@@ -79,7 +83,7 @@ func TestServers(t *testing.T) {
 		"milter: ballots":           {len(mta.Ballots), 0},
 		"milter: fault":             {mta.FailTempfail, false},
 		"exempt clients":            {[]int{len(dccServer.Exempt), len(pol.Exempt)}, []int{2, 2}},
-		"memory":                    {mta.Memory == s.opts.Memory && dccServer.Memory == s.opts.Memory, true},
+		"memory":                    {mta.Memory == s.opts.Memory && fuzzyServer.Memory == s.opts.Memory, true},
 		"rate":                      {dccServer.Rate.Source, &s.rate},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
@@ -91,7 +95,7 @@ func TestServers(t *testing.T) {
 		doors = append(doors, name)
 	}
 	slices.Sort(doors)
-	if want := []string{"dcc", "dccifd", "milter", "pyzor", "razor2"}; !slices.Equal(doors, want) {
+	if want := []string{"dcc", "dccifd", "fuzzy", "milter", "pyzor", "razor2"}; !slices.Equal(doors, want) {
 		t.Errorf("the requests of %q are counted, want %q", doors, want)
 	}
 
@@ -406,10 +410,18 @@ func TestGreylist(t *testing.T) {
 	first := grey.Ask([16]byte{1}, now, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.keepGreylist(ctx, grey); err != nil {
+	if err := s.keepGreylist(ctx, grey, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckGreylist(path); err != nil {
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	saved := make(chan error, 1)
+	go func() { saved <- s.keepGreylist(ctx, grey, time.Millisecond) }()
+	await.True(t, "a saved greylist", func() bool { _, err := os.Stat(path); return err == nil })
+	cancel()
+	if err := errors.Join(<-saved, CheckGreylist(path)); err != nil {
 		t.Errorf("the saved greylist: %v", err)
 	}
 	if second := load().Ask([16]byte{1}, now.Add(2*time.Minute), false); second == first {

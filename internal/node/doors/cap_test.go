@@ -169,6 +169,7 @@ func TestCappedConn(t *testing.T) {
 	if err := stays.Close(); err != nil {
 		t.Error(err)
 	}
+	var last net.Conn
 	for i := range 2 { // the place of the closed connection is free, and no other: all others wait too briefly
 		c, err := net.Dial("tcp", l.Addr().String())
 		if err != nil {
@@ -180,6 +181,7 @@ func TestCappedConn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			last = conn
 			follow(conn, http.StateActive) // it keeps its place
 			goes.place.Load().Work()
 			continue
@@ -189,6 +191,18 @@ func TestCappedConn(t *testing.T) {
 		if got, err := io.ReadAll(c); string(got) != overloaded {
 			t.Errorf("one too many has %q, %v", got, err)
 		}
+	}
+	// Both places are taken. A client of another network gets one once a connection waits for its client.
+	enter := func() bool {
+		place, _ := capped.crowd.Enter(io.NopCloser(nil), netip.MustParseAddr("192.0.2.1"))
+		return place != nil
+	}
+	if enter() {
+		t.Error("a connection whose request is answered gave way")
+	}
+	follow(last, http.StateIdle)
+	if !enter() {
+		t.Error("an idle connection did not give way")
 	}
 	l.Close()
 	if _, err := capped.Accept(); err == nil {

@@ -158,7 +158,9 @@ func TestOpen(t *testing.T) {
 	for _, d := range new(Set).list() {
 		keys = append(keys, d.key)
 	}
-	o, _ := rig(t, everywhere(t))
+	cfg := everywhere(t)
+	cfg.Dccifd.Greylist = true
+	o, _ := rig(t, cfg)
 	s := new(Set)
 	if err := s.Open(t.Context(), o, false); err != nil {
 		t.Fatal(err)
@@ -227,6 +229,9 @@ func TestOpen(t *testing.T) {
 	serving.Wait()
 	for key, address := range at {
 		free(t, key, address)
+	}
+	if err := CheckGreylist(filepath.Join(o.Dir, GreylistFile)); err != nil {
+		t.Errorf("the greylist is not saved: %v", err)
 	}
 
 	if now := time.Now(); s.Page(now.Add(time.Hour))[0].Rate == 0 {

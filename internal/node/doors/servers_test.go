@@ -390,7 +390,8 @@ func TestGreylist(t *testing.T) {
 	cfg := config.Default()
 	cfg.Dccifd.Greylist, cfg.Dccifd.Embargo = true, config.Duration(time.Minute)
 	cfg.Dccifd.Window, cfg.Dccifd.White = config.Duration(time.Hour), config.Duration(24*time.Hour)
-	s := set(t, cfg)
+	s, log := set(t, cfg), new(journal)
+	s.opts.Log = newLog(log)
 	path, aside := filepath.Join(s.opts.Dir, GreylistFile), ""
 	s.opts.SetAside = func(file string) (string, error) {
 		aside = file
@@ -426,6 +427,9 @@ func TestGreylist(t *testing.T) {
 	}
 	if second := load().Ask([16]byte{1}, now.Add(2*time.Minute), false); second == first {
 		t.Errorf("a sender that came again is answered %v, as at first", second)
+	}
+	if strings.Contains(log.String(), "greylist") || aside != "" {
+		t.Errorf("a good greylist was set aside as %q, and the log has %s", aside, log)
 	}
 	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)

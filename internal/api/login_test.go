@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -166,6 +167,37 @@ func TestWhoAmI(t *testing.T) {
 		want := admin.Viewer{Account: account, Local: local, Check: true, Report: account != "", Admin: tt.admin}
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || got != want {
 			t.Errorf("%s: %d, %s", tt.what, w.Code, w.Body)
+		}
+	}
+}
+
+// TestFailuresAreNoted checks which requests count as guesses of a secret, for which their network waits.
+func TestFailuresAreNoted(t *testing.T) {
+	for _, tt := range []struct {
+		path, form, token string
+		want              int
+	}{
+		{"/login", "token=wrong", "", 1},
+		{"/login", "token=token-bob", "", 0},
+		{"/v1/look", "", "wrong", 1},
+		{"/v1/look", "", "token-bob", 0},
+		{"/v1/look", "", "", 0},
+	} {
+		noted := 0
+		failures := door.NewFailures(slog.New(slog.DiscardHandler))
+		failures.OnLog = func(name string, network netip.Addr, n int) {
+			if noted += n; name != doorName || network != door.NetworkOf(netip.MustParseAddrPort(remote).Addr()) {
+				t.Errorf("%+v: noted for %s at %s", tt, network, name)
+			}
+		}
+		s := newServer(t, &prototest.House{}, func(o *Options) { o.Failures, o.Page = failures, http.NotFoundHandler() })
+		var headers []string
+		if tt.token != "" {
+			headers = []string{"Authorization", "Bearer " + tt.token}
+		}
+		send(s, remote, "POST", tt.path, formType, tt.form, headers...)
+		if noted != tt.want {
+			t.Errorf("%+v: %d failures are noted", tt, noted)
 		}
 	}
 }

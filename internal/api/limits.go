@@ -33,20 +33,17 @@ func validate(schemas huma.Registry, schema *huma.Schema, where string, value an
 // validateBody checks the JSON of one T, or of an array of T, against the schema of T.
 func validateBody[T any](r *request, body []byte, batch bool) error {
 	schema := r.schemas.Schema(reflect.TypeFor[T](), true, "")
-	if !batch {
-		var value any
-		if err := json.Unmarshal(body, &value); err != nil {
-			return fmt.Errorf("%w: body: %v", bulkhead.ErrMalformed, err)
-		}
-		return validate(r.schemas, schema, "body", value)
+	values := make([]any, 1)
+	into := any(&values[0])
+	if batch {
+		into = &values
 	}
-	var values []any
-	if err := json.Unmarshal(body, &values); err != nil {
+	if err := json.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("%w: body: %v", bulkhead.ErrMalformed, err)
 	}
 	for i, value := range values {
 		if err := validate(r.schemas, schema, "body", value); err != nil {
-			return at(err, i, true)
+			return at(err, i, batch)
 		}
 	}
 	return nil

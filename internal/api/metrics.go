@@ -70,25 +70,17 @@ func (m *metrics) vote(v bulkhead.Vote) { m.votes[v].Inc() }
 type routeMetrics struct {
 	m            *metrics
 	method, path string
-	ok           prometheus.Counter // status 200
 	seconds      prometheus.Observer
 }
 
 func (m *metrics) route(method, path string) *routeMetrics {
-	return &routeMetrics{
-		m: m, method: method, path: path,
-		ok:      m.requests.WithLabelValues(method, path, "200"),
-		seconds: m.seconds.WithLabelValues(method, path),
-	}
+	m.requests.WithLabelValues(method, path, "200") // there from the start
+	return &routeMetrics{m: m, method: method, path: path, seconds: m.seconds.WithLabelValues(method, path)}
 }
 
 func (r *routeMetrics) observe(status int, d time.Duration) {
 	r.seconds.Observe(d.Seconds())
 	r.m.times.Add(d, 1)
-	if status == 200 {
-		r.ok.Inc()
-		return
-	}
 	r.m.requests.WithLabelValues(r.method, r.path, strconv.Itoa(status)).Inc()
 }
 

@@ -332,7 +332,12 @@ func TestOperations(t *testing.T) {
 			}
 		}
 	}
-	b.calls = nil
+	b.calls, b.acts, b.failAt = nil, nil, 1
+	send(whole, local, "POST", "/v1/lists/bad/entries", requestType, `{"add":["a"]}`, "Authorization", "Bearer token-alice")
+	if got := fmt.Sprint(b.acts[0].About); got != "map[list:bad]" {
+		t.Errorf("an edit that failed is recorded with %s", got)
+	}
+	b.calls, b.failAt = nil, 0
 	send(whole, local, "GET", "/v1/overview", "", "", "Authorization", "Bearer token-bob")
 	if want := []string{"overview false"}; !slices.Equal(b.calls, want) {
 		t.Errorf("the overview for a reporter: calls %q, want %q", b.calls, want)

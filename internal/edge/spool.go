@@ -399,8 +399,8 @@ func (s *Spool) claim(shard string, most int) (out []kept, err error) {
 			x := read(text)
 			x.key = e.key
 			out = append(out, x)
-			if _, marks := former[e]; !marks {
-				continue
+			if _, marks := former[e]; !marks || len(x.Report.Signatures) == 0 {
+				continue // what cannot be read stays as it is
 			}
 			x.May = shard
 			marked, err := json.Marshal(x)

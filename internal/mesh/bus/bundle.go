@@ -74,6 +74,7 @@ func newGatherer(o *Options, ns *server.Server) (*gatherer, error) {
 		}
 	}
 	if err != nil {
+		conn.Close() // nil, or without a subscription
 		return nil, fmt.Errorf("mesh: broker: %w", natsdial.Cleared(err))
 	}
 	g.conn, g.send = conn, func(bundle []byte) error { return conn.Publish(BundleSubject, bundle) }

@@ -227,7 +227,10 @@ func StartBroker(o *Options, listen string, g Gate) (*Broker, error) {
 
 // ShowOut closes the connections of a node to the hub.
 func (k *Broker) ShowOut(id string) {
-	list, _ := k.ns.Connz(&server.ConnzOptions{Username: true, User: id}) // fails only for a mistaken request
+	list, err := k.ns.Connz(&server.ConnzOptions{Username: true, User: id})
+	if err != nil {
+		return // it fails only for a mistaken request
+	}
 	for _, c := range list.Conns {
 		// Disconnecting fails only for a client that has already left.
 		_ = k.ns.DisconnectClientByID(c.Cid)

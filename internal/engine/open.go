@@ -98,7 +98,7 @@ func newEngine(opts Options) *Engine {
 	e.healer = heal.New(opts.Store, opts.Log, e.current)
 	e.checker = check.New(check.Options{
 		Current: e.current, Accounts: e.accounts, Whitelist: opts.Whitelist, NeverList: opts.NeverList,
-		Threshold: opts.Threshold, NearMatch: opts.NearMatch, Day: opts.day(), Now: e.clock.now,
+		Threshold: opts.Threshold, NearMatch: opts.NearMatch, Day: opts.day(), Week: opts.Block.Generation, Now: e.clock.now,
 		RevocationFirst: opts.RevocationFirst, Exact: opts.Exact, Learned: e.learned, Condemn: opts.LearnCondemns,
 	})
 	if opts.WantedLost != nil {

@@ -100,6 +100,13 @@ func (g *Block) Fill() float64 {
 // take no new ones; the next generation has room for more.
 func (g *Block) NamesFull() bool { return share(g.Names.Keys(), g.NameCapacity) > Early }
 
+// ShownFull reports whether the filter that peers see has too many keys to take those of delivered names as
+// well. They have room beside half of the listings: senders choose names.
+func (g *Block) ShownFull() bool {
+	spam, _ := g.Shared()
+	return spam.Keys() >= g.Capacity/2
+}
+
 // A BlockKeeper keeps a blocklist.
 type BlockKeeper = Keeper[BlockSpec, *Block]
 

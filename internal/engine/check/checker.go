@@ -31,6 +31,7 @@ type Options struct {
 	Threshold uint32           // count from which a message is bulk
 	NearMatch int              // near bands that must agree
 	Day       uint64           // length of a generation of the tally, in seconds
+	Week      time.Duration    // length of a generation of the blocklist
 	Now       func() time.Time // by which generations open
 	// RevocationFirst looks up revocations before spam.
 	RevocationFirst bool
@@ -122,6 +123,7 @@ func (c *Checker) Hides(white *Whitelist, sig *bulkhead.Signature) bool {
 // scratch holds the buffers of one check, reused so that a check of known size allocates
 // nothing but its findings.
 type scratch struct {
+	opts    *Options
 	reader  evidence.Reader
 	secrets *keys.Secrets // the secrets that keys uses
 	decider verdict.Decider
@@ -144,7 +146,8 @@ type scratch struct {
 }
 
 func (c *Checker) newScratch() any {
-	return &scratch{reader: evidence.Reader{Day: c.opts.Day, Now: c.opts.Now, RevocationFirst: c.opts.RevocationFirst}}
+	return &scratch{opts: &c.opts,
+		reader: evidence.Reader{Day: c.opts.Day, Now: c.opts.Now, RevocationFirst: c.opts.RevocationFirst}}
 }
 
 // begin starts reading from the sources, with keys of their secrets.

@@ -1,6 +1,10 @@
 package check
 
-import "github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+import (
+	"time"
+
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+)
 
 // places holds the buffers of [scratch.Senders].
 type places struct {
@@ -25,4 +29,19 @@ func (s *scratch) Senders(i int) (n uint32) {
 		}
 	}
 	return n
+}
+
+// Vouched implements [verdict.Pairs] for the current message. The tally shows deliveries of the last days. A generation
+// of the blocklist tells no days, so only one that ended at least half a day ago counts.
+func (s *scratch) Vouched(i int) bool {
+	if !s.peers {
+		return false
+	}
+	key := s.keys.Delivered(s.asks[i].Key)
+	var of [1]evidence.Record
+	if s.reader.Read([]evidence.Ask{{Key: key, Wants: evidence.Delivered}}, of[:]); of[0].Old > of[0].Late {
+		return true
+	}
+	ended := s.opts.Now().Add(-time.Duration(s.opts.Day) * time.Second / 2).Truncate(s.opts.Week)
+	return s.reader.Vouched(key, s.opts.Accounts.Policy().Promotion, uint64(max(0, ended.Unix())))
 }

@@ -557,6 +557,28 @@ func (k *known) add(n []uint32, over bool, age uint64) {
 	}
 }
 
+// Vouched reports whether a peer of at least the given weight has a key in the spam filter of a generation that
+// started before the given time, in Unix seconds. It looks at the filters one after the other, so it is for few
+// messages. The reader has begun.
+func (r *Reader) Vouched(key filter.Key, weight float64, before uint64) bool {
+	var has [1]bool
+	for i := range r.sources.lists {
+		l := &r.sources.lists[i]
+		if l.own || l.weight < weight {
+			continue
+		}
+		for _, g := range l.gens {
+			if g.spam == nil || g.start >= before {
+				continue
+			}
+			if g.spam.HasBatch(r.at(g.epoch, []filter.Key{key}), has[:]); has[0] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // weigh adds up the weights of the latest votes for keys with votes, listed keys, and all keys
 // without counts. Most mail has none of these.
 func (r *Reader) weigh() {

@@ -158,6 +158,11 @@ func (m Maker) SenderPlace(base filter.Key, place int) filter.Key {
 	return m.unique("sender place", bulkhead.Sighting, string([]byte{byte(place)}), base)
 }
 
+// Delivered returns the key under which a filter remembers that mail with a name was delivered.
+func (m Maker) Delivered(base filter.Key) filter.Key {
+	return m.unique("", bulkhead.Sighting, "delivered", base)
+}
+
 // Recipient returns the key under which a filter remembers that a recipient received base.
 func (m Maker) Recipient(recipient string, base filter.Key) filter.Key {
 	var b [16]byte

@@ -112,21 +112,7 @@ func (r *Resolver) newTo(who string, links []filter.Key) []filter.Key {
 // see the tally alone and it forgets sooner than names. It shows a link with as many senders as a
 // signature needs sightings to be shared. fresh are the links to which the domain is new.
 func (r *Resolver) showSenders(domain string, fresh []filter.Key) {
-	floor := max(1, r.view.Tally.Live[0].Floor)
-	senders := make([]uint32, len(r.buf.bases))
-	for g, block := range r.view.Block.Live {
-		r.buf.keys = r.buf.keys[:0]
-		for _, base := range r.buf.bases {
-			r.buf.keys = append(r.buf.keys, r.at(block, base).With(evidence.Addresses))
-		}
-		known := r.countAll(block.Names)
-		if g == 0 {
-			r.over.names.raise(r.buf.keys, known)
-		}
-		for j, n := range known {
-			senders[j] = book.Add(senders[j], n)
-		}
-	}
+	floor, senders := r.floor(), r.weeks(evidence.Addresses)
 	for j, base := range r.buf.bases {
 		if senders[j] < floor {
 			continue
@@ -136,6 +122,75 @@ func (r *Resolver) showSenders(domain string, fresh []filter.Key) {
 			r.out.Counts.add(r.place(domain, base).With(evidence.Sighting), floor)
 		}
 	}
+}
+
+// showNames shows peers the links, senders and networks of a message, among r.buf.which, that were delivered as
+// often as a signature must be to be shared, once in each generation of the blocklist. Peers see the tally, which
+// tells the day, and the spam filter, which they keep for as long as names.
+func (r *Resolver) showNames(m *Message) {
+	open := r.view.Block.Live[0]
+	if len(r.view.Remote.Origins)+len(r.view.Remote.Counts) == 0 || open.ShownFull() {
+		return
+	}
+	bases := r.buf.bases[:0]
+	r.buf.keys = r.buf.keys[:0]
+	for _, i := range r.buf.which {
+		switch m.Signatures[i].Scheme().Facet() {
+		case bulkhead.LinkFacet, bulkhead.SenderFacet, bulkhead.NetworkFacet:
+			bases = append(bases, m.Keys[i])
+			r.buf.keys = append(r.buf.keys, r.opts.Keys.Delivered(m.Keys[i]))
+		}
+	}
+	shared, _ := open.Shared()
+	added := r.over.listed()
+	if open.Floor > 0 {
+		added = &r.over.publishedSpam
+	}
+	shown := r.hasAll(shared)
+	added.also(r.buf.keys, shown)
+	r.buf.bases = bases[:0]
+	for i, base := range bases {
+		if !shown[i] {
+			r.buf.bases = append(r.buf.bases, base)
+		}
+	}
+	for i, n := range r.weeks(evidence.Sighting) {
+		if n < r.floor() {
+			continue
+		}
+		k := r.opts.Keys.Delivered(r.buf.bases[i])
+		r.out.Counts.add(k.With(evidence.Sighting), r.floor())
+		if open.Floor > 0 {
+			r.show(k)
+		} else {
+			r.enterSpam(k)
+		}
+	}
+}
+
+// floor returns the count from which peers see a signature, at least 1.
+func (r *Resolver) floor() uint32 { return max(1, r.view.Tally.Live[0].Floor) }
+
+// weeks returns the counts of a kind of r.buf.bases among the names of all live generations.
+func (r *Resolver) weeks(kind uint8) []uint32 {
+	sums := make([]uint32, len(r.buf.bases))
+	for g, block := range r.view.Block.Live {
+		if len(sums) == 0 {
+			break
+		}
+		r.buf.keys = r.buf.keys[:0]
+		for _, base := range r.buf.bases {
+			r.buf.keys = append(r.buf.keys, r.at(block, base).With(kind))
+		}
+		known := r.countAll(block.Names)
+		if g == 0 {
+			r.over.names.raise(r.buf.keys, known)
+		}
+		for j, n := range known {
+			sums[j] = book.Add(sums[j], n)
+		}
+	}
+	return sums
 }
 
 // showPlaces shows the taken places of a link's sketch, once a day on which the link is delivered.

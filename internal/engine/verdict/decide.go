@@ -348,10 +348,13 @@ func (d *decision) familiar() bool {
 	return own
 }
 
+// before reports whether mail with a part was delivered at least half a day ago, here or at peers.
+func (d *decision) before(i int) bool { return d.Evidence[i].settled() > 0 || d.Pairs.Vouched(i) }
+
 // unblamed reports whether mail with a part was delivered at least half a day ago, and none was reported.
 func (d *decision) unblamed(i int) bool {
 	e := &d.Evidence[i]
-	return e.settled() > 0 && d.Findings[i].Spam == 0 && e.Unblamed == 0 && e.Peers.Spam == 0
+	return d.Findings[i].Spam == 0 && e.Unblamed == 0 && e.Peers.Spam == 0 && d.before(i)
 }
 
 // twoVotes and unanswered are rules for changed copies of a listed text that readers often report.
@@ -403,7 +406,7 @@ func (d *decision) ownMail() bool {
 }
 
 // seen reports whether mail of the verified sender was delivered at least half a day ago.
-func (d *decision) seen() bool { return d.sender >= 0 && d.Evidence[d.sender].settled() > 0 }
+func (d *decision) seen() bool { return d.sender >= 0 && d.before(d.sender) }
 
 // linksStand reports whether there are links and all of them, including the sender's
 // own, are of good standing with more deliveries than the text has reports.

@@ -109,7 +109,11 @@ type pairVotes struct {
 	asked int
 	// senders are those that peers know, by name of the link or claimed name.
 	senders map[string]uint32
+	// vouched are the names that peers have seen in earlier weeks.
+	vouched map[string]bool
 }
+
+func (p *pairVotes) Vouched(i int) bool { return p.vouched[p.sigs[i].Name()] }
 
 func (p *pairVotes) Senders(i int) uint32 { return p.senders[p.sigs[i].Name()] }
 

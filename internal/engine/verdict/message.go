@@ -16,6 +16,10 @@ type Pairs interface {
 	// given by the index of its signature, at the node and its peers. It is called only for one that is
 	// reported.
 	Senders(i int) uint32
+	// Vouched reports whether mail with a link, sender or network, given by the index of its signature, was delivered
+	// at a peer of full weight in an earlier generation of its blocklist. It is called only for changed copies of
+	// listed texts.
+	Vouched(i int) bool
 }
 
 // A Decider combines the findings of messages. It reuses its buffers; only one goroutine at a time

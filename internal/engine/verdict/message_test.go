@@ -52,6 +52,8 @@ func (noPairs) Pairs([]Pair, []Evidence) {}
 
 func (noPairs) Senders(int) uint32 { return 0 }
 
+func (noPairs) Vouched(int) bool { return false }
+
 // TestMessage: how the findings of a text are put together.
 func TestMessage(t *testing.T) {
 	day := func(n int) time.Time { return time.Unix(int64(n)*86400, 0).UTC() }

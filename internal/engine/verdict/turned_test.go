@@ -222,6 +222,8 @@ type samePairs struct{ Evidence }
 
 func (samePairs) Senders(int) uint32 { return 0 }
 
+func (samePairs) Vouched(int) bool { return false }
+
 func (s samePairs) Pairs(pairs []Pair, out []Evidence) {
 	for i := range pairs {
 		out[i] = s.Evidence

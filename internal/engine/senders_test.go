@@ -19,12 +19,15 @@ type county struct {
 	texts int
 }
 
-func newCounty(t *testing.T, floor uint32) *county {
+func newCounty(t *testing.T, floor uint32) *county { return newCountyOf(t, Options{}, floor) }
+
+func newCountyOf(t *testing.T, o Options, floor uint32) *county {
 	c := &county{T: t, clock: newClock()}
 	for i := range c.nodes {
-		c.nodes[i] = open(t, Options{Now: c.Now,
-			Tally: BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 100_000, Error: 1e-4, Floor: floor},
-			Block: BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 50_000, Error: 1e-6}})
+		o.Now = c.Now
+		o.Tally = BookOptions{Generation: 24 * time.Hour, Keep: 7, Capacity: 100_000, Error: 1e-4, Floor: floor}
+		o.Block = BookOptions{Generation: 7 * 24 * time.Hour, Keep: 8, Capacity: 50_000, Error: 1e-6, Floor: o.Block.Floor}
+		c.nodes[i] = open(t, o)
 		site := trust.Account{Name: "site", Role: trust.Trusted, Weight: 1}
 		if err := c.nodes[i].PutAccount(t.Context(), site); err != nil {
 			t.Fatal(err)
@@ -63,8 +66,11 @@ func (c *county) share() {
 			c.Fatal(err)
 		}
 		for k, to := range c.nodes {
-			if k != i {
-				if err := applyParts(to, fmt.Sprint("node", i), parts); err != nil {
+			for _, p := range parts {
+				if k == i {
+					continue
+				}
+				if err := applyParts(to, fmt.Sprint("node", i), []Part{p}); err != nil {
 					c.Fatal(err)
 				}
 			}

@@ -743,3 +743,39 @@ func TestFreshLinkAfterMidnight(t *testing.T) {
 		}
 	}
 }
+
+// TestVouched checks what deliveries at peers do for changed copies of a text that two votes list: no more than one
+// delivery of an earlier day here. They excuse no part that was reported.
+func TestVouched(t *testing.T) {
+	var no Evidence
+	two := Evidence{Votes: trust.Balance{Spam: 2 * Unit}, Own: Listed, Contexts: 2}.delivered(2)
+	copyWith := func(parts ...part) []part { return append(nearly(two), parts...) }
+	shop, net := link("shop.example", no), network(no)
+	reported := link("shop.example", Evidence{Unblamed: Unit})
+	for _, tt := range []struct {
+		name  string
+		parts []part
+		known []string
+		class bulkhead.Class
+	}{
+		{"nothing", copyWith(shop, net), nil, bulkhead.ClassSpam},
+		{"its link alone", copyWith(shop, net), []string{"shop.example"}, bulkhead.ClassSpam},
+		{"its network alone", copyWith(shop, net), []string{"192.0.2.0/24"}, bulkhead.ClassSpam},
+		{"both", copyWith(shop, net), []string{"shop.example", "192.0.2.0/24"}, bulkhead.ClassSuspected},
+		{"both, and the link was reported", copyWith(reported, net), []string{"shop.example", "192.0.2.0/24"},
+			bulkhead.ClassSpam},
+		{"no sender", copyWith(from("new.example", no)), nil, bulkhead.ClassSpam},
+		{"its sender", copyWith(from("new.example", no)), []string{"new.example"}, bulkhead.ClassSuspected},
+		{"its sender, which was reported", copyWith(from("new.example", Evidence{Unblamed: Unit})),
+			[]string{"new.example"}, bulkhead.ClassSpam},
+	} {
+		vouched := make(map[string]bool)
+		for _, name := range tt.known {
+			vouched[name] = true
+		}
+		v, _, _ := judgeWith(Policy{Promotion: 1, NearMatch: 2, Mature: true}, tt.parts, &pairVotes{vouched: vouched}, "")
+		if v.Class != tt.class {
+			t.Errorf("peers know %s: %v by %s, want %v", tt.name, v.Class, v.Rule, tt.class)
+		}
+	}
+}

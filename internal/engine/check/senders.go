@@ -32,7 +32,7 @@ func (s *scratch) Senders(i int) (n uint32) {
 }
 
 // Vouched implements [verdict.Pairs] for the current message. The tally shows deliveries of the last days. A generation
-// of the blocklist tells no days, so only one that ended at least half a day ago counts.
+// of the blocklist does not record days, so only one that ended at least half a day ago counts.
 func (s *scratch) Vouched(i int) bool {
 	if !s.peers {
 		return false

@@ -126,7 +126,7 @@ func (r *Resolver) showSenders(domain string, fresh []filter.Key) {
 
 // showNames shows peers the links, senders and networks of a message, among r.buf.which, that were delivered as
 // often as a signature must be to be shared, once in each generation of the blocklist. Peers see the tally, which
-// tells the day, and the spam filter, which they keep for as long as names.
+// has days, and the spam filter, which they keep for as long as names.
 func (r *Resolver) showNames(m *Message) {
 	open := r.view.Block.Live[0]
 	if len(r.view.Remote.Origins)+len(r.view.Remote.Counts) == 0 || open.ShownFull() {

@@ -100,8 +100,8 @@ func (g *Block) Fill() float64 {
 // take no new ones; the next generation has room for more.
 func (g *Block) NamesFull() bool { return share(g.Names.Keys(), g.NameCapacity) > Early }
 
-// ShownFull reports whether the filter that peers see has too many keys to take those of delivered names as
-// well. They have room beside half of the listings: senders choose names.
+// ShownFull reports whether the spam filter that peers see takes no keys of delivered names: it is half full. Senders
+// choose names, so listings keep the other half.
 func (g *Block) ShownFull() bool {
 	spam, _ := g.Shared()
 	return spam.Keys() >= g.Capacity/2

@@ -193,7 +193,6 @@ func (r *Resolver) names(m *Message) (fresh bool) {
 		r.over.names.add(k, n)
 		r.out.Names.add(k, n)
 	}
-	r.showNames(m)
 	if domain >= 0 && !m.Seen.Caught && !full {
 		own := m.Signatures[r.buf.which[domain]].Sum()
 		if address >= 0 && had[address] > 0 {
@@ -201,6 +200,7 @@ func (r *Resolver) names(m *Message) (fresh bool) {
 		}
 		r.senders(m, own)
 	}
+	r.showNames(m)
 	return fresh
 }
 

@@ -101,14 +101,14 @@ func (d *decision) wordsAndPart() bool {
 // and samples of it also count. A claimed name does not: any sender can claim the name of such a sender, and have it
 // reported.
 func (d *decision) newSender() bool {
-	if !d.Policy.Mature || d.sender < 0 || d.seen() {
+	if !d.Policy.Mature || d.sender < 0 || d.Evidence[d.sender].settled() > 0 {
 		return false
 	}
 	reports := d.reportsOfParts()
 	if t := &d.text; d.listed && t.good == 0 && t.often() {
 		reports = append(reports, t.reported)
 	}
-	return d.likeBeside(mostLike, likeReported, append(reports, d.reportsOfSamples()...))
+	return d.likeBeside(mostLike, likeReported, append(reports, d.reportsOfSamples()...)) && !d.seen()
 }
 
 // likeBeside reports whether the score is least or more, and without or more if one of the numbers of reports is left

@@ -17,8 +17,8 @@ type Pairs interface {
 	// reported.
 	Senders(i int) uint32
 	// Vouched reports whether mail with a link, sender or network, given by the index of its signature, was delivered
-	// at a peer of full weight in an earlier generation of its blocklist. It is called only for changed copies of
-	// listed texts.
+	// at a peer of full weight, at least half a day ago. It is called only for changed copies of listed texts, and for
+	// first mail with the words of reported mail.
 	Vouched(i int) bool
 }
 

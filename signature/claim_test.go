@@ -22,6 +22,11 @@ func TestClaim(t *testing.T) {
 		``:                                                 "",
 		`Example Bank <a@b.example>, Other <c@d.example>`:  "exampiebank",
 		`Example "Bank <broken`:                            "exampiebank",
+		`"Info" <a@b.example>`:                             "",
+		`"Customer Service - Team 2" <a@b.example>`:        "",
+		`Mail Delivery System <a@b.example>`:               "",
+		`"Büro" <a@b.example>`:                             "",
+		`"Example Support" <a@b.example>`:                  "exampiesupport",
 		`"` + strings.Repeat("many words ", 500) + `" <a@b.example>`: "-",
 	} {
 		raw := []byte("From: " + from + "\nSubject: hello\n\nSome text.\n")

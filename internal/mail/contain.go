@@ -23,13 +23,13 @@ func holdingOf(kind, name string) holding {
 	switch kind {
 	case "application/pkcs7-mime", "application/x-pkcs7-mime":
 		return holdsSigned
-	case "message/rfc2822", "message/news", "application/eml", "application/x-eml":
+	case "message/rfc2822", "message/news", "message/partial", "application/eml", "application/x-eml":
 		return holdsMessage
 	case "application/octet-stream", "application/x-unknown", "application/unknown", "application/binary",
 		"application/octetstream", "application/force-download", "application/x-download", "text/plain", "text/rfc822",
 		"application/email", "application/vnd.ms-outlook", "text/x-mail", "application/rfc822":
 		switch {
-		case extension == ".eml", extension == ".mht" && kind != "text/plain":
+		case extension == ".eml", (extension == ".mht" || extension == ".mhtml") && kind != "text/plain":
 			return holdsMessage
 		case extension == ".p7m" && kind != "text/plain":
 			return holdsSigned

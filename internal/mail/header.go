@@ -265,8 +265,23 @@ func (h header) params(name string) (string, map[string]string) {
 			params[key] = strings.Trim(match[2]+match[3], "'\" \t")
 		}
 	}
-	value, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(value)), " ")
-	return value, params
+	return looseType(value), params
+}
+
+// looseType returns a media type without quotation marks, comments and blanks around it and its slash, and without
+// what follows it.
+func looseType(written string) string {
+	written = strings.ToLower(strings.Trim(written, " \t\""))
+	if comment, rest, ok := strings.Cut(written, ")"); ok && strings.HasPrefix(comment, "(") {
+		written = strings.TrimSpace(rest)
+	}
+	kind, subtype, ok := strings.Cut(written, "/")
+	if !ok {
+		kind, _, _ = strings.Cut(written, " ")
+		return kind
+	}
+	subtype = strings.TrimLeft(subtype, " \t")
+	return strings.TrimSpace(kind) + "/" + subtype[:max(0, strings.IndexAny(subtype+" ", " \t,\"("))]
 }
 
 var looseParam = regexp.MustCompile(`([A-Za-z0-9*-]+)\s*=\s*(?:"([^"]*)"?|([^;\s]*))`)

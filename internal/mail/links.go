@@ -29,7 +29,7 @@ func (m *Message) EachLink(ctx context.Context, visit func(l link.Link, use Link
 	replaced := make(map[int]int) // of an alternative: its last branch that has links
 	for i := len(m.Parts) - 1; i >= 0 && !w.ended; i-- {
 		p := &m.Parts[i]
-		if !p.HTML || p.Alternative == 0 || replaced[p.Alternative] > 0 {
+		if !p.isPage() || p.Alternative == 0 || replaced[p.Alternative] > 0 {
 			continue
 		}
 		page, err := m.Page(ctx, i)
@@ -65,7 +65,7 @@ func (w *linkWalk) message(ctx context.Context, m *Message, replaced map[int]int
 			return err
 		}
 		switch {
-		case p.HTML:
+		case p.isPage():
 			w.page(&page)
 			if p.Attachment {
 				// The program that opens it runs its scripts.

@@ -54,6 +54,12 @@ func (r *reader) entity(h header, body []byte, at place) {
 	if what := holdingOf(kind, name); what != holdsFile && r.held(what, name != "", how, body, at) {
 		return
 	}
+	if kind == "message/external-body" {
+		// Mail programs show a link in its place.
+		at := strings.Join(strings.Fields(params["url"]), "")
+		r.m.Parts = append(r.m.Parts, Part{Type: "text/plain", Attachment: true, Text: decodeText([]byte(at), "utf-8")})
+		return
+	}
 	composite := strings.HasPrefix(kind, "multipart/") || kind == "message/rfc822" || kind == "message/global"
 	if composite && at.depth >= maxDepth {
 		r.m.damage("parts nested deeper than %d", maxDepth)

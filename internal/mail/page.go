@@ -38,10 +38,13 @@ func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
 // ends, with an error that wraps the error of ctx.
 func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	p := &m.Parts[part]
-	if p.Type == "text/calendar" {
-		return Page{Text: document.Calendar(p.Text)}, nil
-	}
-	if !p.HTML {
+	switch {
+	case p.Type == "text/calendar":
+		text, err := unmarked(ctx, document.Calendar(p.Text))
+		return Page{Text: text}, err
+	case p.IsText() && document.IsRTF(p.Text):
+		return Page{Text: document.RTF(ctx, p.Text)}, pace.Ended(pace.New(ctx))
+	case !p.isPage():
 		text, err := p.plain(ctx)
 		return Page{Text: text}, err
 	}
@@ -60,7 +63,8 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 		return Page{}, err
 	}
 	if page == nil {
-		page = &Page{Links: read.Links, Anchors: read.Anchors, Markup: read.Markup, Alt: read.Alt}
+		page = &Page{Links: read.Links, Anchors: read.Anchors, Markup: read.Markup, Alt: read.Alt,
+			Frames: read.Frames}
 		m.pages[part] = page
 		m.hrefs = seen.MaxLinks - left
 	}
@@ -72,9 +76,27 @@ func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	return whole, nil
 }
 
+// unmarked returns the text of a calendar entry as its reader sees it. Calendars show mark-up as a page. The links of
+// the page follow, a line each.
+func unmarked(ctx context.Context, text []byte) ([]byte, error) {
+	source := scan.String(text)
+	if !strings.Contains(source, "</") && !strings.Contains(source, "<br") {
+		return text, nil
+	}
+	work := pace.New(ctx)
+	page, _ := seen.Read(work, strings.ReplaceAll(source, "\n", "<br>\n"), seen.MaxLinks, true)
+	for _, l := range page.Links {
+		page.Text = append(append(page.Text, '\n'), l.URL...)
+	}
+	return page.Text, pace.Ended(work)
+}
+
 // plain returns a plain text as its reader sees it.
 func (p *Part) plain(ctx context.Context) ([]byte, error) {
 	text := scan.Bytes(p.Text)
+	if p.Type == "text/enriched" || p.Type == "text/richtext" {
+		text = unenriched(p.Text)
+	}
 	if p.holdsCode() {
 		work := pace.New(ctx)
 		text = withoutCode(text, work, func(string, []byte) bool { return true })
@@ -110,6 +132,44 @@ func unflowed(text string) []byte {
 			shown, ending = shown[:len(shown)-1], ""
 		}
 		out = append(append(out, shown...), ending...)
+	}
+	return out
+}
+
+// unenriched returns the text of a message whose mark-up is commands between angle brackets, without them. Parameters
+// of commands and comments are not shown, and two opening brackets are one.
+//
+// Source: RFC 1896; RFC 1341, 7.1.3 on text/richtext.
+func unenriched(text string) []byte {
+	out := make([]byte, 0, len(text))
+	hidden := 0
+	for text != "" {
+		shown, rest, marked := strings.Cut(text, "<")
+		if hidden == 0 {
+			out = append(out, shown...)
+		}
+		text = rest
+		if after, ok := strings.CutPrefix(rest, "<"); ok || !marked {
+			if text = after; ok && hidden == 0 {
+				out = append(out, '<')
+			}
+			continue
+		}
+		name, after, closed := strings.Cut(rest, ">")
+		if !closed {
+			break
+		}
+		text = after
+		switch strings.ToLower(name) {
+		case "param", "comment":
+			hidden++
+		case "/param", "/comment":
+			hidden = max(0, hidden-1)
+		case "nl", "np", "/paragraph":
+			out = append(out, '\n')
+		case "lt":
+			out = append(out, '<')
+		}
 	}
 	return out
 }

@@ -67,6 +67,8 @@ func (o *opener) gzip(name string, data []byte, depth int) bool {
 	}
 	if inner, ok := strings.CutSuffix(strings.ToLower(name), ".tgz"); ok {
 		name = inner + ".tar"
+	} else if inner, ok := strings.CutSuffix(strings.ToLower(name), ".svgz"); ok {
+		name = inner + ".svg"
 	} else {
 		name = strings.TrimSuffix(name, ".gz")
 	}

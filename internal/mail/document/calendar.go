@@ -6,7 +6,8 @@ import (
 )
 
 // Calendar returns what the reader of a calendar entry sees (RFC 5545): summary,
-// description, place, comments, names of people, and links, a line each.
+// description, place, comments, names of people, and links, a line each. Of a business card (RFC 6350) it returns
+// notes and links.
 func Calendar(source string) []byte {
 	var out, line []byte
 	flush := func() {
@@ -37,8 +38,11 @@ func shown(line []byte) ([]byte, bool) {
 	if i := bytes.IndexAny(line, ":;"); i >= 0 {
 		name = line[:i]
 	}
+	if i := bytes.IndexByte(name, '.'); i >= 0 {
+		name = name[i+1:] // behind the name of a group
+	}
 	switch strings.ToUpper(string(name)) {
-	case "SUMMARY", "DESCRIPTION", "LOCATION", "COMMENT", "CONTACT", "URL", "ATTACH", "CONFERENCE":
+	case "SUMMARY", "DESCRIPTION", "LOCATION", "COMMENT", "CONTACT", "URL", "ATTACH", "CONFERENCE", "NOTE":
 	default:
 		return nil, false
 	}

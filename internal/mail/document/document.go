@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
+	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
 )
 
 // A Kind is the kind of an [Item].
@@ -34,6 +35,9 @@ type Budget struct {
 	Items int
 }
 
+// maxShortcut is how much of a file that is a link is read, in bytes.
+const maxShortcut = 8 << 10
+
 // maxDepth is how deep archives are opened within each other.
 const maxDepth = 3
 
@@ -46,23 +50,49 @@ func Open(ctx context.Context, name string, data []byte, b *Budget) []Item {
 	return o.items
 }
 
+// RTF returns the text of a document in the Rich Text Format, and behind it its links, a line each. Its time is linear
+// in len(source). It ends early, with what it has, when ctx ends.
+func RTF(ctx context.Context, source string) []byte {
+	o := opener{pace: pace.New(ctx)}
+	return o.rtfText(scan.Bytes(source))
+}
+
+// IsRTF reports whether a text is a document in the Rich Text Format.
+func IsRTF(text string) bool { return strings.HasPrefix(text, `{\rtf`) }
+
 // IsPage reports whether a browser opens a file of the name.
 func IsPage(name string) bool {
-	switch strings.ToLower(path.Ext(name)) {
-	case ".htm", ".html", ".shtml", ".xhtml", ".mht", ".svg":
+	switch extension(name) {
+	case ".htm", ".html", ".shtml", ".xhtml", ".xht", ".hta", ".mht", ".mhtml", ".svg":
 		return true
 	}
 	return false
 }
 
-// IsCalendar reports whether a file is an entry of a calendar, by its name and its content.
+// extension returns the end of the name of a file, from its last point on, in lower case. Windows ignores points and
+// blanks behind it.
+func extension(name string) string { return strings.ToLower(path.Ext(strings.TrimRight(name, ". "))) }
+
+// IsCalendar reports whether a file is an entry of a calendar or a business card, by its name and its content.
 func IsCalendar(name string, data []byte) bool {
-	switch strings.ToLower(path.Ext(name)) {
+	switch extension(name) {
 	case ".ics", ".vcs", ".ifb", ".ical", ".icalendar", "":
-		return bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n"),
-			[]byte("BEGIN:VCALENDAR"))
+		return begins(data, "BEGIN:VCALENDAR")
+	case ".vcf", ".vcard":
+		return begins(data, "BEGIN:VCARD")
 	}
 	return false
+}
+
+// begins reports whether a file begins with a text, behind its byte order mark and blanks.
+func begins(data []byte, text string) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), " \t\r\n"), []byte(text))
+}
+
+// isShortcut reports whether a file is a link that a desktop opens, of Windows, Linux or macOS.
+func isShortcut(name string, data []byte) bool {
+	return begins(data, "[InternetShortcut]") || begins(data, "[Desktop Entry]") ||
+		extension(name) == ".webloc" && begins(data, "<?xml")
 }
 
 // An opener opens one attachment.
@@ -95,6 +125,12 @@ func (o *opener) open(name string, data []byte, depth int) bool {
 		return o.tnef(data, depth)
 	case IsCalendar(name, data):
 		o.add(Item{name, Text, Calendar(string(data))})
+		return true
+	case IsRTF(scan.String(data)):
+		o.add(Item{name, Text, o.rtfText(data)})
+		return true
+	case isShortcut(name, data):
+		o.add(Item{name, Text, data[:min(len(data), maxShortcut)]})
 		return true
 	case len(data) > 262 && string(data[257:262]) == "ustar":
 		return o.tar(data, depth)

@@ -64,15 +64,55 @@ func (o *opener) literal(name string, literal []byte, depth int) {
 	if len(literal) < minLiteral || o.done() {
 		return
 	}
-	if url, ok := bytes.CutPrefix(literal, []byte("data:")); ok {
-		kind, data, _ := bytes.Cut(url, []byte(","))
-		if !bytes.HasPrefix(kind, []byte("text/html")) {
-			return
-		}
-		literal = data
+	if bytes.HasPrefix(literal, []byte("data:")) {
+		o.url(name, scan.String(literal), depth)
+		return
 	}
 	page := decodedLiteral(literal, o.budget.Bytes)
 	if len(page) == 0 || bytes.IndexByte(page, '<') < 0 || !utf8.Valid(page) {
+		return
+	}
+	o.budget.Bytes -= len(page)
+	o.add(Item{name, Page, page})
+	if depth+1 < maxScripts {
+		o.scripts(name, scan.String(page), depth+1)
+	}
+}
+
+// Frame returns the page, or the picture with letters, that a data: URL holds, or that is written as it is. It takes
+// from the budget what it decodes.
+//
+// Source: RFC 2397.
+func Frame(ctx context.Context, name, source string, b *Budget) []Item {
+	o := opener{budget: b, pace: pace.New(ctx)}
+	if len(source) > 5 && strings.EqualFold(source[:5], "data:") {
+		o.url(name, source, 0)
+	} else if !o.done() && !o.pace.Over(len(source)) && len(source) <= b.Bytes {
+		b.Bytes -= len(source)
+		o.add(Item{name, Page, []byte(source)})
+	}
+	return o.items
+}
+
+// url takes what a data: URL holds, if it is a page or a picture with letters.
+func (o *opener) url(name, url string, depth int) {
+	kind, data, _ := strings.Cut(url[len("data:"):], ",")
+	kind = strings.ToLower(kind)
+	switch media, _, _ := strings.Cut(kind, ";"); strings.TrimSpace(media) {
+	case "text/html", "image/svg+xml", "application/xhtml+xml":
+	default:
+		return
+	}
+	if o.done() || len(data) > o.budget.Bytes || o.pace.Over(len(data)) {
+		return
+	}
+	page := unescaped(scan.Bytes(data), '%', "", len(data)+utf8.UTFMax)
+	if strings.HasSuffix(kind, "base64") {
+		page = bytes.TrimRight(page, "= \t\r\n")
+		n, _ := base64.RawStdEncoding.Decode(page, page)
+		page = page[:n]
+	}
+	if !utf8.Valid(page) {
 		return
 	}
 	o.budget.Bytes -= len(page)

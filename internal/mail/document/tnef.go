@@ -276,10 +276,10 @@ func (o *opener) inflateRTF(data []byte) []byte {
 	return out[start:]
 }
 
-// rtfText returns the text of RTF.
+// rtfText returns the text of RTF, and behind it the links of its fields, a line each.
 func (o *opener) rtfText(source []byte) []byte {
 	r := rtfReader{unicode: 1}
-	for at := 0; at < len(source) && len(r.out) < maxText && !o.pace.Over(1); {
+	for at := 0; at < len(source) && len(r.out)+len(r.links) < maxText && !o.pace.Over(1); {
 		c := source[at]
 		at++
 		switch {
@@ -296,6 +296,9 @@ func (o *opener) rtfText(source []byte) []byte {
 			r.show(c)
 		}
 	}
+	if len(r.links) > 0 {
+		r.out = append(append(r.out, '\n'), r.links...)
+	}
 	return r.out
 }
 
@@ -304,13 +307,17 @@ type rtfReader struct {
 	out     []byte
 	depth   int // open groups
 	hidden  int // depth of the group that is not shown, 0 outside
+	field   int // depth of the group that says what a field is, 0 outside
 	unicode int // bytes that replace a character for old readers
 	skip    int // of them, the bytes that are left
 	htmlrtf bool
+	links   []byte // what fields are, a line each
 }
 
 func (r *rtfReader) show(text ...byte) {
-	if r.hidden == 0 && !r.htmlrtf {
+	if r.field > 0 {
+		r.links = append(r.links, text...)
+	} else if r.hidden == 0 && !r.htmlrtf {
 		r.out = append(r.out, text...)
 	}
 }
@@ -325,6 +332,10 @@ func (r *rtfReader) hide() {
 func (r *rtfReader) endGroup() {
 	if r.depth == r.hidden {
 		r.hidden = 0
+	}
+	if r.depth == r.field && r.field > 0 {
+		r.field = 0
+		r.links = append(r.links, '\n')
 	}
 	r.depth = max(0, r.depth-1)
 }
@@ -391,6 +402,14 @@ func (r *rtfReader) word(word string, number int, given bool) {
 		r.unicode = min(max(number, 0), 8)
 	case "htmlrtf":
 		r.htmlrtf = !given || number != 0
+	case "v":
+		if !given || number != 0 {
+			r.hide()
+		} else if r.hidden == r.depth {
+			r.hidden = 0
+		}
+	case "fldinst":
+		r.field = max(1, r.depth)
 	case "fonttbl", "colortbl", "stylesheet", "info", "pict", "object", "htmltag", "mhtmltag", "themedata",
 		"listtable", "generator":
 		r.hide()

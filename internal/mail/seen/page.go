@@ -18,6 +18,7 @@ const (
 	maxMarkup = 16 << 10 // bytes of [Page.Markup]
 	maxAlt    = 16 << 10 // bytes of [Page.Alt]; what follows is cut off
 	minAlt    = 4        // words of an alternative text
+	maxInner  = 8        // of [Page.Frames]
 
 	// Links that contained character references share pieces of memory of minURLs to maxURLs bytes.
 	minURLs, maxURLs = 256, 4 << 10
@@ -40,6 +41,8 @@ type Page struct {
 	// Alt is the texts that stand for pictures until they are loaded, a line each. Texts of fewer than four words,
 	// such as those of icons, are left out. They are no part of Text.
 	Alt []byte
+	// Frames are the pages and pictures that stand in the mark-up itself: sources of pages, and data: URLs.
+	Frames []string
 }
 
 // A Href is a link as it stands in the mark-up, with its character references
@@ -66,7 +69,7 @@ func Read(p *pace.Pace, source string, links int, note bool) (page Page, left in
 	page = Page{Text: append(make([]byte, 0, len(v.dst)), v.dst...)}
 	if note {
 		page.Links, page.Anchors, page.Markup = cloned(v.noted.Links), cloned(v.noted.Anchors), cloned(v.noted.Markup)
-		page.Alt = cloned(v.noted.Alt)
+		page.Alt, page.Frames = cloned(v.noted.Alt), cloned(v.noted.Frames)
 	}
 	return page, v.hrefs
 }
@@ -95,7 +98,9 @@ func (v *visible) back() {
 	}
 	clear(v.known)
 	clear(v.noted.Links)
-	noted := Page{Links: v.noted.Links[:0], Anchors: v.noted.Anchors[:0], Markup: v.noted.Markup[:0], Alt: v.noted.Alt[:0]}
+	clear(v.noted.Frames)
+	noted := Page{Links: v.noted.Links[:0], Anchors: v.noted.Anchors[:0], Markup: v.noted.Markup[:0], Alt: v.noted.Alt[:0],
+		Frames: v.noted.Frames[:0]}
 	*v = visible{dst: v.dst[:0], styling: styling{frames: v.frames[:0]}, name: v.name[:0], names: v.names, known: v.known,
 		shape: shape{open: v.shape.open}, unescaped: v.unescaped[:0], noted: noted}
 	visibles.Put(v)
@@ -151,7 +156,7 @@ func leadsOut(url string) bool {
 // A tagged holds the attributes of a start tag that matter here. Of repeated attributes the first
 // one counts. Character references are not resolved.
 type tagged struct {
-	href, src, alt, action, formaction, equiv, content string
+	href, src, srcdoc, alt, action, formaction, equiv, content string
 
 	style, bgcolor, colour, size, linked string
 
@@ -164,6 +169,7 @@ type tagged struct {
 const (
 	namedHref = 1 << iota
 	namedSrc
+	namedSrcdoc
 	namedAction
 	namedFormaction
 	namedEquiv
@@ -266,6 +272,14 @@ func (t *tagged) own(tag atom.Atom, key string) (to *string, name uint32) {
 		if strings.EqualFold(key, "alt") {
 			return &t.alt, namedAlt
 		}
+	case atom.Iframe:
+		if strings.EqualFold(key, "srcdoc") {
+			return &t.srcdoc, namedSrcdoc
+		}
+	case atom.Object:
+		if strings.EqualFold(key, "data") {
+			return &t.src, namedSrc
+		}
 	case atom.Font:
 		if strings.EqualFold(key, "size") {
 			return &t.size, namedSize
@@ -367,18 +381,40 @@ func (v *visible) element(name *knownName, t *tagged, inner veil) {
 	case atom.Input:
 		v.link(t.formaction, false, false)
 		v.link(t.src, false, true)
-	case atom.Iframe, atom.Frame:
+	case atom.Iframe, atom.Frame, atom.Embed, atom.Object:
 		v.link(t.src, false, false)
+		if t.srcdoc != "" {
+			v.frame(t.srcdoc, inner)
+		} else {
+			v.frameAt(t.src, inner)
+		}
 	case atom.Img, atom.Image:
 		if inner&(gone|outside|invisible) == 0 {
 			v.anchor.pictured = true
 			v.alternative(t.alt)
 		}
+		v.frameAt(t.src, inner)
 		v.link(t.src, false, true)
 	case atom.Link:
 		v.link(t.href, false, true)
 	case atom.Meta:
 		v.refresh(t)
+	}
+}
+
+// frameAt notes what a data: URL holds.
+func (v *visible) frameAt(url string, inner veil) {
+	const scheme = "data:"
+	url = strings.TrimLeft(url, " \t\r\n\f")
+	if len(url) > len(scheme) && url[0]|0x20 == 'd' && strings.EqualFold(url[:len(scheme)], scheme) {
+		v.frame(url, inner)
+	}
+}
+
+// frame notes a page or a picture that stands in the mark-up, unless it is hidden.
+func (v *visible) frame(source string, inner veil) {
+	if (v.veil|inner)&(gone|outside|invisible) == 0 && len(v.page.Frames) < maxInner && !v.pace.Over(len(source)) {
+		v.page.Frames = append(v.page.Frames, markup.Unescape(source))
 	}
 }
 

@@ -11,22 +11,22 @@ import (
 // name where it says too little.
 func TestClaim(t *testing.T) {
 	for from, want := range map[string]string{
-		`"Example Bank" <a@b.example>`:                     "exampiebank",
-		`EXAMPLE BANK. <a@b.example>`:                      "exampiebank",
-		`=?utf-8?q?Ex=C3=A1mple_B=D0=B0nk?= <a@b.example>`: "exampiebank", // an accent, a Cyrillic a
-		"\"Ex\u200bample 24 Bank\" <a@b.example>":          "exampiebank",
-		`"service@bank.example" <a@b.example>`:             "",
-		`"Bob" <a@b.example>`:                              "",
-		`"12345" <a@b.example>`:                            "",
-		`a@b.example`:                                      "",
-		``:                                                 "",
-		`Example Bank <a@b.example>, Other <c@d.example>`:  "exampiebank",
-		`Example "Bank <broken`:                            "exampiebank",
-		`"Info" <a@b.example>`:                             "",
-		`"Customer Service - Team 2" <a@b.example>`:        "",
-		`Mail Delivery System <a@b.example>`:               "",
-		`"Büro" <a@b.example>`:                             "",
-		`"Example Support" <a@b.example>`:                  "exampiesupport",
+		`"Example Bank" <a@b.example>`:                               "exampiebank",
+		`EXAMPLE BANK. <a@b.example>`:                                "exampiebank",
+		`=?utf-8?q?Ex=C3=A1mple_B=D0=B0nk?= <a@b.example>`:           "exampiebank", // an accent, a Cyrillic a
+		"\"Ex\u200bample 24 Bank\" <a@b.example>":                    "exampiebank",
+		`"service@bank.example" <a@b.example>`:                       "",
+		`"Bob" <a@b.example>`:                                        "",
+		`"12345" <a@b.example>`:                                      "",
+		`a@b.example`:                                                "",
+		``:                                                           "",
+		`Example Bank <a@b.example>, Other <c@d.example>`:            "exampiebank",
+		`Example "Bank <broken`:                                      "exampiebank",
+		`"Info" <a@b.example>`:                                       "",
+		`"Customer Service - Team 2" <a@b.example>`:                  "",
+		`Mail Delivery System <a@b.example>`:                         "",
+		`"Büro" <a@b.example>`:                                       "",
+		`"Example Support" <a@b.example>`:                            "exampiesupport",
 		`"` + strings.Repeat("many words ", 500) + `" <a@b.example>`: "-",
 	} {
 		raw := []byte("From: " + from + "\nSubject: hello\n\nSome text.\n")

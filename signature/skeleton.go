@@ -281,7 +281,7 @@ var plainBytes = func() (table [256]byte) {
 		}
 	}
 	for c := range rune(utf8.RuneSelf) {
-		if asciiFold[c] == 0 && leet(c) == 0 && c != '\'' && c != '`' {
+		if asciiFold[c] == 0 && leet(c) == 0 && c != '\'' && c != '`' && !isControl(c) {
 			table[c] |= plainStop
 		}
 	}
@@ -390,7 +390,7 @@ func leetHere(b []byte, at, n int, r rune, before int) bool {
 // joins reports whether r, which is no letter, leaves the word whole: an
 // invisible rune, or an apostrophe between letters.
 func joins(b []byte, at, n int, r rune) bool {
-	if invisible(r) {
+	if invisible(r) || isControl(r) {
 		return true
 	}
 	if r == '\'' || r == '’' || r == '`' {

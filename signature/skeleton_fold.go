@@ -43,6 +43,11 @@ func foldWide(r rune) rune {
 	if to, ok := capitals[r]; ok {
 		return to
 	}
+	for _, first := range [...]rune{'🅐', '🅰'} { // white on black, in circles and squares
+		if r >= first && r < first+26 {
+			return rune(asciiFold[r-first+'a'])
+		}
+	}
 	r = unicode.ToLower(r)
 	if to, ok := confusables[r]; ok {
 		return to
@@ -116,7 +121,13 @@ var confusables = map[rune]rune{
 	'ɡ': 'g', 'ɢ': 'g', 'ɩ': 'i', 'ɪ': 'i', 'ɫ': 'i', 'ʟ': 'i', 'ɴ': 'n', 'ɵ': 'o', 'ʀ': 'r', 'ꜱ': 's', 'ʋ': 'v', 'ʏ': 'y',
 	'ᴀ': 'a', 'ʙ': 'b', 'ᴄ': 'c', 'ᴅ': 'd', 'ᴇ': 'e', 'ꜰ': 'f', 'ʜ': 'h', 'ᴊ': 'j', 'ᴋ': 'k', 'ᴍ': 'm', 'ᴏ': 'o', 'ᴘ': 'p',
 	'ᴛ': 't', 'ᴜ': 'u', 'ᴠ': 'v', 'ᴡ': 'w', 'ᴢ': 'z', 'ǀ': 'i', 'ƽ': 's', 'ꞵ': 'b', 'ƙ': 'k', 'ɋ': 'q', 'ɾ': 'r',
-	'ʂ': 's', 'ⱱ': 'v',
+	'ʂ': 's', 'ⱱ': 'v', 'ƀ': 'b', 'ɓ': 'b', 'ȼ': 'c', 'ɖ': 'd', 'ɗ': 'd', 'ɇ': 'e', 'ɘ': 'e', 'ǝ': 'e', 'ǥ': 'g', 'ɦ': 'h',
+	'ɥ': 'h', 'ɨ': 'i', 'ɭ': 'i', 'ɉ': 'j', 'ʞ': 'k', 'ɱ': 'm', 'ɯ': 'm', 'ɳ': 'n', 'ᵽ': 'p', 'ɍ': 'r', 'ɽ': 'r', 'ɹ': 'r',
+	'ʈ': 't', 'ʇ': 't', 'ⱦ': 't', 'ʉ': 'u', 'ʌ': 'v', 'ʍ': 'w', 'ʎ': 'y', 'ƶ': 'z', 'ʐ': 'z', 'ɐ': 'a', 'ⱥ': 'a',
+	// Lisu
+	'ꓐ': 'b', 'ꓑ': 'p', 'ꓓ': 'd', 'ꓔ': 't', 'ꓖ': 'g', 'ꓗ': 'k', 'ꓙ': 'j', 'ꓚ': 'c', 'ꓜ': 'z', 'ꓝ': 'f', 'ꓟ': 'm', 'ꓠ': 'n',
+	'ꓡ': 'i', 'ꓢ': 's', 'ꓣ': 'r', 'ꓦ': 'v', 'ꓧ': 'h', 'ꓪ': 'w', 'ꓫ': 'x', 'ꓬ': 'y', 'ꓮ': 'a', 'ꓰ': 'e', 'ꓲ': 'i', 'ꓳ': 'o',
+	'ꓴ': 'u',
 	// Cherokee (lower case forms)
 	'ꭺ': 'a', 'ᏼ': 'b', 'ꮯ': 'c', 'ꭰ': 'd', 'ꭼ': 'e', 'ꮐ': 'g', 'ꮋ': 'h', 'ꭻ': 'j', 'ꮶ': 'k', 'ꮮ': 'i', 'ꮇ': 'm', 'ꮲ': 'p',
 	'ꭱ': 'r', 'ꮪ': 's', 'ꭲ': 't', 'ꮩ': 'v', 'ꮃ': 'w', 'ꮓ': 'z',
@@ -130,11 +141,18 @@ func invisible(r rune) bool { return r >= 0x80 && unseen.At(r) != 0 }
 
 // unseen remembers which runes that are not ASCII are invisible.
 var unseen = scan.NewRunes(func(r rune) rune {
-	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+	switch {
+	case r == 0x115f || r == 0x1160 || unicode.IsSpace(r):
+		return 0
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Cc, unicode.Other_Default_Ignorable_Code_Point,
+		unicode.Noncharacter_Code_Point):
 		return 1
 	}
 	return 0
 })
+
+// isControl reports whether r is a control character of ASCII that no browser shows, and no blank.
+func isControl(r rune) bool { return r < ' ' && (r < '\t' || r > '\r') || r == 0x7f }
 
 // Marks between which letters are displayed from right to left, and the second of which may be missing.
 const rightToLeft, endOfRightToLeft = "\u202e", "\u202c"

@@ -268,7 +268,7 @@ func (v *visible) hints(c *cascade, around *look, tag atom.Atom, t *tagged) {
 	case atom.Mark:
 		c.put(ink, value{is: coloured, colour: black})
 		c.put(ground, value{is: coloured, colour: colour{255, 255, 0, 255}})
-	case atom.Canvas, atom.Audio, atom.Video, atom.Datalist, atom.Rp:
+	case atom.Canvas, atom.Audio, atom.Video, atom.Datalist, atom.Rp, atom.Progress, atom.Meter:
 		c.put(display, hiding(true))
 	case atom.Dialog:
 		if t.named&namedOpen == 0 {

@@ -99,6 +99,9 @@ const (
 	restyled // what may replace all other properties
 	direction
 	bidi
+	float
+	vanish // what takes all room from a box
+	fade   // a filter that leaves nothing
 	properties
 )
 
@@ -178,7 +181,7 @@ func decides(name string) bool {
 		"padding-left", "height", "min-height", "max-height", "width", "min-width", "max-width", "overflow", "overflow-x",
 		"overflow-y", "clip", "clip-path", "color", "-webkit-text-fill-color", "background", "background-color",
 		"background-image", "box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode", "transform",
-		"translate", "scale", "zoom", "all", "animation", "animation-name", "direction", "unicode-bidi":
+		"translate", "scale", "zoom", "float", "inline-size", "block-size", "max-inline-size", "max-block-size", "all", "animation", "animation-name", "direction", "unicode-bidi":
 		return true
 	}
 	return false
@@ -217,7 +220,8 @@ func declare(name, text string, add func(property, value, bool)) {
 	case "margin", "padding", "inset":
 		boxOf(name, text, add)
 	case "text-indent", "left", "top", "right", "bottom", "margin-left", "padding-top", "padding-right", "padding-bottom",
-		"padding-left", "height", "min-height", "max-height", "width", "min-width", "max-width":
+		"padding-left", "height", "min-height", "max-height", "width", "min-width", "max-width", "inline-size",
+		"block-size", "max-inline-size", "max-block-size":
 		of := lengths[name]
 		v, ok := everywhere(text, plain(of))
 		if !ok && isSize(text) {
@@ -228,7 +232,7 @@ func declare(name, text string, add func(property, value, bool)) {
 		add(of, v, ok)
 	case "overflow", "overflow-x", "overflow-y":
 		first, _, _ := strings.Cut(text, " ")
-		add(overflow, hiding(first == "hidden" || first == "clip"), true)
+		add(overflow, hiding(first == "hidden" || first == "clip" || first == "auto" || first == "scroll"), true)
 	case "clip":
 		add(clip, hiding(clipped(text)), true)
 	case "clip-path":
@@ -247,7 +251,15 @@ func declare(name, text string, add func(property, value, bool)) {
 		grounds(name, text, add)
 	case "box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode":
 		add(effect, hiding(text != "none" && text != "normal"), true)
+		if name == "filter" {
+			add(fade, hiding(text == "opacity(0)" || text == "opacity(0%)"), true)
+		}
+	case "float":
+		add(float, hiding(text == "left" || text == "right"), true)
 	case "transform", "translate", "scale", "zoom":
+		if name == "transform" || name == "scale" {
+			add(vanish, hiding(vanishes(name, strings.ReplaceAll(text, " ", ""))), true)
+		}
 		add(movement, hiding(text != "none" && text != "normal" && text != "1"), true)
 	case "direction":
 		add(direction, hiding(text == "rtl"), text == "rtl" || text == "ltr" || text == "initial")
@@ -258,11 +270,23 @@ func declare(name, text string, add func(property, value, bool)) {
 	}
 }
 
+// vanishes reports whether a transform leaves a box no room, by a value without blanks.
+func vanishes(name, text string) bool {
+	switch text {
+	case "0", "00":
+		return name == "scale"
+	case "scale(0)", "scale(0,0)", "scalex(0)", "scaley(0)", "scale3d(0,0,0)", "rotatex(90deg)", "rotatey(90deg)":
+		return name == "transform"
+	}
+	return false
+}
+
 // lengths are the properties that are lengths, by their names.
 var lengths = map[string]property{"text-indent": textIndent, "left": left, "top": top, "right": right, "bottom": bottom,
 	"margin-left": marginLeft, "padding-top": paddingTop, "padding-right": paddingRight, "padding-bottom": paddingBottom,
 	"padding-left": paddingLeft, "height": height, "min-height": minHeight, "max-height": maxHeight, "width": width,
-	"min-width": minWidth, "max-width": maxWidth}
+	"min-width": minWidth, "max-width": maxWidth, "inline-size": width, "block-size": height,
+	"max-inline-size": maxWidth, "max-block-size": maxHeight}
 
 // isSize reports whether a word is a size that depends on what is in an element, or on what is around it.
 func isSize(word string) bool {
@@ -388,7 +412,7 @@ func showing(all []declaration) (out []declaration) {
 		switch d.of {
 		case ink, fill, ground:
 			d.of, d.value = effect, hiding(true)
-		case display, visibility, position, overflow, clip, clipPath:
+		case display, visibility, position, overflow, clip, clipPath, float, vanish, fade:
 			if v.is == hides {
 				continue
 			}
@@ -686,13 +710,14 @@ func (c *cascade) hidesAll(is nature) bool {
 	if c.has(display) && c.all[display].is != hides {
 		box = !c.is(display, tables) && !c.is(display, inline) || out
 	}
+	box = box || c.is(float, hides)
 	room := func(of property) bool { return c.has(of) && !c.below(of, least) }
 	flat := (c.below(height, sliver) || c.below(maxHeight, sliver)) && !room(minHeight) && !room(paddingTop) &&
 		!room(paddingBottom)
 	thin := (c.below(width, sliver) || c.below(maxWidth, sliver)) && !room(minWidth) && !room(paddingLeft) &&
 		!room(paddingRight)
 	return c.is(display, hides) || c.has(opacity) && c.is(opacity, measured) && c.all[opacity].n < leastOpacity ||
-		box && (flat || thin) && c.is(overflow, hides) || out && c.is(clip, hides) || c.is(clipPath, hides)
+		c.is(fade, hides) || box && (c.is(vanish, hides) || (flat || thin) && c.is(overflow, hides)) || out && c.is(clip, hides) || c.is(clipPath, hides)
 }
 
 // move takes how far an element is moved. An element that is moved back shows again.

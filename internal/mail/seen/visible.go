@@ -570,6 +570,7 @@ var natures = map[atom.Atom]nature{
 	atom.Header: block, atom.Hr: void | block | apart, atom.Iframe: leader | unseen,
 	atom.Image: void | leader, atom.Img: void | leader, atom.Input: void | leader, atom.Keygen: void,
 	atom.Legend: block, atom.Li: block, atom.Link: void | leader, atom.Main: block, atom.Mark: dressed,
+	atom.Meter: dressed, atom.Progress: dressed,
 	atom.Menu: block, atom.Meta: void | leader, atom.Nav: block, atom.Noembed: unseen,
 	atom.Noframes: unseen, atom.Object: leader, atom.Ol: block | apart, atom.Optgroup: block, atom.Option: block,
 	atom.P: block | apart, atom.Param: void, atom.Pre: block, atom.Rp: dressed, atom.Script: unseen, atom.Section: block,

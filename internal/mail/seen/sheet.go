@@ -25,7 +25,7 @@ type sheet struct {
 	room    int  // bytes of text that rules may yet write
 	rules   []rule
 	by      map[key][]int // rules by the keys of their selectors
-	unsure  bool          // a rule that is not understood may show any element: nothing is hidden
+	unsure  bool          // a rule that is not understood may show any element: nothing is hidden; see doubt
 	spent   bool          // there are too many rules, or elements to compare with them: they hide nothing more
 	match   css.Match
 }
@@ -117,9 +117,7 @@ func (v *visible) sheetOf(n *html.Node) {
 		return
 	}
 	css.Rules(source.String(), pageWidth, func(prelude, body string, sure bool) {
-		css.Rules(body, pageWidth, func(_, nested string, _ bool) {
-			s.unsure = s.unsure || len(showing(v.declared(nested))) > 0
-		})
+		v.doubtWithin(prelude, body, 0)
 		all := v.declared(body)
 		if !sure || !known {
 			all = showing(all)
@@ -128,22 +126,61 @@ func (v *visible) sheetOf(n *html.Node) {
 		if len(all) == 0 && !text.declared {
 			return
 		}
-		if len(s.rules) >= maxRules {
-			s.spent = true
-			return
-		}
 		selectors, understood := css.Selectors(prelude)
-		s.unsure = s.unsure || !(understood && css.Sure(prelude)) && len(showing(all)) > 0
-		for _, selector := range selectors {
-			kind, name := selector.Key()
-			if s.match.Fold && kind != 't' {
-				name = strings.ToLower(name)
-			}
-			of := key{selector.Part, kind, name}
-			s.by[of] = append(s.by[of], len(s.rules))
-			s.rules = append(s.rules, rule{selector, all, text})
+		s.add(selectors, all, text)
+		if !understood || !css.Sure(prelude) {
+			s.doubt(prelude, showing(all))
 		}
 	})
+}
+
+// doubtWithin takes what the rules within a rule may show.
+func (v *visible) doubtWithin(around, body string, depth int) {
+	const deepest, longest = 4, 1 << 10 // bytes of selectors
+	s := &v.sheet
+	css.Rules(body, pageWidth, func(within, nested string, _ bool) {
+		all := showing(v.declared(nested))
+		within = within[strings.LastIndexByte(within, ';')+1:]
+		for outer := range strings.SplitSeq(around, ",") {
+			size := len(within) + len(outer)*(1+strings.Count(within, "&"))
+			if s.match.Steps -= size; s.match.Steps < 0 || size > longest || depth == deepest {
+				s.unsure = true
+				return
+			}
+			whole := strings.ReplaceAll(within, "&", outer)
+			s.doubt(whole, all)
+			if strings.IndexByte(nested, '{') >= 0 {
+				v.doubtWithin(whole, nested, depth+1)
+			}
+		}
+	})
+}
+
+// doubt takes what a rule shows that is not understood, of all elements that it may select.
+func (s *sheet) doubt(prelude string, all []declaration) {
+	if len(all) == 0 {
+		return
+	}
+	selectors, ok := css.Wider(prelude)
+	s.unsure = s.unsure || !ok
+	s.add(selectors, all, content{})
+}
+
+// add takes a rule.
+func (s *sheet) add(selectors []css.Selector, all []declaration, text content) {
+	if len(s.rules)+len(selectors) > maxRules {
+		s.spent = true
+		return
+	}
+	for _, selector := range selectors {
+		kind, name := selector.Key()
+		if s.match.Fold && kind != 't' {
+			name = strings.ToLower(name)
+		}
+		of := key{selector.Part, kind, name}
+		s.by[of] = append(s.by[of], len(s.rules))
+		s.rules = append(s.rules, rule{selector, all, text})
+	}
 }
 
 // declared returns what rules declare.

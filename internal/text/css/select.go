@@ -1,6 +1,7 @@
 package css
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,6 +94,52 @@ func Sure(prelude string) bool {
 	}
 	prelude = plain(prelude)
 	return !slices.ContainsFunc(unsure, func(name string) bool { return strings.Contains(prelude, name) })
+}
+
+// Wider returns selectors that select at least all elements that the selectors of a rule may select, however these are
+// understood: by the name, the classes and the id of the selected element alone. They outweigh all others. It reports
+// false if the rule may select any element.
+func Wider(prelude string) (all []Selector, ok bool) {
+	if strings.ContainsAny(prelude, "\"'\\@|") {
+		return nil, false
+	}
+	for at := 0; at <= len(prelude); {
+		end := until(prelude, at, ",")
+		s, ok := selector(subject(prelude[at:end]))
+		if !ok {
+			return nil, false
+		}
+		s.Weight = math.MaxUint32
+		all = append(all, s)
+		at = end + 1
+	}
+	return all, true
+}
+
+// subject returns the beginning of the last compound of a selector, up to its first pseudo-class or attribute; "" if it
+// may be any element.
+func subject(text string) string {
+	name, open := "", true // of the present compound
+	for at := 0; at < len(text); {
+		end := until(text, at, ":[ >+~\t\r\n\f")
+		if open && at < end {
+			name = text[at:end]
+		}
+		if end == len(text) {
+			break
+		}
+		if open = isBlank(text[end]) || strings.IndexByte(">+~", text[end]) >= 0; open && strings.Trim(text[end+1:],
+			" \t\r\n\f") != "" {
+			name = ""
+		}
+		if at = end + 1; text[end] == '[' {
+			at = min(until(text, at, "]")+1, len(text))
+		}
+	}
+	if strings.IndexFunc(name, func(r rune) bool { return !isName(byte(min(r, 0xff))) && r != '.' && r != '#' }) >= 0 {
+		return ""
+	}
+	return name
 }
 
 func selector(text string) (s Selector, ok bool) {

@@ -93,7 +93,8 @@ func (r *Reader) host(authority, scheme string) *knownHost {
 
 func (r *Reader) parse(text string) (Link, bool) {
 	if len(text) > MaxURL {
-		text = text[:MaxURL]
+		text = withoutUser(text)
+		text = text[:min(len(text), MaxURL)]
 	}
 	for text != "" && text[0] <= ' ' {
 		text = text[1:]
@@ -126,6 +127,16 @@ func (r *Reader) parse(text string) (Link, bool) {
 		return Link{}, false
 	}
 	return Link{Host: h.host, Domain: h.domain, Port: h.port, Path: cleanPath(tail)}, true
+}
+
+// withoutUser returns a link without a long name and password, which browsers pass over.
+func withoutUser(text string) string {
+	scheme, rest, _ := strings.Cut(text, ":")
+	rest = strings.TrimLeft(rest, `/\`)
+	if at := strings.LastIndexByte(rest[:max(0, strings.IndexAny(rest+"/", `/\?#`))], '@'); at >= MaxURL/2 {
+		return scheme + "://" + rest[at+1:]
+	}
+	return text
 }
 
 // endsAuthority holds the bytes behind what stands between the scheme and the path.

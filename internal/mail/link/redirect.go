@@ -63,7 +63,11 @@ func (r *Reader) appendTarget(all []Link, name, value string) []Link {
 	if len(value) <= len("//x.y") || len(all) == maxTargets {
 		return all
 	}
-	if rest, ok := strings.CutPrefix(value, "aHR0c"); ok { // "http" in base 64
+	rest, ok := strings.CutPrefix(value, "aHR0c") // "http" in base 64
+	if !ok {
+		rest, ok = strings.CutPrefix(value, "a1aHR0c") // as Bing writes it
+	}
+	if ok {
 		plain, _ := base64.RawURLEncoding.DecodeString(strings.TrimRight("aHR0c"+urlAlphabet.Replace(rest), "="))
 		return r.appendLink(all, string(plain))
 	}

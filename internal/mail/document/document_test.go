@@ -107,6 +107,10 @@ func compressedPDF() string {
 		stream(31, "/Subtype/Image", "BT (not shown) Tj ET")
 }
 
+// rtfLetter has a text that is not shown, and a link.
+const rtfLetter = `{\rtf1\ansi{\info{\title x}}Pa{\v hidden}y \v x\v0 now\par ` +
+	`{\field{\*\fldinst{ HYPERLINK "http://a.example/" }}{\fldrslt }}}`
+
 func open(t testing.TB, name string, data []byte) []Item {
 	t.Helper()
 	return Open(t.Context(), name, data, &Budget{Bytes: 1 << 20, Items: 32})
@@ -139,6 +143,15 @@ func TestOpen(t *testing.T) {
 			[]string{"x.pdf 1 Your invoice\nis over due\ncall\n\nhttp://offers.example/(now)\n"}},
 		{"compressed PDF", "x.pdf", []byte(compressedPDF()), []string{"x.pdf 1 Cal bff\n\nhttps://pay.example/x\n"}},
 		{"encrypted PDF", "x.pdf", []byte(plainPDF + "<< /Encrypt 9 0 R >>"), nil},
+		{"RTF", "x.doc", []byte(rtfLetter), []string{"x.doc 1 Pay now\n\n HYPERLINK \"http://a.example/\" \n"}},
+		{"business card", "x.vcf", []byte("BEGIN:VCARD\r\nFN:Ann\r\nNOTE:call\\nme\r\nitem1.URL:http://a.example/"),
+			[]string{"x.vcf 1 call\nme\nhttp://a.example/\n"}},
+		{"link of Windows", "x.url ", []byte("\r\n[InternetShortcut]\r\nURL=http://a.example/"),
+			[]string{"x.url  1 \r\n[InternetShortcut]\r\nURL=http://a.example/"}},
+		{"link of macOS", "x.webloc", []byte("<?xml?><string>http://a.example/</string>"),
+			[]string{"x.webloc 1 <?xml?><string>http://a.example/</string>"}},
+		{"XML", "x.xml", []byte("<?xml?><string>http://a.example/</string>"), nil},
+		{"compressed SVG", "x.svgz", gzipped([]byte("<svg/>")), []string{"x.svg 2 <svg/>"}},
 		{"text", "x.txt", []byte("hello"), nil},
 		{"nothing", "x", nil, nil},
 		{"damaged", "x.zip", inner[:40], nil},
@@ -222,6 +235,20 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestNames: a browser opens a file by the end of its name, however that is written.
+func TestNames(t *testing.T) {
+	for _, name := range []string{"a.html", "a.HTM", "a.xht", "a.hta", "a.mhtml", "a.html.", "a.html ", "a.svg. ."} {
+		if !IsPage(name) {
+			t.Errorf("%q is no page", name)
+		}
+	}
+	for _, name := range []string{"a.txt", "html", "a.html.txt", ""} {
+		if IsPage(name) {
+			t.Errorf("%q is a page", name)
+		}
+	}
+}
+
 func TestCalendar(t *testing.T) {
 	const entry = "BEGIN:VCALENDAR\r\nUID:4711\r\n" +
 		"SUMMARY;LANGUAGE=en:Your payment\\, now\r\n" +
@@ -240,6 +267,10 @@ func FuzzOpen(f *testing.F) {
 	f.Add("x.pdf", []byte(plainPDF))
 	f.Add("x.pdf", []byte(compressedPDF()))
 	f.Add("x.ics", []byte("SUMMARY:a\n b\\"))
+	f.Add("x.rtf", []byte(rtfLetter))
+	f.Add("x.vcf", []byte("BEGIN:VCARD\nitem1.URL:x"))
+	f.Add("x.url", []byte("[InternetShortcut]\nURL=x"))
+	f.Add("x.svgz", gzipped([]byte("<svg/>")))
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		b := Budget{Bytes: 1 << 16, Items: 8}
 		items := Open(t.Context(), name, data, &b)

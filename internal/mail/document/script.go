@@ -85,7 +85,7 @@ func (o *opener) literal(name string, literal []byte, depth int) {
 // Source: RFC 2397.
 func Frame(ctx context.Context, name, source string, b *Budget) []Item {
 	o := opener{budget: b, pace: pace.New(ctx)}
-	if len(source) > 5 && strings.EqualFold(source[:5], "data:") {
+	if len(source) >= len("data:") && strings.EqualFold(source[:len("data:")], "data:") {
 		o.url(name, source, 0)
 	} else if !o.done() && !o.pace.Over(len(source)) && len(source) <= b.Bytes {
 		b.Bytes -= len(source)

@@ -92,3 +92,48 @@ func FuzzScripted(f *testing.F) {
 		}
 	})
 }
+
+// TestFrame checks what frames hold that stand in a page.
+func TestFrame(t *testing.T) {
+	for source, want := range map[string]string{
+		"<p>seen":                            "<p>seen",
+		"data:text/html,<p>se%65n":           "<p>seen",
+		"DATA:text/HTML;charset=utf-8,<p>a":  "<p>a",
+		"data:text/html;base64,PHA%2Bc2Vlbg": "<p>seen",
+		"data:image/svg+xml;base64,PHN2Zy8+": "<svg/>",
+		"data:text/html;base64,!":            "",
+		"data:image/png;base64,PHA+":         "",
+		"data:text/html,%ff":                 "",
+		"data:text/html":                     "",
+		"data:":                              "",
+		"":                                   "",
+	} {
+		got := ""
+		for _, item := range Frame(t.Context(), "", source, &Budget{Bytes: 1 << 10, Items: 9}) {
+			got += string(item.Data)
+		}
+		if got != want {
+			t.Errorf("%q holds %q, want %q", source, got, want)
+		}
+	}
+	if items := Frame(t.Context(), "", "<p>seen", &Budget{Bytes: 3, Items: 9}); len(items) > 0 {
+		t.Errorf("%d items beyond the budget", len(items))
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	for _, s := range []string{"<p>seen", "data:text/html,<p>se%65n", "data:image/svg+xml;base64,PHN2Zy8+", "data:,%",
+		"data:text/html;base64,====", `data:text/html,<script>a="data:text/html,%3cp%3e` + scriptedText + `"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, source string) {
+		b := Budget{Bytes: 1 << 12, Items: 8}
+		size := 0
+		for _, item := range Frame(t.Context(), "x", source, &b) {
+			size += len(item.Data)
+		}
+		if b.Items < 0 || b.Bytes < 0 || size > 1<<12 {
+			t.Errorf("%d bytes, left %+v", size, b)
+		}
+	})
+}

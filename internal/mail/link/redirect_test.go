@@ -21,11 +21,12 @@ func TestRedirects(t *testing.T) {
 	const target = "https://evil.example/x?y=1"
 	once := url.QueryEscape(target)
 	for name, text := range map[string]string{
-		"parameter":      "https://good.example/go?a=b&url=" + once,
-		"encoded twice":  "https://good.example/go?url=" + url.QueryEscape(once),
-		"encoded thrice": "https://good.example/go?url=" + url.QueryEscape(url.QueryEscape(once)),
-		"base 64":        "https://good.example/go?q=" + base64.StdEncoding.EncodeToString([]byte(target)),
-		"base 64, URL":   "https://good.example/go?q=" + base64.RawURLEncoding.EncodeToString([]byte(target)),
+		"parameter":       "https://good.example/go?a=b&url=" + once,
+		"encoded twice":   "https://good.example/go?url=" + url.QueryEscape(once),
+		"encoded thrice":  "https://good.example/go?url=" + url.QueryEscape(url.QueryEscape(once)),
+		"base 64":         "https://good.example/go?q=" + base64.StdEncoding.EncodeToString([]byte(target)),
+		"base 64 of Bing": "https://good.example/go?u=a1" + base64.RawURLEncoding.EncodeToString([]byte(target)),
+		"base 64, URL":    "https://good.example/go?q=" + base64.RawURLEncoding.EncodeToString([]byte(target)),
 		"base 64, encoded": "https://good.example/go?q=" +
 			url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(target+"???>>>"))),
 		"fragment":           "https://good.example/#" + target,

@@ -25,7 +25,7 @@ type sheet struct {
 	room    int  // bytes of text that rules may yet write
 	rules   []rule
 	by      map[key][]int // rules by the keys of their selectors
-	unsure  bool          // a rule that is not understood may show any element: nothing is hidden; see doubt
+	unsure  bool          // there are too many rules within others to read: nothing is hidden
 	spent   bool          // there are too many rules, or elements to compare with them: they hide nothing more
 	match   css.Match
 }
@@ -140,7 +140,11 @@ func (v *visible) doubtWithin(around, body string, depth int) {
 	s := &v.sheet
 	css.Rules(body, pageWidth, func(within, nested string, _ bool) {
 		all := showing(v.declared(nested))
-		within = within[strings.LastIndexByte(within, ';')+1:]
+		if at := strings.LastIndexByte(within, ';'); strings.ContainsAny(within[at+1:], "\"'") {
+			within = "*" // there may be a string around it
+		} else {
+			within = within[at+1:]
+		}
 		for outer := range strings.SplitSeq(around, ",") {
 			size := len(within) + len(outer)*(1+strings.Count(within, "&"))
 			if s.match.Steps -= size; s.match.Steps < 0 || size > longest || depth == deepest {
@@ -158,12 +162,9 @@ func (v *visible) doubtWithin(around, body string, depth int) {
 
 // doubt takes what a rule shows that is not understood, of all elements that it may select.
 func (s *sheet) doubt(prelude string, all []declaration) {
-	if len(all) == 0 {
-		return
+	if len(all) > 0 {
+		s.add(css.Wider(prelude), all, content{})
 	}
-	selectors, ok := css.Wider(prelude)
-	s.unsure = s.unsure || !ok
-	s.add(selectors, all, content{})
 }
 
 // add takes a rule.

@@ -97,49 +97,58 @@ func Sure(prelude string) bool {
 }
 
 // Wider returns selectors that select at least all elements that the selectors of a rule may select, however these are
-// understood: by the name, the classes and the id of the selected element alone. They outweigh all others. It reports
-// false if the rule may select any element.
-func Wider(prelude string) (all []Selector, ok bool) {
-	if strings.ContainsAny(prelude, "\"'\\@|") {
-		return nil, false
-	}
+// understood: by the name, the classes and the id of the selected element alone. They outweigh all others.
+func Wider(prelude string) (all []Selector) {
 	for at := 0; at <= len(prelude); {
 		end := until(prelude, at, ",")
 		s, ok := selector(subject(prelude[at:end]))
 		if !ok {
-			return nil, false
+			s, _ = selector("*")
 		}
 		s.Weight = math.MaxUint32
 		all = append(all, s)
 		at = end + 1
 	}
-	return all, true
+	return all
 }
 
 // subject returns the beginning of the last compound of a selector, up to its first pseudo-class or attribute; "" if it
 // may be any element.
 func subject(text string) string {
-	name, open := "", true // of the present compound
-	for at := 0; at < len(text); {
-		end := until(text, at, ":[ >+~\t\r\n\f")
-		if open && at < end {
-			name = text[at:end]
-		}
-		if end == len(text) {
-			break
-		}
-		if open = isBlank(text[end]) || strings.IndexByte(">+~", text[end]) >= 0; open && strings.Trim(text[end+1:],
-			" \t\r\n\f") != "" {
-			name = ""
-		}
-		if at = end + 1; text[end] == '[' {
-			at = min(until(text, at, "]")+1, len(text))
+	var name []byte // of the present compound
+	open, clear, depth := true, true, 0
+	text = strings.Trim(text, " \t\r\n\f")
+	for at := 0; at < len(text); at++ {
+		switch c := text[at]; {
+		case c == '"' || c == '\'':
+			at = quoted(text, at) - 1
+		case strings.HasPrefix(text[at:], "/*"):
+			at = comment(text, at) - 1
+		case c == '\\':
+			_, end := escaped(text, at)
+			at, clear = end-1, clear && depth > 0
+		case c == '(' || c == '[':
+			depth++
+			open = false
+		case c == ')' || c == ']':
+			depth--
+		case depth > 0:
+		case isBlank(c) || c == '>' || c == '+' || c == '~':
+			name, open, clear = name[:0], true, true
+		case c == ':':
+			open = false
+		case c == '|':
+			name = name[:0] // it was a namespace
+		case !isName(c) && c != '.' && c != '#' && c != '*':
+			clear = false
+		case open:
+			name = append(name, c)
 		}
 	}
-	if strings.IndexFunc(name, func(r rune) bool { return !isName(byte(min(r, 0xff))) && r != '.' && r != '#' }) >= 0 {
+	if !clear {
 		return ""
 	}
-	return name
+	return string(name)
 }
 
 func selector(text string) (s Selector, ok bool) {

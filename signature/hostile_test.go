@@ -210,6 +210,28 @@ func hostile(size int) map[string]func() []byte {
 		"sheet, formats with attributes": func() []byte {
 			return fill(page+hidingSheet, "<p><b a b c d e f g h i j k l m n o p q r s t u v w x y z>x", "")
 		},
+		"sheet, rules within": func() []byte {
+			return fill(page+"<style>i{display:none}", "a,b{c,&{d{display:block}}}", "</style><i>x</i>word")
+		},
+		"sheet, doubts": func() []byte {
+			return fill(page+"<style>i{display:none}"+strings.Repeat("a:q{display:block}", size/36)+"</style>", "<a>x</a>", "")
+		},
+		"frames":      func() []byte { return fill(page, `<iframe srcdoc="&lt;p>word and word"></iframe>`, "") },
+		"frame, one":  func() []byte { return fill(page+`<iframe srcdoc="`, "&lt;p>word and ", `">`) },
+		"frame, data": func() []byte { return fill(page+`<iframe src="data:text/html,`, "%3cp%3eword ", `">`) },
+		"RTF":         func() []byte { return fill(head("text/rtf", "utf-8", "7bit")+`{\rtf1 `, `\u228?`, "}") },
+		"RTF, fields": func() []byte {
+			return fill(head("text/rtf", "utf-8", "7bit")+`{\rtf1 `, `{\fldinst "http://a.b"}`, "}")
+		},
+		"RTF, a file": func() []byte { return encoded(head("application/rtf", "utf-8", "base64")+"", whole(`{\rtf1 word `)) },
+		"enriched":    func() []byte { return fill(head("text/enriched", "utf-8", "7bit"), "<b>a", "") },
+		"calendar, mark-up": func() []byte {
+			return fill(head("text/calendar", "utf-8", "7bit")+"DESCRIPTION:</p>", `<a href=http://a.b/c>x</a>\n`, "")
+		},
+		"calendar, words": func() []byte {
+			return fill(head("text/calendar", "utf-8", "7bit")+"DESCRIPTION:</p>", `word and \n`, "")
+		},
+		"controls": func() []byte { return fill(plain, "a\x01", "") },
 		"sheet, many rules": func() []byte {
 			return fill(page+"<style>"+strings.Repeat("a{color:red}", size/24)+".x{display:none}</style>", "<a>x</a>", "")
 		},

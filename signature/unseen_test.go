@@ -38,5 +38,6 @@ func TestUnseenWithin(t *testing.T) {
 }
 
 const unseenText = "The warden of the harbour barters scarce carpets and large jars for a share of the early barley " +
-	"harvest, and carts are parked near the market garden where charcoal burners and their partners gather before the fair begins. " +
-	"Bargains start at dark, and guards with torches march around the yard until the last article has found its buyer.\n"
+	"harvest, and carts are parked near the market garden where charcoal burners and their partners gather " +
+	"before the fair begins. Bargains start at dark, and guards with torches march around the yard until the " +
+	"last article has found its buyer.\n"

@@ -100,11 +100,14 @@ func TestForms(t *testing.T) {
 	_ = w.Close()
 	const page = "<p>Pay<!-- x --> now <a href=" + url + ">x</a>"
 	for name, raw := range map[string][]byte{
-		"RTF":           mailtest.Composed("text/rtf", "7bit", `{\rtf1 Pay {\v x}now {\*\fldinst "`+url+`"}}`),
-		"external":      file("Content-Type: message/external-body; access-type=URL; URL=\"http://a.ex\n ample/\"", "\nPay now"),
-		"partial":       file("Content-Type: message/partial", "From: a@b.example\nTo: c@d.example\nSubject: x\n\nPay now "+url),
-		"named page":    file("Content-Disposition: attachment; filename=x.html", page),
-		"mail in zip":   file("Content-Type: application/zip\nContent-Transfer-Encoding: base64", base64.StdEncoding.EncodeToString(archive.Bytes())),
+		"RTF": mailtest.Composed("text/rtf", "7bit", `{\rtf1 Pay {\v x}now {\*\fldinst "`+url+`"}}`),
+		"external": file("Content-Type: message/external-body; access-type=URL; URL=\"http://a.ex\n ample/\"",
+			"\nPay now"),
+		"partial": file("Content-Type: message/partial",
+			"From: a@b.example\nTo: c@d.example\nSubject: x\n\nPay now "+url),
+		"named page": file("Content-Disposition: attachment; filename=x.html", page),
+		"mail in zip": file("Content-Type: application/zip\nContent-Transfer-Encoding: base64",
+			base64.StdEncoding.EncodeToString(archive.Bytes())),
 		"calendar":      mailtest.Composed("text/calendar", "7bit", "BEGIN:VCALENDAR\nDESCRIPTION:"+page+"<br>"),
 		"frame":         mailtest.Composed("text/html", "7bit", `<iframe srcdoc="&lt;p>Pay now `+url+`">`),
 		"data":          mailtest.Composed("text/html", "7bit", `<object data="data:text/html,`+page+`">`),

@@ -181,7 +181,8 @@ func decides(name string) bool {
 		"padding-left", "height", "min-height", "max-height", "width", "min-width", "max-width", "overflow", "overflow-x",
 		"overflow-y", "clip", "clip-path", "color", "-webkit-text-fill-color", "background", "background-color",
 		"background-image", "box-shadow", "text-shadow", "-webkit-text-stroke", "filter", "mix-blend-mode", "transform",
-		"translate", "scale", "zoom", "float", "inline-size", "block-size", "max-inline-size", "max-block-size", "all", "animation", "animation-name", "direction", "unicode-bidi":
+		"translate", "scale", "zoom", "float", "inline-size", "block-size", "max-inline-size", "max-block-size", "all",
+		"animation", "animation-name", "direction", "unicode-bidi":
 		return true
 	}
 	return false
@@ -717,7 +718,8 @@ func (c *cascade) hidesAll(is nature) bool {
 	thin := (c.below(width, sliver) || c.below(maxWidth, sliver)) && !room(minWidth) && !room(paddingLeft) &&
 		!room(paddingRight)
 	return c.is(display, hides) || c.has(opacity) && c.is(opacity, measured) && c.all[opacity].n < leastOpacity ||
-		c.is(fade, hides) || box && (c.is(vanish, hides) || (flat || thin) && c.is(overflow, hides)) || out && c.is(clip, hides) || c.is(clipPath, hides)
+		c.is(fade, hides) || box && (c.is(vanish, hides) || (flat || thin) && c.is(overflow, hides)) ||
+		out && c.is(clip, hides) || c.is(clipPath, hides)
 }
 
 // move takes how far an element is moved. An element that is moved back shows again.

@@ -140,6 +140,16 @@ func TestParseRefuses(t *testing.T) {
 			[]string{`config: line 3: listen.pyzor: "24441" is not host:port`}},
 		{"port too large", "[listen]\nhttp = \":70000\"\n", []string{`":70000": port is not a number from 0 to 65535`}},
 		{"socket where none is", "[listen]\nhttp = \"unix:/run/x\"\n", []string{"no unix socket"}},
+		{"address twice", "[listen]\nhttp = \"127.0.0.1:8420\"\nmilter = \"127.0.0.1:8420\"\n",
+			[]string{"config: line 3: listen.milter: listen.http listens at this address already"}},
+		{"address twice on all interfaces", "[listen]\nhttp = \"127.0.0.1:8420\"\nrazor2 = \":8420\"\n" +
+			"fuzzy = \"[::]:8420\"\ndcc = \"127.0.0.1:8420\"\n",
+			[]string{"line 3: listen.razor2: listen.http", "line 4: listen.fuzzy: listen.dcc", "line 4: listen.fuzzy: listen.http"}},
+		{"socket twice", "[listen]\nmilter = \"unix:/run/x\"\npolicy = \"unix:/run/x\"\n",
+			[]string{"line 3: listen.policy: listen.milter listens"}},
+		{"addresses of hub and standby", "[listen]\nhttp = \":8420\"\n[mesh]\nmode = \"hub\"\nlisten = \":8420\"\n" +
+			"[standby]\nlisten = \"127.0.0.1:8420\"\n",
+			[]string{"line 5: mesh.listen: listen.http", "line 7: standby.listen: listen.http"}},
 		{"relative socket", "[listen]\nmilter = \"unix:run/x\"\n", []string{"starts with /"}},
 		{"durability", "[node]\ndurability = \"often\"\n",
 			[]string{`line 2: node.durability: "often" is none of ["always" "relaxed" "standby"]`}},

@@ -196,6 +196,7 @@ func (cfg *Config) validate(lines map[string]int) []*Error {
 	}
 	c.journal(&cfg.Journal, &cfg.Standby, &cfg.Node, cfg.IsEdge())
 	c.standby(&cfg.Standby, &cfg.Node, cfg.IsEdge())
+	c.distinct(cfg)
 	return c.errs
 }
 
@@ -213,6 +214,51 @@ func (c *checker) listen(l *Listen) {
 	for _, d := range l.Doors() {
 		sockets := d.Key == "dccifd" || d.Key == "milter" || d.Key == "policy"
 		c.address("listen."+d.Key, d.Address, sockets)
+	}
+}
+
+// distinct checks that no two listeners of the node have one address.
+func (c *checker) distinct(cfg *Config) {
+	type listener struct{ key, network, host, port string }
+	var all []listener
+	add := func(key, address string, networks ...string) {
+		if path, ok := strings.CutPrefix(address, "unix:"); ok {
+			all = append(all, listener{key, "unix", path, ""})
+			return
+		}
+		host, port, err := net.SplitHostPort(address)
+		if n, bad := strconv.Atoi(port); err != nil || bad != nil || n == 0 {
+			return // off, a mistake that is reported already, or a port that the system chooses
+		}
+		if addr, err := netip.ParseAddr(host); err == nil && addr.IsUnspecified() {
+			host = ""
+		}
+		for _, network := range networks {
+			all = append(all, listener{key, network, host, port})
+		}
+	}
+	for _, d := range cfg.Listen.Doors() {
+		switch d.Key {
+		case "pyzor", "dcc":
+			add("listen."+d.Key, d.Address, "UDP")
+		case "fuzzy", "dnsbl":
+			add("listen."+d.Key, d.Address, "UDP", "TCP")
+		default:
+			add("listen."+d.Key, d.Address, "TCP")
+		}
+	}
+	if cfg.Mesh.Mode == "hub" {
+		add("mesh.listen", cfg.Mesh.Listen, "TCP")
+	}
+	add("standby.listen", cfg.Standby.Listen, "TCP")
+	for i, l := range all {
+		taken := slices.IndexFunc(all[:i], func(o listener) bool {
+			return o.network == l.network && o.port == l.port && (o.host == l.host || l.network != "unix" &&
+				(o.host == "" || l.host == ""))
+		})
+		if taken >= 0 && all[taken].key != l.key {
+			c.fail(l.key, "%s listens at this address already", all[taken].key)
+		}
 	}
 }
 

@@ -34,10 +34,11 @@ func TestOwnFolder(t *testing.T) {
 		{"serve", "--config", node, "--data", theirs},
 		{"network", "new", "--data", theirs},
 		{"restore", "--data", theirs, "-"},
+		{"doctor", "--repair", "--data", theirs},
 	} {
 		var out, errs bytes.Buffer
 		code := run(args, strings.NewReader(""), &out, &errs)
-		if code != int(cli.NoPerm) || !strings.Contains(errs.String(), "owned by user 65534") {
+		if code != int(cli.NoPerm) || strings.Count(errs.String(), "owned by user 65534") != 1 {
 			t.Errorf("%s exits with %d, want %d: %s", args[0], code, cli.NoPerm, errs.String())
 		}
 		if names, err := os.ReadDir(theirs); err != nil || len(names) != 0 {
@@ -51,6 +52,18 @@ func TestOwnFolder(t *testing.T) {
 	}
 	if err := errors.Join(os.Chown(made, 65534, 65534), os.Chown(filepath.Join(made, "mesh"), 65534, 65534)); err != nil {
 		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(made, "store"), 0o700); err != nil { // a folder with a record of administration
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	for _, args := range [][]string{{"restore", "--data", made, "-"}, {"user", "recover", "--data", made},
+		{"doctor", "--repair", "--data", made}} {
+		errs.Reset()
+		code := run(args, strings.NewReader(""), &out, &errs)
+		if code != int(cli.NoPerm) || strings.Count(errs.String(), "owned by user 65534") != 1 {
+			t.Errorf("%s exits with %d, want %d and one line: %s", args[0], code, cli.NoPerm, errs.String())
+		}
 	}
 	for _, what := range []string{"rotate", "show"} { // which makes the node's key if it is missing
 		if code := run([]string{"network", what, "--data", made}, strings.NewReader(""), &none,

@@ -166,7 +166,7 @@ func Record(cmd *cobra.Command, dir, action string, err error) {
 	if err != nil {
 		e.Error = err.Error()
 	}
-	if err := node.RecordCommand(dir, e); err != nil {
-		Complain(cmd.ErrOrStderr(), err)
+	if failed := node.RecordCommand(dir, e); failed != nil && err == nil { // else for the reason of err, or after it
+		Complain(cmd.ErrOrStderr(), failed)
 	}
 }

@@ -78,9 +78,14 @@ func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
 
 // startEngine is the first stage of a node.
 func (n *Node) startEngine(ctx context.Context, st *stage) error {
-	if err := ownFolder(n.dir); err != nil {
+	if err := errors.Join(ownFolder(n.dir), wholefile.MakeFolder(n.dir)); err != nil {
 		return err
 	}
+	release, err := lockFolder(n.dir)
+	if err != nil {
+		return err
+	}
+	st.close = func(context.Context) error { return release() }
 	if err := n.openPair(ctx); err != nil {
 		return err
 	}
@@ -94,7 +99,7 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 	st.close = func(ctx context.Context) error {
 		err := n.core.close(ctx)
 		n.noteParts()
-		return err
+		return errors.Join(err, release())
 	}
 	n.accounts = manage.NewAccounts(manage.AccountsOptions{Engine: n.engine, Sealer: n.sealer,
 		CheckSecret: doors.CheckSecret, Log: n.log})

@@ -107,6 +107,7 @@ func (x *examination) keys() {
 			if _, err := os.Stat(filepath.Join(x.dir, StoreFolder)); err == nil {
 				x.fault("keys", path, 0, missingKey(x.dir, name, len(key)).Error(), "")
 			}
+		case errors.Is(err, store.ErrPermission): // unsafePlaces reports it
 		default:
 			x.fault("keys", path, 0, err.Error(), "put it back from a backup")
 		}
@@ -124,7 +125,7 @@ func (x *examination) keys() {
 	}
 	if err == nil {
 		x.out.Files++
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrPermission) {
 		x.fault("keys", path, 0, err.Error(), "see \"bulkhead user recover\"")
 	}
 }
@@ -136,7 +137,7 @@ func (x *examination) store(ctx context.Context) error {
 	case errors.Is(err, fs.ErrNotExist):
 		if !x.cfg.IsEdge() {
 			x.fault("store", filepath.Join(x.dir, StoreFolder), 0, "the store is missing",
-				"restore a backup; a node started without it has no counts")
+				"restore a backup; a node started without it has only what its peers send back")
 		}
 		return nil
 	case err != nil:
@@ -326,6 +327,7 @@ func (x *examination) inventory() {
 type place struct {
 	path, what, advice string
 	link               bool
+	foreign            bool // owned by another user
 }
 
 // unsafePlaces returns the files and folders of a data folder that other users may read or change,
@@ -335,7 +337,11 @@ func unsafePlaces(dir string) (out []place) {
 	if err != nil {
 		return nil // the caller reports it
 	}
-	out = append(out, unsafe(dir, info)...)
+	owner := os.Geteuid()
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok && owner == 0 {
+		owner = int(sys.Uid) // root may read all, and the node runs as the folder's owner
+	}
+	out = append(out, unsafe(dir, info, owner)...)
 	names := []string{
 		StoreFolder, networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, rateFolder, doors.GreylistFile, meshFolder,
 		historyFile,
@@ -351,23 +357,28 @@ func unsafePlaces(dir string) (out []place) {
 		}
 		if info.Mode().Type() == fs.ModeSymlink {
 			to, _ := os.Readlink(path)
-			out = append(out, place{path, fmt.Sprintf("a symbolic link, to %s", to),
-				"move what it points to here, or name the other folder in [node] data", true})
+			out = append(out, place{path: path, what: fmt.Sprintf("a symbolic link, to %s", to),
+				advice: "move what it points to here, or name the other folder in [node] data", link: true})
 			continue
 		}
-		out = append(out, unsafe(path, info)...)
+		out = append(out, unsafe(path, info, owner)...)
 	}
 	// A file that has gone meanwhile is an error here. A new checkpoint removes former files.
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(dir, path) // path is below dir
-		switch {
-		case err != nil || path == dir || slices.Contains(names, rel) || !d.IsDir() && !d.Type().IsRegular():
+		if err != nil || path == dir || slices.Contains(names, rel) || !d.IsDir() && !d.Type().IsRegular() {
 			return nil
-		case rel == filepath.Join(meshFolder, "broker") || rel == "set-aside":
-			return fs.SkipDir // behind the folder's own mode; its files are the broker's, or out of use
 		}
+		hidden := rel == filepath.Join(meshFolder, "broker") || rel == setAsideFolder
 		if info, err := d.Info(); err == nil {
-			out = append(out, unsafe(path, info)...)
+			for _, p := range unsafe(path, info, owner) {
+				if !hidden || p.foreign {
+					out = append(out, p)
+				}
+			}
+		}
+		if hidden {
+			return fs.SkipDir // behind the folder's own mode; its files are the broker's, or out of use
 		}
 		return nil
 	})
@@ -375,9 +386,11 @@ func unsafePlaces(dir string) (out []place) {
 	return out
 }
 
-// unsafe describes what other users may do with a file or folder of the node.
-func unsafe(path string, info fs.FileInfo) []place {
+// unsafe describes what other users may do with a file or folder of the node, and whether its owner is
+// another user than the node.
+func unsafe(path string, info fs.FileInfo, owner int) []place {
 	var what []string
+	foreign := false
 	perm := info.Mode().Perm()
 	want := fs.FileMode(0o600)
 	if info.IsDir() {
@@ -387,13 +400,18 @@ func unsafe(path string, info fs.FileInfo) []place {
 		what = append(what, fmt.Sprintf("mode %04o lets others in", perm))
 	}
 	advice := fmt.Sprintf("use chmod %04o %s", want, path)
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() && os.Geteuid() != 0 {
-		what, advice = append(what,
-			fmt.Sprintf("owned by user %d, and this process runs as %d", sys.Uid, os.Geteuid())),
-			"use chown, or run this as the owner"
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != owner {
+		foreign = true
+		if os.Geteuid() == 0 {
+			what, advice = append(what, fmt.Sprintf("owned by user %d, and the data folder by %d", sys.Uid, owner)),
+				fmt.Sprintf("use chown %d %s", owner, path)
+		} else {
+			what, advice = append(what, fmt.Sprintf("owned by user %d, and this process runs as %d", sys.Uid, owner)),
+				"use chown, or run this as the owner"
+		}
 	}
 	if len(what) == 0 {
 		return nil
 	}
-	return []place{{path: path, what: strings.Join(what, "; "), advice: advice}}
+	return []place{{path: path, what: strings.Join(what, "; "), advice: advice, foreign: foreign}}
 }

@@ -143,16 +143,17 @@ func RecoverAdmin(ctx context.Context, cfg *config.Config, dir string, log *slog
 	if _, err := os.Stat(filepath.Join(dir, StoreFolder)); err != nil {
 		return fmt.Errorf("%s holds no node: %w", dir, err)
 	}
-	n := newCore(cfg, dir, log)
-	if err := n.open(ctx, true); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, n.close(ctx)) }()
-	account, ok := n.engine.Accounts().Get(adminName)
-	if !ok {
-		account = trust.Account{Name: adminName, Created: clock.Now().UTC()}
-	}
-	return n.makeAdmin(ctx, account)
+	return withFolder(dir, func() error {
+		n := newCore(cfg, dir, log)
+		if err := n.open(ctx, true); err != nil {
+			return err
+		}
+		account, ok := n.engine.Accounts().Get(adminName)
+		if !ok {
+			account = trust.Account{Name: adminName, Created: clock.Now().UTC()}
+		}
+		return errors.Join(n.makeAdmin(ctx, account), n.close(ctx))
+	})
 }
 
 // ensureAdmin makes the administrator's account at the first start. It stores the token so that

@@ -49,8 +49,35 @@ func ownFolder(dir string) error {
 		name = u.Username
 	}
 	return fmt.Errorf("%s: %w: owned by user %d, who could not read files that root writes there; run this as "+
-		"the owner, for example with \"runuser -u %s -- bulkhead ...\"",
+		"the owner: type \"runuser -u %s --\" before the command",
 		dir, store.ErrPermission, owner.Uid, name)
+}
+
+// lockFolder makes sure that no other process works on a data folder until the lock is released. The lock of
+// the store alone is gone when the store is moved away. The error wraps [store.ErrInUse] if another process
+// has the lock. Where the file system has no locks on folders, the store's own lock remains.
+func lockFolder(dir string) (release func() error, err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
+		return nil, errors.Join(fmt.Errorf("%s: %w by another process", dir, store.ErrInUse), f.Close())
+	}
+	return f.Close, nil
+}
+
+// withFolder calls work on an own data folder while no other process works on it.
+func withFolder(dir string, work func() error) (err error) {
+	if err := ownFolder(dir); err != nil {
+		return err
+	}
+	release, err := lockFolder(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	return work()
 }
 
 // loadKey reads the secret bytes in a file of the data folder into key. A missing file is created

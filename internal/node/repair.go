@@ -52,7 +52,16 @@ type RepairOptions struct {
 // damaged one, and from a backup of the rest. It sets aside damaged files that the node makes anew.
 // It never removes anything unreadable, and leaves keys alone. The error wraps [store.ErrInUse] if
 // the node runs.
-func Repair(ctx context.Context, o RepairOptions) (*admin.Repair, error) {
+func Repair(ctx context.Context, o RepairOptions) (out *admin.Repair, err error) {
+	err = withFolder(o.Dir, func() error {
+		out, err = mend(ctx, o)
+		return err
+	})
+	return out, err
+}
+
+// mend is Repair with the folder locked.
+func mend(ctx context.Context, o RepairOptions) (*admin.Repair, error) {
 	before, err := Examine(ctx, o.Config, o.Dir)
 	if err != nil {
 		return nil, err
@@ -123,6 +132,9 @@ func (r *repair) store(ctx context.Context) (err error) {
 // backup opens a copy of the backup next to the store, from which the store is refilled, until end
 // is called.
 func (r *repair) backup(ctx context.Context, n *core, dir string) (end func(), err error) {
+	if err := removeUnfinished(r.Dir, "doctor-*"); err != nil {
+		return func() {}, err
+	}
 	temp, err := os.MkdirTemp(r.Dir, "doctor-")
 	end = func() { os.RemoveAll(temp) }
 	if err != nil {
@@ -307,9 +319,14 @@ func (n *core) noticeLostStore() error {
 // RestoreFromPeers makes the node of a data folder without a store take back from all its peers, at
 // its next start, what it has shared. It returns the number of peers.
 func RestoreFromPeers(dir string) (peers int, err error) {
-	if err := ownFolder(dir); err != nil {
-		return 0, err
-	}
+	err = withFolder(dir, func() error {
+		peers, err = wantRecovery(dir)
+		return err
+	})
+	return peers, err
+}
+
+func wantRecovery(dir string) (peers int, err error) {
 	if _, err := os.Stat(filepath.Join(dir, StoreFolder)); err == nil {
 		return 0, fmt.Errorf("%s: %w: move it away first", filepath.Join(dir, StoreFolder), fs.ErrExist)
 	}
@@ -327,6 +344,15 @@ func SecretFiles() []string {
 	return []string{networkKeyFile, pastKeysFile, sealKeyFile, AdminTokenFile, meshFolder + "/"}
 }
 
+// removeUnfinished removes the folders that interrupted commands have left in a data folder, which is locked.
+func removeUnfinished(dir, pattern string) error {
+	left, err := filepath.Glob(filepath.Join(dir, pattern))
+	for _, folder := range left {
+		err = errors.Join(err, os.RemoveAll(folder))
+	}
+	return err
+}
+
 // Backup writes a consistent copy of everything that the node of a data folder has acknowledged to
 // w, and returns its description. The node may run.
 func Backup(ctx context.Context, dir string, w io.Writer) (store.BackupInfo, error) {
@@ -336,13 +362,17 @@ func Backup(ctx context.Context, dir string, w io.Writer) (store.BackupInfo, err
 // Restore restores the store of a data folder without one from a backup. missing are the key files
 // that must be put back before the node starts.
 func Restore(ctx context.Context, in io.Reader, dir string) (info store.BackupInfo, missing []string, err error) {
-	if err := ownFolder(dir); err != nil {
+	if err := errors.Join(ownFolder(dir), wholefile.MakeFolder(dir)); err != nil {
 		return info, nil, err
 	}
-	if err := wholefile.MakeFolder(dir); err != nil {
-		return info, nil, err
-	}
-	if info, err = store.Restore(ctx, in, filepath.Join(dir, StoreFolder), store.Options{}); err != nil {
+	err = withFolder(dir, func() error {
+		if err := removeUnfinished(dir, StoreFolder+".restore-*"); err != nil {
+			return err
+		}
+		info, err = store.Restore(ctx, in, filepath.Join(dir, StoreFolder), store.Options{})
+		return err
+	})
+	if err != nil {
 		return info, nil, err
 	}
 	for _, name := range []string{networkKeyFile, sealKeyFile} {

@@ -174,7 +174,8 @@ func (p *Pair) fetch(ctx context.Context) error {
 		case <-time.After(time.Second):
 		}
 	}
-	return fmt.Errorf("node: the first node of the pair, %s, does not send its state: %w", p.state.Address, last)
+	return fmt.Errorf("node: the first node of the pair, %s, does not send its state: %w; the log of that node has the "+
+		"reason: an invitation admits one node within an hour, and ends with the next invitation", p.state.Address, last)
 }
 
 // options returns the settings of both sides of the pair.

@@ -1,0 +1,166 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
+	"github.com/bulkhead-mail/bulkhead/internal/store"
+)
+
+// TestFolderInUse checks that no command changes the data folder of a running node, even if the folder of
+// the store, which has a lock of its own, was moved away.
+func TestFolderInUse(t *testing.T) {
+	cfg := parse(t, everyPart)
+	dir := filepath.Join(t.TempDir(), "data")
+	_, stop := start(t, Options{Config: cfg, Dir: dir})
+	var backup bytes.Buffer
+	if _, err := Backup(t.Context(), dir, &backup); err != nil {
+		t.Fatal(err)
+	}
+	damaged := filepath.Join(dir, manage.WhitelistFile)
+	if err := os.WriteFile(damaged, []byte("{damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	repair := func() error {
+		_, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Log: log})
+		return err
+	}
+	if err := repair(); !errors.Is(err, store.ErrInUse) {
+		t.Errorf("repair: %v", err)
+	}
+	if b, err := os.ReadFile(damaged); err != nil || string(b) != "{damaged" {
+		t.Errorf("after a repair that was refused: %q, %v", b, err)
+	}
+	stored, moved := filepath.Join(dir, StoreFolder), filepath.Join(dir, "moved")
+	if err := os.Rename(stored, moved); err != nil {
+		t.Fatal(err)
+	}
+	for name, work := range map[string]func() error{
+		"repair": repair,
+		"restore": func() error {
+			_, _, err := Restore(t.Context(), bytes.NewReader(backup.Bytes()), dir)
+			return err
+		},
+		"restore from peers": func() error {
+			_, err := RestoreFromPeers(dir)
+			return err
+		},
+		"start": func() error {
+			n, err := Open(t.Context(), Options{Config: cfg, Dir: dir, Log: log})
+			if err == nil {
+				err = errors.Join(errors.New("the node has started"), n.Close(t.Context()))
+			}
+			return err
+		},
+	} {
+		if err := work(); !errors.Is(err, store.ErrInUse) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Lstat(stored); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder of the store: %v", err)
+	}
+	if err := errors.Join(os.Rename(moved, stored), stop()); err != nil {
+		t.Fatal(err)
+	}
+	if err := repair(); err != nil {
+		t.Errorf("repair of the stopped node: %v", err)
+	}
+}
+
+// TestUnfinished checks that a restore and a repair remove what interrupted ones have left: it takes as much
+// space as a store.
+func TestUnfinished(t *testing.T) {
+	cfg := parse(t, everyPart)
+	dir := everyPartFolder(t, cfg)
+	var backup bytes.Buffer
+	if _, err := Backup(t.Context(), dir, &backup); err != nil {
+		t.Fatal(err)
+	}
+	left := []string{filepath.Join(dir, "doctor-1", StoreFolder), filepath.Join(dir, StoreFolder+".restore-1", "files")}
+	for _, folder := range left {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, StoreFolder, "MANIFEST")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Backup: bytes.NewReader(backup.Bytes()),
+		Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, StoreFolder), filepath.Join(dir, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Restore(t.Context(), bytes.NewReader(backup.Bytes()), dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range left {
+		if _, err := os.Stat(filepath.Dir(folder)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", folder, err)
+		}
+	}
+}
+
+// TestForeignFile checks that an examination by root names the files of the data folder that the node's user
+// cannot read, and a folder in which that user cannot write.
+func TestForeignFile(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files to others")
+	}
+	cfg := parse(t, everyPart)
+	dir := everyPartFolder(t, cfg)
+	aside := filepath.Join(dir, setAsideFolder)
+	if err := os.Mkdir(aside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, 65534, 65534))
+	})
+	if x, failed := Examine(t.Context(), cfg, dir); err != nil || failed != nil || !x.Sound() {
+		t.Fatalf("%+v, %v, %v", x, err, failed)
+	}
+	want := []string{filepath.Join(dir, sealKeyFile), aside}
+	for _, path := range want {
+		if err := os.Chown(path, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x, err := Examine(t.Context(), cfg, dir)
+	if err != nil || len(x.Faults) != 2 {
+		t.Fatalf("%+v, %v", x, err)
+	}
+	for i, f := range x.Faults {
+		if f.File != want[i] || !strings.Contains(f.Problem, "owned by user 0, and the data folder by 65534") ||
+			f.Advice != "use chown 65534 "+want[i] {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// TestOpenKeyOnce checks that a secret that others can read is one fault, with one advice.
+func TestOpenKeyOnce(t *testing.T) {
+	cfg := parse(t, everyPart)
+	dir := everyPartFolder(t, cfg)
+	for _, name := range []string{networkKeyFile, sealKeyFile, AdminTokenFile} {
+		path := filepath.Join(dir, name)
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		x, err := Examine(t.Context(), cfg, dir)
+		if err != nil || len(x.Faults) != 1 || x.Faults[0].Advice != "use chmod 0600 "+path {
+			t.Errorf("%s: %+v, %v", name, x, err)
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

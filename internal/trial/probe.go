@@ -154,8 +154,8 @@ func store(s *admin.NodeState) Row {
 				"on by itself (docs/standby.md)"
 		}
 	case len(s.Doubts) > 0:
-		row.OK, row.Found, row.Mend = false, fmt.Sprintf("%d parts are in doubt since a damaged store was salvaged",
-			len(s.Doubts)), "bulkhead doctor --data FOLDER names them"
+		row.OK, row.Found, row.Mend = false, units.Plural(len(s.Doubts), "part")+
+			" in doubt since a damaged store was salvaged", "bulkhead doctor --stored"
 	}
 	return row
 }
@@ -189,8 +189,8 @@ func standby(s *admin.Standby) *Row {
 		row.Found, row.Mend = "the first node is not followed: "+s.Problem,
 			"if the first node is dead, run \"bulkhead promote\" here"
 	default:
-		row.Found, row.Mend = "the standby is away: "+s.Problem,
-			"start its node, or pair another one: \"bulkhead standby invite\""
+		row.Found, row.Mend = strings.TrimSuffix("the standby is away: "+s.Problem, ": "),
+			"start its node, or pair another one: \"bulkhead standby invite HOST:PORT\""
 	}
 	return row
 }

@@ -151,7 +151,7 @@ func keyOf(ctx context.Context, c *admin.Client, text string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("no peer has the name or key %q; see \"bulkhead peer list\"", text)
+		return "", cli.DataError{Err: fmt.Errorf("no peer has the name or key %q; see \"bulkhead peer list\"", text)}
 	case 1:
 		return found[0], nil
 	}

@@ -45,8 +45,13 @@ func newStandbyInviteCommand() *cobra.Command {
 		Short: "Print what to type on the second machine",
 		Long: "Print the command that makes a new node the standby of this one, to be typed on the second\n" +
 			"machine. HOST:PORT is where the second machine reaches [standby] listen of this node. The\n" +
-			"code in it admits one node within an hour. It is a secret.",
-		Args: cli.Args(cobra.ExactArgs(1)),
+			"code in it admits one node within an hour, and ends the invitation before. It is a secret.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Usagef("give HOST:PORT, where the second machine reaches [standby] listen of this node")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code, err := node.Invite(command.NodeFolder(data, ""), args[0], invitedFor)
 			if err != nil {
@@ -125,8 +130,10 @@ func newPromoteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := confirm.Ask(cmd, promotion(state)); err != nil {
-				return err
+			if s := state.Standby; s != nil && s.Role == "second" { // the node refuses otherwise
+				if err := confirm.Ask(cmd, promotion(state)); err != nil {
+					return err
+				}
 			}
 			if state, err = c.Promote(cmd.Context()); err != nil {
 				return err
@@ -139,13 +146,10 @@ func newPromoteCommand() *cobra.Command {
 	return cmd
 }
 
-// promotion returns the question before a take-over.
+// promotion returns the question before a take-over, on the second node of a pair.
 func promotion(state *admin.NodeState) consequence.Question {
 	q := consequence.Question{Title: "Take over?"}
 	s := state.Standby
-	if s == nil {
-		return q // the node refuses
-	}
 	q.Facts = append(q.Facts,
 		fmt.Sprintf("this node has %d entries, and lacks %d of those that it knows of", s.Copied, s.Lag))
 	switch {
@@ -183,8 +187,12 @@ func (u *adminFlags) printStandby(w io.Writer, state *admin.NodeState) error {
 	case !s.Connected:
 		flow = "not connected"
 	}
-	_, err := fmt.Fprintf(w, "%s node of a pair, term %d; the other at %s: %s\nlast entry %d, on the standby's disk %d: "+
-		"%d behind for %.1f s\n", s.Role, s.Term, s.Address, flow, s.Last, s.Copied, s.Lag, s.Age)
+	other := "the other at " + s.Address
+	if s.Address == "" {
+		other = "no other was paired yet"
+	}
+	_, err := fmt.Fprintf(w, "%s node of a pair, term %d; %s: %s\nlast entry %d, on the standby's disk %d: "+
+		"%d behind for %.1f s\n", s.Role, s.Term, other, flow, s.Last, s.Copied, s.Lag, s.Age)
 	if err == nil && s.Problem != "" {
 		_, err = fmt.Fprintln(w, "problem:", s.Problem)
 	}

@@ -144,7 +144,8 @@ func TestParseRefuses(t *testing.T) {
 			[]string{"config: line 3: listen.milter: listen.http listens at this address already"}},
 		{"address twice on all interfaces", "[listen]\nhttp = \"127.0.0.1:8420\"\nrazor2 = \":8420\"\n" +
 			"fuzzy = \"[::]:8420\"\ndcc = \"127.0.0.1:8420\"\n",
-			[]string{"line 3: listen.razor2: listen.http", "line 4: listen.fuzzy: listen.dcc", "line 4: listen.fuzzy: listen.http"}},
+			[]string{"line 3: listen.razor2: listen.http", "line 4: listen.fuzzy: listen.dcc",
+				"line 4: listen.fuzzy: listen.http"}},
 		{"socket twice", "[listen]\nmilter = \"unix:/run/x\"\npolicy = \"unix:/run/x\"\n",
 			[]string{"line 3: listen.policy: listen.milter listens"}},
 		{"addresses of hub and standby", "[listen]\nhttp = \":8420\"\n[mesh]\nmode = \"hub\"\nlisten = \":8420\"\n" +

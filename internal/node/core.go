@@ -27,6 +27,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/node/pair"
 	"github.com/bulkhead-mail/bulkhead/internal/recent"
+	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/store/stream"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -78,7 +79,10 @@ func newCore(cfg *config.Config, dir string, log *slog.Logger) *core {
 
 // startEngine is the first stage of a node.
 func (n *Node) startEngine(ctx context.Context, st *stage) error {
-	if err := errors.Join(ownFolder(n.dir), wholefile.MakeFolder(n.dir)); err != nil {
+	if err := errors.Join(checkSizes(asEdge(n.cfg.Load()), machineMemory()), ownFolder(n.dir)); err != nil {
+		return err
+	}
+	if err := wholefile.MakeFolder(n.dir); err != nil {
 		return err
 	}
 	release, err := lockFolder(n.dir)
@@ -86,6 +90,13 @@ func (n *Node) startEngine(ctx context.Context, st *stage) error {
 		return err
 	}
 	st.close = func(context.Context) error { return release() }
+	if n.mending != nil {
+		if found, err := store.Inspect(ctx, filepath.Join(n.dir, StoreFolder)); err == nil && len(found.Faults) > 0 {
+			if _, err := standby.CopyAnew(n.dir); err != nil {
+				return err
+			}
+		}
+	}
 	if err := n.openPair(ctx); err != nil {
 		return err
 	}

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
+	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
 
@@ -107,6 +109,34 @@ func TestUnfinished(t *testing.T) {
 		if _, err := os.Stat(filepath.Dir(folder)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: %v", folder, err)
 		}
+	}
+}
+
+// TestSecondKeepsNoEntry checks that no command leaves entries in the store of a second node that the first one
+// does not have: it would refuse the second node for good. A repaired store is no copy any more.
+func TestSecondKeepsNoEntry(t *testing.T) {
+	cfg := parse(t, everyPart)
+	dir := everyPartFolder(t, cfg)
+	state := standby.State{Role: standby.Second, Address: "127.0.0.1:1", Source: "a"}
+	if err := state.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	if err := RecoverAdmin(t.Context(), cfg, dir, log); !errors.Is(err, bulkhead.ErrForbidden) {
+		t.Errorf("recover: %v", err)
+	}
+	if s, err := standby.LoadState(dir); err != nil || s != state {
+		t.Errorf("after a command that was refused: %+v, %v", s, err)
+	}
+	if err := os.Remove(filepath.Join(dir, StoreFolder, "MANIFEST")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	state.Source = ""
+	if s, err := standby.LoadState(dir); err != nil || s != state {
+		t.Errorf("after a repair: %+v, %v", s, err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
+	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
@@ -144,6 +145,12 @@ func RecoverAdmin(ctx context.Context, cfg *config.Config, dir string, log *slog
 		return fmt.Errorf("%s holds no node: %w", dir, err)
 	}
 	return withFolder(dir, func() error {
+		if s, err := standby.LoadState(dir); err != nil {
+			return err
+		} else if s.Role == standby.Second {
+			return fmt.Errorf("%w: this node follows the one at %s, and has its accounts: recover the token there, or "+
+				"start this node and type \"bulkhead promote\" before", bulkhead.ErrForbidden, s.Address)
+		}
 		n := newCore(cfg, dir, log)
 		if err := n.open(ctx, true); err != nil {
 			return err

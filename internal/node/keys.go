@@ -62,7 +62,11 @@ func lockFolder(dir string) (release func() error, err error) {
 		return nil, err
 	}
 	if errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
-		return nil, errors.Join(fmt.Errorf("%s: %w by another process", dir, store.ErrInUse), f.Close())
+		holder := "another process"
+		if pid, err := os.ReadFile(filepath.Join(dir, StoreFolder, "LOCK")); err == nil && len(pid) <= 20 {
+			holder = "process " + strings.TrimSpace(string(pid))
+		}
+		return nil, errors.Join(fmt.Errorf("%s: %w by %s", dir, store.ErrInUse, holder), f.Close())
 	}
 	return f.Close, nil
 }

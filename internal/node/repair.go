@@ -19,6 +19,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
+	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
@@ -117,6 +118,10 @@ func (r *repair) store(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	follows, err := standby.CopyAnew(r.Dir)
+	if err != nil {
+		return err
+	}
 	if err := n.open(ctx, true); err != nil {
 		return err
 	}
@@ -126,6 +131,9 @@ func (r *repair) store(ctx context.Context) (err error) {
 		}
 	}
 	r.done("%s was written anew with all that could be read", dir)
+	if follows {
+		r.done("the node copies the store of the first node of its pair, once it follows that node")
+	}
 	return n.close(ctx)
 }
 

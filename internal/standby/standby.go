@@ -84,6 +84,17 @@ func LoadState(dir string) (s State, err error) {
 	return s, nil
 }
 
+// CopyAnew makes the second node of a pair copy the store of the first one when it follows it next: after a repair,
+// its own store is no copy. follows reports whether the node of the data folder is the second one.
+func CopyAnew(dir string) (follows bool, err error) {
+	s, err := LoadState(dir)
+	if err != nil || s.Role != Second {
+		return false, err
+	}
+	s.Source = ""
+	return true, s.Save(dir)
+}
+
 // Inspect returns what is wrong with the files of this package in the data folder dir.
 func Inspect(dir string) (faults []error) {
 	s, err := LoadState(dir)

@@ -46,6 +46,7 @@ func (e *DamageError) Error() string {
 const (
 	adviceRestore = "check the disk, run \"bulkhead doctor\" on the data folder, " +
 		"and mend it with --repair or restore the last backup"
+	adviceAnew      = "move the folder of the store away, and restore the last backup"
 	adviceWatermark = "after checking the disk, remove this file to trust the journal's own end"
 )
 

@@ -42,11 +42,12 @@ func (s *Store) salvage() error {
 		return s.load() // the folder never held a store
 	}
 	if !n.Readable {
-		return unusable(s.path(manifestFile), "neither the manifest nor its copy can be read: %s", n.Faults[0].What)
+		return &DamageError{File: s.path(manifestFile), Advice: adviceAnew,
+			What: "neither the manifest nor its copy can be read: " + n.Faults[0].What}
 	}
 	if n.newer != "" {
-		return unusable(s.path(manifestFile), "the manifest and its copy are out of date: %s is of a later journal",
-			n.newer)
+		return &DamageError{File: s.path(manifestFile), Advice: adviceAnew,
+			What: fmt.Sprintf("the manifest and its copy are out of date: %s is of a later journal", n.newer)}
 	}
 	if err := s.setAside(n); err != nil {
 		return err

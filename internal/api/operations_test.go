@@ -333,7 +333,8 @@ func TestOperations(t *testing.T) {
 		}
 	}
 	b.calls, b.acts, b.failAt = nil, nil, 1
-	send(whole, local, "POST", "/v1/lists/bad/entries", requestType, `{"add":["a"]}`, "Authorization", "Bearer token-alice")
+	send(whole, local, "POST", "/v1/lists/bad/entries", requestType, `{"add":["a"]}`,
+		"Authorization", "Bearer token-alice")
 	if got := fmt.Sprint(b.acts[0].About); got != "map[list:bad]" {
 		t.Errorf("an edit that failed is recorded with %s", got)
 	}

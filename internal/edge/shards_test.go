@@ -18,6 +18,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/shard"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // A desk is a shard that records which messages it was asked about and which reports it has.
@@ -253,8 +254,8 @@ func TestPrefer(t *testing.T) {
 
 // TestShardAway checks that a dead shard concerns its own mailboxes alone. The edge is ready until all are dead.
 func TestShardAway(t *testing.T) {
-	log := new(lockedBuffer)
-	d := newDivided(t, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	log := new(logtest.Log)
+	d := newDivided(t, Options{Log: log.Logger()})
 	ctx := t.Context()
 	if err := d.Count(ctx, query(1).Signatures, []uint32{1}); !errors.Is(err, bulkhead.ErrReadOnly) {
 		t.Errorf("a count without a map: %v", err)

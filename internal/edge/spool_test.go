@@ -24,6 +24,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/internal/boltfile"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // A flaky upstream counts reports by their IDs, and is away, read-only or silent after counting, at random.
@@ -496,8 +497,8 @@ func TestDeliveryIsRemembered(t *testing.T) {
 // TestSpoolFails checks that a disk which fails loses no report, and that what a shard may have is on disk before the
 // shard gets it.
 func TestSpoolFails(t *testing.T) {
-	log := new(lockedBuffer)
-	e := spooled(t, Options{Upstream: new(desk), Log: slog.New(slog.NewTextHandler(log, nil))}, reportsOf("a", "b")...)
+	log := new(logtest.Log)
+	e := spooled(t, Options{Upstream: new(desk), Log: log.Logger()}, reportsOf("a", "b")...)
 	s := e.spool
 	s.route(func(x entry) string { return cmp.Or(x.may, "z") })
 	all, err := s.claim("z", 1)

@@ -135,7 +135,8 @@ func takeInventory(dir string, missed, gone []string) error {
 	now := slices.DeleteFunc(slices.Clone(had), func(name string) bool {
 		name = strings.TrimPrefix(name, missedMark)
 		inside := func(folder string) bool { return strings.HasPrefix(name, folder+"/") }
-		return !isKept(name) || slices.Contains(gone, name) || slices.ContainsFunc(gone, inside) || slices.ContainsFunc(missed, inside)
+		return !isKept(name) || slices.Contains(gone, name) || slices.ContainsFunc(gone, inside) ||
+			slices.ContainsFunc(missed, inside)
 	})
 	for _, name := range missed {
 		if name = missedMark + name; !slices.Contains(now, name) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 )
@@ -102,31 +103,31 @@ func TestMergeServing(t *testing.T) {
 	t.Logf("%d checks; %+v", checks.Load(), home.RemoteMemory())
 }
 
-// TestRenameWhileWarm: an origin gets another name while an array of its that
-// came back into memory waits to be taken out of the merged one: what it counted
-// is not there twice.
-func TestRenameWhileWarm(t *testing.T) {
-	const nPeers = 3
-	ctx := context.Background()
-	home, peers := crowded(t, nPeers)
+// merged returns a crowded node on which the arrays of n peers are merged, each with five sightings of a signature, and
+// the images of the first one's array.
+func merged(t *testing.T, n int, s bulkhead.Signature) (home *Engine, images []Parsed) {
+	t.Helper()
+	home, peers := crowded(t, n)
 	origins, g := home.Origins(), peers[0].Own()[0].Geometry
-	s := sig(bulkhead.Exact, 1)
-	var images []Part
 	for i, p := range peers {
 		report(t, p, bulkhead.Report{Signatures: []bulkhead.Signature{s}, Count: 5})
-		_, parts, err := p.Images(ctx, ArrayCounts, p.Own()[0].Start)
+		_, parts, err := p.Images(t.Context(), ArrayCounts, p.Own()[0].Start)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := applyParts(home, origins[i].ID, parts); err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 {
-			images = parts
+		for _, part := range parts {
+			if parsed, err := home.ParsePart(part); err != nil {
+				t.Fatal(err)
+			} else if i == 0 {
+				images = append(images, parsed)
+			}
 		}
 	}
 	if !await.Within(await.Patience, func() bool {
-		if home.RemoteMemory().Merged >= nPeers {
+		if home.RemoteMemory().Merged >= n {
 			return true
 		}
 		home.Room("", Need{Geometry: g, Pages: g.Pages()})
@@ -134,16 +135,18 @@ func TestRenameWhileWarm(t *testing.T) {
 	}) {
 		t.Fatalf("not all is merged: %+v", home.RemoteMemory())
 	}
-	var parts []Parsed
-	for _, p := range images {
-		parsed, err := home.ParsePart(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parts = append(parts, parsed)
-	}
+	return home, images
+}
+
+// TestRenameWhileWarm: an origin gets another name while an array of its that
+// came back into memory waits to be taken out of the merged one: what it counted
+// is not there twice.
+func TestRenameWhileWarm(t *testing.T) {
+	const nPeers = 3
+	s := sig(bulkhead.Exact, 1)
+	home, images := merged(t, nPeers, s)
 	home.queue.between(func() { // before the merged array is made anew
-		if err := home.replicas.Prepare("p0", parts); err != nil {
+		if err := home.replicas.Prepare("p0", images); err != nil {
 			t.Error(err)
 		}
 		home.replicas.Rename("p0", "q0")
@@ -151,4 +154,27 @@ func TestRenameWhileWarm(t *testing.T) {
 			t.Errorf("%d sightings, want %d", got, 5*nPeers)
 		}
 	})
+}
+
+// TestWarmAfterRename checks that an array that is not in memory can be read at each moment of the checkpoint that
+// follows a new name of its origin, which gives its file another name.
+func TestWarmAfterRename(t *testing.T) {
+	home, images := merged(t, 3, sig(bulkhead.Exact, 1))
+	if err := home.RenameOrigin(t.Context(), "p0", "q0"); err != nil {
+		t.Fatal(err)
+	}
+	key := replica.Key{Array: ArrayCounts, Start: images[0].Start}
+	moments := 0
+	err := home.checkpoint(t.Context(), func(f func()) {
+		home.queue.between(func() {
+			moments++
+			if _, _, err := home.replicas.Copy("q0", key); err != nil {
+				t.Errorf("moment %d, checkpoint %d: %v", moments, home.opts.Store.Manifest().Checkpoint, err)
+			}
+			f()
+		})
+	})
+	if err != nil || moments < 2 {
+		t.Errorf("%d moments, %v", moments, err)
+	}
 }

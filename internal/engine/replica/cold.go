@@ -2,8 +2,10 @@ package replica
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"sync/atomic"
 
@@ -102,7 +104,12 @@ func (s *Set) thaw(c coldState) (loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := pages.Load(s.opts.Store, c.file, array); err != nil {
+	err = pages.Load(s.opts.Store, c.file, array)
+	if name := s.last.Load().fileOf(c.cold); errors.Is(err, fs.ErrNotExist) && name != "" {
+		// The last checkpoint is in force, and Written is yet to come. Its origin had another name before.
+		err = pages.Load(s.opts.Store, name, array)
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, l := range c.later {

@@ -33,6 +33,7 @@ type Options struct {
 type Set struct {
 	opts    Options
 	view    atomic.Pointer[View]
+	last    atomic.Pointer[Snapshot] // whose files may be in force; nil once Written knows
 	wake    chan struct{}
 	crowded chan struct{}
 	wanted  atomic.Uint64 // bytes of an array for which there is no room

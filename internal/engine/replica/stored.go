@@ -97,7 +97,20 @@ func (n *Snapshot) Origins(between func(func()), add func(name string, array pag
 		}
 		out = append(out, o)
 	}
+	n.set.last.Store(n)
 	return out
+}
+
+// fileOf returns the name of the file that a cold array has in the checkpoint; "" if it has none.
+func (n *Snapshot) fileOf(c *cold) string {
+	if n != nil {
+		for _, f := range n.files {
+			if f.cold == c {
+				return f.name
+			}
+		}
+	}
+	return ""
 }
 
 // Written records that the files of the checkpoint are in force. The writer calls it.
@@ -105,6 +118,7 @@ func (n *Snapshot) Written() {
 	for _, f := range n.files {
 		f.written(f.coldState, f.name)
 	}
+	n.set.last.CompareAndSwap(n, nil)
 }
 
 // Load restores the replicas from the records of a checkpoint, on start.

@@ -194,3 +194,30 @@ func TestOpenKeyOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestLostAgain checks that a repair names what is lost, also if an earlier repair named the same part.
+func TestLostAgain(t *testing.T) {
+	cfg := parse(t, "[listen]\nhttp = \"127.0.0.1:0\"\n")
+	dir := filepath.Join(t.TempDir(), "data")
+	sig := bulkhead.NamedSignature(bulkhead.Claim, "somebody")
+	for n := range 3 {
+		node, stop := start(t, Options{Config: cfg, Dir: dir})
+		if _, err := node.engine.Report(t.Context(), bulkhead.Report{Signatures: []bulkhead.Signature{sig}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(dir, StoreFolder, "files", "counts-*"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%q, %v", files, err)
+		}
+		if err := os.WriteFile(files[0], []byte("damaged"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err != nil || len(r.Lost) == 0 || !r.After.Sound() {
+			t.Errorf("repair %d: lost %+v, then %+v, %v", n, r.Lost, r.After, err)
+		}
+	}
+}

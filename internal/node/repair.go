@@ -125,10 +125,13 @@ func (r *repair) store(ctx context.Context) (err error) {
 	if err := n.open(ctx, true); err != nil {
 		return err
 	}
+	reported := slices.Clone(r.out.Before.Known) // by earlier repairs; the same part may be lost again
 	for _, d := range manage.Doubts(n.engine.Doubts()) {
-		if !slices.Contains(r.out.Before.Known, d) { // an earlier repair has reported it
-			r.out.Lost = append(r.out.Lost, d)
+		if i := slices.Index(reported, d); i >= 0 {
+			reported = slices.Delete(reported, i, i+1)
+			continue
 		}
+		r.out.Lost = append(r.out.Lost, d)
 	}
 	r.done("%s was written anew with all that could be read", dir)
 	if follows {

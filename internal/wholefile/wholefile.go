@@ -87,24 +87,29 @@ func put(path string, name func(from, to string) error, write func(io.Writer) er
 }
 
 // MakeFolder makes a folder and its missing parents with mode 0700. When it returns without an
-// error, the folders survive a crash of the machine.
+// error, the folder survives a crash of the machine, also one that an earlier call made and could not sync.
 func MakeFolder(dir string) error {
-	var made []string
-	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
-		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		made = append(made, d)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, d := range made {
-		if err := syncFolder(filepath.Dir(d)); err != nil {
+	dir = filepath.Clean(dir)
+	parent := filepath.Dir(dir)
+	info, err := os.Stat(dir)
+	existed := err == nil
+	switch {
+	case existed && !info.IsDir():
+		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+	case errors.Is(err, fs.ErrNotExist):
+		if err := MakeFolder(parent); err != nil {
 			return err
 		}
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	case err != nil:
+		return err
 	}
-	return nil
+	if err := syncFolder(parent); !existed || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil // the owner of the parent made the folder
 }
 
 // SyncFolder makes the names in a folder durable: a crash of the machine takes back no file that was made or renamed

@@ -32,7 +32,8 @@ func content(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestMakeFolder checks that the entry of every new folder is synced in its parent folder.
+// TestMakeFolder checks that the entry of every folder is synced in its parent folder, before a folder in it is made. A
+// folder that is there may be of an earlier call that failed.
 func TestMakeFolder(t *testing.T) {
 	sync := syncFolder
 	defer func() { syncFolder = sync }()
@@ -50,7 +51,8 @@ func TestMakeFolder(t *testing.T) {
 		dir  string
 		want []string
 	}{
-		{"a/b/c", []string{"a/b", "a", "."}}, {"a/b/c", nil}, {"a/b/d/", []string{"a/b"}}, {".", nil},
+		{"a/b/c", []string{"..", ".", "a", "a/b"}}, {"a/b/c", []string{"a/b"}}, {"a/b/d/", []string{"a", "a/b"}},
+		{".", []string{".."}},
 	} {
 		synced = nil
 		if err := MakeFolder(filepath.Join(top, c.dir)); err != nil {
@@ -68,6 +70,9 @@ func TestMakeFolder(t *testing.T) {
 	}
 	if failing = filepath.Join(top, "a"); !errors.Is(MakeFolder(filepath.Join(top, "a/e")), io.ErrShortWrite) {
 		t.Error("a folder whose entry cannot be synced was called durable")
+	}
+	if !errors.Is(MakeFolder(filepath.Join(top, "a/e")), io.ErrShortWrite) {
+		t.Error("a folder of a call that failed was called durable")
 	}
 	file := filepath.Join(top, "file")
 	if err := Replace(file, Bytes(nil)); err != nil {

@@ -163,7 +163,7 @@ func TestStreamNewcomers(t *testing.T) {
 	// All connections are local: they give way as soon as they are idle.
 	await.True(t, "a newcomer gets an answer", func() bool {
 		c := dial(t, addr)
-		defer c.Close() // a refused one is answered for as long as it is open, and only so many are
+		defer c.Close() // a server answers a limited number of refused ones at once
 		if _, err := io.WriteString(c, "x\n"); err != nil {
 			return false
 		}

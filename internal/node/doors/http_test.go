@@ -25,6 +25,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 )
 
 // certify writes a certificate with a serial number, and its key, to the files of a configuration.
@@ -278,8 +279,8 @@ func TestListenLocal(t *testing.T) {
 	if l := s.listenLocal(t.Context()); l != nil {
 		t.Error("a socket without a path is open")
 	}
-	log := new(journal)
-	s.opts.Log = newLog(log)
+	log := new(logtest.Log)
+	s.opts.Log = log.Logger()
 	s.opts.Socket = filepath.Join(t.TempDir(), "missing", "socket")
 	if l := s.listenLocal(t.Context()); l != nil || !strings.Contains(log.String(), "cannot be opened") {
 		t.Errorf("a socket in a missing folder: %v, and the log has %q", l, log)

@@ -1,12 +1,10 @@
 package doors
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -26,6 +24,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/ratelimit"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
 	"github.com/bulkhead-mail/bulkhead/internal/web"
@@ -34,8 +33,8 @@ import (
 // mails reads every message as one signature and one verified sender.
 type mails struct{}
 
-func (mails) Read(_ context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-	return mails{}.ReadVerified(nil, raw, "", nil, "")
+func (mails) Read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	return mails{}.ReadVerified(ctx, raw, "", nil, "")
 }
 
 func (mails) ReadVerified(_ context.Context, raw []byte, sender string, dkim []string,
@@ -57,28 +56,8 @@ type blank struct{}
 
 func (blank) Status(context.Context) web.Status { return web.Status{} }
 
-// A journal is a log that may be written concurrently.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
-}
-
-func newLog(j *journal) *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
-
 // rig returns what the doors of a node share, and its log.
-func rig(t *testing.T, cfg *config.Config) (Options, *journal) {
+func rig(t *testing.T, cfg *config.Config) (Options, *logtest.Log) {
 	t.Helper()
 	limits, err := ratelimit.Open(ratelimit.Options{})
 	if err != nil {
@@ -88,7 +67,7 @@ func rig(t *testing.T, cfg *config.Config) (Options, *journal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, reg := new(journal), prometheus.NewRegistry()
+	log, reg := new(logtest.Log), prometheus.NewRegistry()
 	house := bulkhead.CounterOf(prototest.NewTally(2))
 	return Options{
 		Config: func() *config.Config { return cfg }, Dir: t.TempDir(), LocalAdmin: "root",
@@ -96,7 +75,7 @@ func rig(t *testing.T, cfg *config.Config) (Options, *journal) {
 		Whitelisted: func(*bulkhead.Source, []bulkhead.Signature) bool { return false }, Accounts: &secrets{},
 		Limits: limits, Lists: set, API: api.Options{Read: mails{}.Read, Registry: reg}, Status: blank{},
 		Memory: door.NewMemory(64 << 20), Failures: new(door.Failures), Registry: reg,
-		Log: newLog(log),
+		Log: log.Logger(),
 	}, log
 }
 

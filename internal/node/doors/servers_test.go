@@ -20,6 +20,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/lists"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 	"github.com/bulkhead-mail/bulkhead/milter"
 	"github.com/bulkhead-mail/bulkhead/pyzor"
@@ -390,8 +391,8 @@ func TestGreylist(t *testing.T) {
 	cfg := config.Default()
 	cfg.Dccifd.Greylist, cfg.Dccifd.Embargo = true, config.Duration(time.Minute)
 	cfg.Dccifd.Window, cfg.Dccifd.White = config.Duration(time.Hour), config.Duration(24*time.Hour)
-	s, log := set(t, cfg), new(journal)
-	s.opts.Log = newLog(log)
+	s, log := set(t, cfg), new(logtest.Log)
+	s.opts.Log = log.Logger()
 	path, aside := filepath.Join(s.opts.Dir, GreylistFile), ""
 	s.opts.SetAside = func(file string) (string, error) {
 		aside = file

@@ -406,8 +406,12 @@ func (v *victim) damage() {
 	if err := json.Unmarshal(out, &repair); err != nil {
 		t.Fatalf("%s: %v: %s", what, err, out)
 	}
-	if !repair.After.Sound() {
-		t.Errorf("%s: after the repair: %+v", what, repair.After)
+	if x := repair.After; len(x.Faults) == 1 && filepath.Base(x.Faults[0].File) == "admin.token" {
+		// The accounts are lost, and the administrator does what the fault advises.
+		v.run(0, "user", "recover", "--data", v.data)
+		v.run(0, "doctor", "--data", v.data)
+	} else if !x.Sound() {
+		t.Errorf("%s: after the repair: %+v", what, x)
 	}
 	if len(repair.Lost) > 0 {
 		v.acked, v.lost = [signatures]uint32{}, true // and no count may be too high

@@ -26,7 +26,7 @@ func (e *Examination) Sound() bool { return len(e.Faults) == 0 && len(e.Doubts) 
 
 // A Fault is one thing that is wrong with a data folder.
 type Fault struct {
-	Part    string `json:"part" enum:"folder,keys,store,ratelimits,greylist,history,whitelist,lists,mesh,standby,inventory"`
+	Part    string `json:"part" enum:"folder,keys,store,ratelimits,greylist,history,records,spool,shards,whitelist,lists,mesh,standby,inventory"`
 	File    string `json:"file" doc:"Its path."`
 	Offset  int64  `json:"offset" doc:"Where in the file the damage was noticed, bytes."`
 	Problem string `json:"problem"`

@@ -67,6 +67,10 @@ func TestPostfixEdge(t *testing.T) {
 		t.Errorf("%d checks failed though the upstream was there", failed)
 	}
 
+	// A sighting is counted after its message was answered. One that is still under way would be kept, too.
+	nodetest.Await(t, "two counted sightings", func() bool {
+		return strings.Contains(n.metrics(t), "\nbulkhead_door_reports_total{door=\"milter\",vote=\"sighting\"} 2\n")
+	})
 	up.process.Kill()
 	for i := range 3 {
 		subject := fmt.Sprintf("away-%d", i)

@@ -36,8 +36,8 @@
 // # bulkhead/near
 //
 // 20 bands of MinHash values (Broder 1997) of the body's skeleton. The skeleton is the visible
-// words of the last alternative that has any and, where these are few, also those of attached
-// pages, texts and documents, and of the texts that stand for pictures. Look-alike letters of other
+// words of the last alternative that has any and that programs show. Where these are few, it also has those of
+// attached pages, texts and documents, and of the texts that stand for pictures. Look-alike letters of other
 // scripts, and digits and symbols within words, are folded to Latin letters, letters that are spelt
 // out are joined, and words that marks display from right to left are turned. Mark-up and
 // hidden elements, links, addresses, numbers, identifiers, the recipient's names, greetings,

@@ -206,20 +206,33 @@ func (b *skeletonBuilder) beside() error {
 // readable reports whether people read an attachment as they read a letter.
 func readable(p *mail.Part) bool { return !p.Attachment || p.HTML || p.Type == "text/plain" }
 
-// superseded reports whether a later alternative to part i shows the same text with at least a
-// few words, in a form that every mail program shows. words has the number of words of each later
-// part.
+// superseded reports whether mail programs show another alternative in place of part i: a later one with at least a
+// few words, in a form that every program shows, or any one in such a form if part i is in a form that hardly a
+// program shows. words has the number of words of each later part.
+//
+// Source: RFC 2046, section 5.1.4.
 func superseded(m *mail.Message, i int, words []int) bool {
 	p := &m.Parts[i]
 	if p.Alternative == 0 {
 		return false
 	}
-	for j := i + 1; j < len(m.Parts); j++ {
+	for j := range m.Parts {
 		q := &m.Parts[j]
-		if q.Alternative == p.Alternative && q.Branch > p.Branch && (q.HTML || q.Type == "text/plain") &&
-			words[j] >= nearMinWords {
+		if q.Alternative != p.Alternative || q.Branch == p.Branch || !q.HTML && q.Type != "text/plain" {
+			continue
+		}
+		if q.Branch > p.Branch && words[j] >= nearMinWords || !isShown(p.Type) {
 			return true
 		}
+	}
+	return false
+}
+
+// isShown reports whether some mail programs prefer a type of text to a page.
+func isShown(kind string) bool {
+	switch kind {
+	case "text/html", "text/plain", "text/calendar", "text/enriched", "text/richtext":
+		return true
 	}
 	return false
 }

@@ -37,6 +37,26 @@ func TestUnseenWithin(t *testing.T) {
 	}
 }
 
+// TestUnseenAlternative: no program shows an alternative of a kind that it does not know.
+func TestUnseenAlternative(t *testing.T) {
+	mail := func(kind, text string) []bulkhead.Signature {
+		raw := "From: a@b.example\nContent-Type: multipart/alternative; boundary=b\n\n--b\nContent-Type: text/html\n\n<p>" +
+			unseenText + "\n--b\nContent-Type: " + kind + "\n\n" + text + "\n--b--\n"
+		sigs := mailtest.Must(Compute(t.Context(), []byte(raw), Options{}))
+		return slices.DeleteFunc(sigs, func(s bulkhead.Signature) bool { return s.Scheme() != bulkhead.Near })
+	}
+	const chaff = "Seven unlike words about melons that differ from copy to copy."
+	plain := mail("text/html", "<p>"+unseenText)
+	for _, kind := range []string{"text/css", "text/x-amp-html", "text/watch-html", "text/x-other"} {
+		if !slices.Equal(mail(kind, chaff), plain) {
+			t.Errorf("%s counts beside a page", kind)
+		}
+	}
+	if slices.Equal(mail("text/enriched", chaff), plain) {
+		t.Error("text/enriched does not count: some programs prefer it")
+	}
+}
+
 const unseenText = "The warden of the harbour barters scarce carpets and large jars for a share of the early barley " +
 	"harvest, and carts are parked near the market garden where charcoal burners and their partners gather " +
 	"before the fair begins. Bargains start at dark, and guards with torches march around the yard until the " +

@@ -67,7 +67,7 @@ func TestPostfixEdge(t *testing.T) {
 		t.Errorf("%d checks failed though the upstream was there", failed)
 	}
 
-	// A sighting is counted after its message was answered. One that is still under way would be kept, too.
+	// A sighting is counted after its message was answered. The spool would also keep one that is still under way.
 	nodetest.Await(t, "two counted sightings", func() bool {
 		return strings.Contains(n.metrics(t), "\nbulkhead_door_reports_total{door=\"milter\",vote=\"sighting\"} 2\n")
 	})

@@ -29,7 +29,7 @@ func TestRspamdDCC(t *testing.T) {
 	address := startDccifd(t, "thresholds = [\"CMN,many\"]\n")
 	r := startRspamd(t, "", fmt.Sprintf(`
 modules { path = "/usr/share/rspamd/plugins/dcc.lua"; }
-dcc { enabled = true; servers = "%s"; timeout = 5s; body_max = 3; fuz1_max = 3; }`, address))
+dcc { enabled = true; servers = "%s"; timeout = 50s; body_max = 3; fuz1_max = 3; }`, address))
 	headers := []string{"From", "ida@garden.example", "Rcpt", "reader@farm.example", "IP", "192.0.2.7", "Helo",
 		"mail.garden.example"}
 	message := mail("ferry", "7", ferryText)
@@ -61,7 +61,7 @@ func spamassassinDCC(t *testing.T, address string) func(message string, args ...
 		"init.pre": "loadplugin Mail::SpamAssassin::Plugin::Check\nloadplugin Mail::SpamAssassin::Plugin::DCC\n",
 		"local.cf": "dns_available no\nskip_rbl_checks 1\nuse_bayes 0\nuse_auto_whitelist 0\nuse_dcc 1\nuse_pyzor 0\n" +
 			"use_razor2 0\n" +
-			"dcc_dccifd_path " + address + "\ndcc_timeout 10\ninternal_networks 127.0.0.0/8\n" +
+			"dcc_dccifd_path " + address + "\ndcc_timeout 100\ninternal_networks 127.0.0.0/8\n" +
 			"full DCC_CHECK eval:check_dcc()\ntflags DCC_CHECK net autolearn_body\nscore DCC_CHECK 5\n" +
 			"add_header all DCC _DCCB_: _DCCR_\nadd_header all Tests _TESTS_\nbayes_learn_during_report 0\n" +
 			"dcc_body_max 3\ndcc_fuz1_max 3\n",

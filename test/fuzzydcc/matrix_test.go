@@ -57,7 +57,7 @@ thresholds = ["CMN,many"]
 	}
 	r := startRspamd(t, "fuzzy_check", fuzzyModule(port, "")+fmt.Sprintf(`
 modules { path = "/usr/share/rspamd/plugins/dcc.lua"; }
-dcc { enabled = true; servers = "%s"; timeout = 5s; body_max = 999999; fuz1_max = 999999; }`, ifd))
+dcc { enabled = true; servers = "%s"; timeout = 50s; body_max = 999999; fuz1_max = 999999; }`, ifd))
 	return &matrix.Matrix{Slow: true, Doors: []matrix.Door{
 		httpClient(t, admin.New("http://"+web, "")), razorCommands(t, razor), pyzorCommand(t, pyzor),
 		dccClients(t, r, ifd, dccd), fuzzyCheck(r),
@@ -118,7 +118,7 @@ func pyzorCommand(t *testing.T, server string) matrix.Door {
 		t.Fatal(err)
 	}
 	run := func(raw []byte, op string) (string, error) {
-		code, out := nodetest.Command(t, string(raw), "pyzor", "--homedir", dir, op)
+		code, out := nodetest.Command(t, string(raw), "pyzor", "--homedir", dir, "--timeout=60", op)
 		if !strings.Contains(out, "(200, 'OK')") || code != 0 && op != "check" {
 			return "", fmt.Errorf("pyzor %s: exit %d: %s", op, code, out)
 		}

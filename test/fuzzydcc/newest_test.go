@@ -249,7 +249,7 @@ func TestRspamdPing(t *testing.T) {
 	for _, r := range []*rspamd{startRspamd(t, "fuzzy_check", fuzzyModule(port, key)),
 		startRspamd(t, "fuzzy_check", fuzzyModule(startStorage(t, ""), ""))} {
 		out := nodetest.Output(t, "", nodetest.Program(t, "rspamadm"), "fuzzy_ping", "-c", r.Config, "-r", "bulkhead",
-			"-n", "5")
+			"-n", "5", "-t", "60")
 		if !strings.Contains(out, "5 packets transmitted, 5 packets received, 0.0% packet loss") {
 			t.Errorf("fuzzy_ping prints %q", out)
 		}

@@ -76,7 +76,7 @@ func mail(subject, id, text string) string { return fmt.Sprintf(letter, subject,
 func fuzzyModule(port int, extra string) string {
 	return fmt.Sprintf(`
 fuzzy_check {
-  timeout = 2s; retransmits = 1;
+  timeout = 20s; retransmits = 1;
   rule "bulkhead" {
     algorithm = "mumhash"; servers = "127.0.0.1:%d"; %s
     symbol = "FUZZY_UNKNOWN"; max_score = 20.0; read_only = no; skip_unknown = yes;
@@ -203,7 +203,7 @@ func TestRspamdFirstReport(t *testing.T) {
 		spam := mail("seed", fmt.Sprint(i), strings.ReplaceAll(gardenText, "e", fmt.Sprintf("e%d", i)))
 		rspamc := func(port int, args ...string) string {
 			t.Helper()
-			code, out := nodetest.Command(t, spam, "env", append([]string{"HOME=" + t.TempDir(), "rspamc", "-h",
+			code, out := nodetest.Command(t, spam, "env", append([]string{"HOME=" + t.TempDir(), "rspamc", "-t", "100", "-h",
 				fmt.Sprintf("127.0.0.1:%d", port)}, args...)...)
 			if code != 0 {
 				t.Errorf("rspamc %q: exit %d\n%s", args, code, out)

@@ -145,7 +145,7 @@ func (n *node) start(flags ...string) {
 }
 
 func (n *node) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), nodetest.Patience)
 	n.t.Cleanup(cancel)
 	return ctx
 }
@@ -189,7 +189,7 @@ func (n *node) report(sig int, count uint32) {
 	n.reqs++
 	in := bulkhead.Report{Signatures: []bulkhead.Signature{signature(sig)}, Vote: vote, Count: count,
 		ID: fmt.Sprint(n.name, " ", n.reqs)}
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(nodetest.Patience)
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		_, err := n.client.Report(ctx, in)
@@ -278,7 +278,7 @@ func compare(n *node, reporters []*node, limit int) (over int, lacks string) {
 // missing pages.
 func agree(t testing.TB, nodes []*node, limit int) {
 	t.Helper()
-	nodetest.Settle(t, 90*time.Second, "the nodes agree with the oracle", func() string {
+	nodetest.Settle(t, nodetest.Patience, "the nodes agree with the oracle", func() string {
 		if err := forgetFormer(nodes); err != nil {
 			return err.Error()
 		}

@@ -58,7 +58,7 @@ func TestPartitionAndHub(t *testing.T) {
 
 	proxies[0].Partition(true)
 	all(2)
-	nodetest.Settle(t, 30*time.Second, "those who are connected agree", func() string {
+	nodetest.Settle(t, nodetest.Patience, "those who are connected agree", func() string {
 		v, err := check(nodes[2], 3)
 		if want := nodes[0].truth[3][0] + nodes[2].truth[3][0]; err != nil || v < want {
 			return fmt.Sprintf("%d sightings, want %d of the hub and its own: %v", v, want, err)

@@ -139,7 +139,7 @@ func (s *site) mapURL() string { return fmt.Sprintf("nats://%s:%d", s.options.Ho
 // shard changes the map by the command.
 func (s *site) shard(args ...string) {
 	s.t.Helper()
-	args = append(append([]string{"shard"}, args...), "--nats", s.mapURL())
+	args = append(append([]string{"shard"}, args...), "--nats", s.mapURL(), "--timeout", "1m")
 	if code, out := nodetest.Command(s.t, "", s.pair[0].bin, args...); code != 0 {
 		s.t.Errorf("%q ends with %d: %s", args, code, out)
 	}
@@ -228,7 +228,7 @@ func (s *site) one(rng *rand.Rand) error {
 	}
 	r.Signatures = []bulkhead.Signature{signature(number)}
 	door := s.doors[rng.IntN(len(s.doors))]
-	for deadline := time.Now().Add(90 * time.Second); ; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(nodetest.Patience); ; <-time.After(10 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		_, err := door.Report(ctx, r)
 		cancel()

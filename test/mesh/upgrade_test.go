@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -73,7 +72,7 @@ func (n *node) keeps(limit int) (k kept) {
 // counted waits until the nodes agree with the map. Unlike agree, it asks nothing that the last release does not know.
 func counted(t *testing.T, nodes []*node, limit int) {
 	t.Helper()
-	nodetest.Settle(t, 90*time.Second, "the nodes agree with the map", func() string { return differ(nodes, limit) })
+	nodetest.Settle(t, nodetest.Patience, "the nodes agree with the map", func() string { return differ(nodes, limit) })
 }
 
 // changed returns the files of a data folder whose contents differ from before, which it updates.

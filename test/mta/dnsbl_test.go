@@ -135,6 +135,7 @@ loadplugin Mail::SpamAssassin::Plugin::HashBL
 	writeFile(t, dir+"/local.cf", `
 dns_available yes
 dns_server [%s]:%s
+rbl_timeout 60 60
 use_bayes 0
 report_safe 0
 clear_headers
@@ -224,7 +225,7 @@ func TestDig(t *testing.T) {
 	n := dnsblNode(t)
 	host, port, _ := strings.Cut(n.dns, ":")
 	ask := func(args ...string) string {
-		return run(t, "/", dig, append([]string{"@" + host, "-p", port, "+tries=2", "+time=5"}, args...)...)
+		return run(t, "/", dig, append([]string{"@" + host, "-p", port, "+tries=2", "+time=30"}, args...)...)
 	}
 	sum1, sum2, sum3 := md5.Sum([]byte("mallory@example.org")), sha1.Sum([]byte("mallory@example.org")),
 		sha256.Sum256([]byte("mallory@example.org"))

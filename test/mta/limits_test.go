@@ -29,7 +29,7 @@ func startAsking(t testing.TB, n *node, s *sink) *postfix {
 	t.Helper()
 	main := "smtpd_delay_reject = no\nsmtpd_helo_required = yes\n"
 	for _, list := range states {
-		main += fmt.Sprintf("%s = check_policy_service { inet:%s, timeout=10s }\n", list, n.policy)
+		main += fmt.Sprintf("%s = check_policy_service { inet:%s, timeout=60s }\n", list, n.policy)
 	}
 	return startPostfix(t, s.addr, main)
 }
@@ -225,7 +225,11 @@ period = "240h"
 			}
 		}
 	}
-	writeFile(t, table, "127.0.0.10 4\n127.0.0.12 block\n")
+	// The node may read the file at any moment, so the file is replaced as a whole.
+	writeFile(t, table+".new", "127.0.0.10 4\n127.0.0.12 block\n")
+	if err := os.Rename(table+".new", table); err != nil {
+		t.Fatal(err)
+	}
 	nodetest.Await(t, "the changed limits", func() bool { return connect("127.0.0.9") == 220 })
 	if code := connect("127.0.0.10"); code != 220 {
 		t.Errorf("a key whose limit was raised: %d", code)

@@ -59,6 +59,7 @@ func (n *node) metrics(t testing.TB) string {
 func TestPostfixMilter(t *testing.T) {
 	n := newNode(t, `
 [milter]
+timeout = "5m"
 spam = "reject"
 listed = "quarantine"
 exempt_networks = ["203.0.113.0/24"]
@@ -93,8 +94,8 @@ path = "BAD"
 smtpd_milters = inet:%s
 milter_default_action = accept
 milter_protocol = 6
-smtpd_recipient_restrictions = check_policy_service { inet:%s, default_action=DUNNO, timeout=10s }, permit
-smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_action=DUNNO, timeout=10s }
+smtpd_recipient_restrictions = check_policy_service { inet:%s, default_action=DUNNO, timeout=60s }, permit
+smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_action=DUNNO, timeout=60s }
 `, n.milter, n.policy))
 	n.bulkhead(t, "From: x@shop.example\nSubject: parcel\n\n"+spam, "report", "--server", "http://"+n.http, "-")
 	c := dialSMTP(t, p.addr)

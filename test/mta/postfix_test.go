@@ -71,6 +71,8 @@ soft_bounce = no
 smtp_dns_support_level = disabled
 smtpd_reject_footer =
 in_flow_delay = 0
+milter_connect_timeout = 300s
+milter_command_timeout = 300s
 %[4]s
 `, base, sinkHost, sinkPort, main)
 	writeFile(t, p.conf+"/master.cf", `

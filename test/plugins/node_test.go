@@ -140,16 +140,20 @@ var faults = map[string]http.Handler{
 	"elsewhere":    http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect),
 }
 
+// inTime is how long a mail may take while the node fails. It is a small part of the time that a slow node takes, and
+// leaves room for a busy machine.
+const inTime = time.Minute
+
 // pause waits as long as a plugin may, and longer.
 func pause(r *http.Request) {
 	select {
 	case <-r.Context().Done():
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * inTime):
 	}
 }
 
 func drip(w http.ResponseWriter, r *http.Request) {
-	for range 60 {
+	for range 600 {
 		if _, err := io.WriteString(w, " "); err != nil {
 			return
 		}

@@ -29,10 +29,10 @@ func TestPyzorFirstReport(t *testing.T) {
 	for i := range 20 {
 		line := fmt.Sprintf("the plant%c grows in the garden behind the house\n", 'a'+i)
 		mail := "From: ida@garden.example\nSubject: seed\n\n" + strings.Repeat(line, 4)
-		if code, out := emptyHome(t, mail, "pyzor", "--servers-file", servers, "report"); code != 0 {
+		if code, out := emptyHome(t, mail, "pyzor", pyzorPatience, "--servers-file", servers, "report"); code != 0 {
 			t.Errorf("the first report ends with %d: %s", code, out)
 		}
-		if code, out := emptyHome(t, mail, "pyzor", "--servers-file", servers, "check"); code != 0 {
+		if code, out := emptyHome(t, mail, "pyzor", pyzorPatience, "--servers-file", servers, "check"); code != 0 {
 			t.Errorf("a check of reported mail ends with %d: %s", code, out)
 		}
 	}
@@ -42,8 +42,8 @@ func TestPyzorFirstReport(t *testing.T) {
 func TestSpamAssassinFirstReport(t *testing.T) {
 	n := startNode(t, plainCounts)
 	pyzorHome, rules := t.TempDir(), t.TempDir()
-	config := basics + fmt.Sprintf("loadplugin Mail::SpamAssassin::Plugin::Pyzor\nuse_pyzor 1\npyzor_timeout 30\n"+
-		"pyzor_options --homedir %s\npyzor_count_min 1\nfull PYZOR_CHECK eval:check_pyzor()\nscore PYZOR_CHECK 1\n",
+	config := basics + fmt.Sprintf("loadplugin Mail::SpamAssassin::Plugin::Pyzor\nuse_pyzor 1\npyzor_timeout 100\n"+
+		"pyzor_options "+pyzorPatience+" --homedir %s\npyzor_count_min 1\nfull PYZOR_CHECK eval:check_pyzor()\nscore PYZOR_CHECK 1\n",
 		pyzorHome)
 	for name, text := range map[string]string{filepath.Join(pyzorHome, "servers"): n.pyzor + "\n",
 		filepath.Join(rules, "local.cf"): config} {

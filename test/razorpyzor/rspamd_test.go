@@ -15,8 +15,8 @@ func TestRspamd(t *testing.T) {
 	n := startNode(t, "")
 	r := nodetest.StartRspamd(t, "", "", fmt.Sprintf(`
 external_services {
-  razor { type = "razor"; servers = "%s"; symbol = "RAZOR"; timeout = 10s; }
-  pyzor { type = "pyzor"; servers = "%s"; symbol = "PYZOR"; timeout = 10s; }
+  razor { type = "razor"; servers = "%s"; symbol = "RAZOR"; timeout = 50s; }
+  pyzor { type = "pyzor"; servers = "%s"; symbol = "PYZOR"; timeout = 50s; }
 }
 modules { path = "/usr/share/rspamd/plugins/external_services.lua"; }
 lua = "/usr/share/rspamd/rules/rspamd.lua";

@@ -68,7 +68,7 @@ func TestSpamAssassinRazor(t *testing.T) {
 	config := fmt.Sprintf(`loadplugin Mail::SpamAssassin::Plugin::Razor2
 use_razor2 1
 razor_config %s
-razor_timeout 20
+razor_timeout 100
 full RAZOR2_CHECK eval:check_razor2()
 score RAZOR2_CHECK 1
 full RAZOR2_CF_RANGE_51_100 eval:check_razor2_range('','51','100')
@@ -97,10 +97,10 @@ func TestSpamAssassinPyzor(t *testing.T) {
 	n := startNode(t, "")
 	h := newPyzor(t, n)
 	nodetest.Program(t, "pyzor")
-	common := "loadplugin Mail::SpamAssassin::Plugin::Pyzor\nuse_pyzor 1\npyzor_timeout 20\n" +
+	common := "loadplugin Mail::SpamAssassin::Plugin::Pyzor\nuse_pyzor 1\npyzor_timeout 100\n" +
 		"full PYZOR_CHECK eval:check_pyzor()\nscore PYZOR_CHECK 1\n"
 	for name, config := range map[string]string{
-		"command": common + "pyzor_options --homedir " + h.dir + "\n",
+		"command": common + "pyzor_options " + pyzorPatience + " --homedir " + h.dir + "\n",
 		"Perl":    common + "pyzor_fork 0\npyzor_perl 1\npyzor_server_file " + filepath.Join(h.dir, "servers") + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,13 +47,18 @@ func TestFirstSpam(t *testing.T) {
 	got, _ := m.run(again, `cd /tmp; d=$(mktemp -d /tmp/rspamd.XXXXXX)
 rspamd -i -f -c /etc/rspamd/rspamd.conf --var=DBDIR=$d --var=RUNDIR=$d --var=LOGDIR=$d >/dev/null 2>&1 &
 p=$!
-for i in $(seq 1 90); do rspamc -h 127.0.0.1:11334 stat </dev/null 2>&1 | grep -q 'Messages scanned' && break; sleep 1; done
-rspamc -h 127.0.0.1:11333 -i 192.0.2.7 2>&1
+cat >$d/mail
+for i in $(seq 1 200); do rspamc -h 127.0.0.1:11334 stat </dev/null 2>&1 | grep -q 'Messages scanned' && break; sleep 1; done
+for i in $(seq 1 10); do # as it is installed, it waits three seconds for the node
+	rspamc -t 100 -h 127.0.0.1:11333 -i 192.0.2.7 $d/mail >$d/out 2>&1
+	grep -q BULKHEAD_FAIL $d/out || break
+done
+cat $d/out
 kill $p; wait $p 2>/dev/null; rm -rf $d`)
 	if !strings.Contains(got, "Action: add header") || !strings.Contains(got, "Symbol: BULKHEAD_SPAM (8.00)") {
 		t.Errorf("rspamd, as it is installed, says of the copy\n%s", got)
 	}
-	got, _ = m.run(again, "spamassassin --cf='dns_available no' --cf='use_bayes 0' --prefspath=/dev/null 2>&1")
+	got, _ = m.run(again, "spamassassin --cf='dns_available no' --cf='use_bayes 0' --cf='bulkhead_timeout 60' --prefspath=/dev/null 2>&1")
 	if !strings.Contains(got, "X-Spam-Flag: YES") || !strings.Contains(got, "BULKHEAD_SPAM") {
 		t.Errorf("SpamAssassin, as it is installed, says of the copy\n%s", got)
 	}

@@ -140,7 +140,7 @@ func (m *machine) run(input, script string) (out string, code int) {
 	for _, f := range append([]string{"etc/passwd", "etc/group"}, m.folders...) {
 		hide += fmt.Sprintf("mount --bind %s/%s /%s\n", m.root, f, f)
 	}
-	ctx, cancel := context.WithTimeout(m.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, nodetest.Program(m.t, "unshare"), "--mount", "sh", "-c", hide+"set +e\n"+script)
 	cmd.Stdin = strings.NewReader(input)

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +69,7 @@ func TestClock(t *testing.T) {
 			v.faults["clock moved by "+sizeOf(ahead)+", and killed"]++
 			ahead = 0
 		}
+		v.settled()
 		v.compare(fmt.Sprintf("%v ahead", ahead))
 		v.limits(ahead)
 	})
@@ -84,6 +87,39 @@ func TestClock(t *testing.T) {
 	v.compare("when everything is old")
 	p.Stop()
 	v.finish(kinds)
+}
+
+// settled waits until the milter has counted all mail that it answered.
+func (v *victim) settled() {
+	v.t.Helper()
+	v.await("the sightings of the milter", func() bool {
+		judged := v.sum(`bulkhead_milter_messages_total\{.*\}`)
+		return v.sum(`bulkhead_door_reports_total\{door="milter",vote="sighting"\}`)+
+			v.sum(`bulkhead_door_refused_total\{door="milter"\}`) >= judged
+	})
+}
+
+// sum returns the sum of the metrics of the node whose names and labels match.
+func (v *victim) sum(pattern string) (sum float64) {
+	v.t.Helper()
+	resp, err := http.Get(v.client.Server + "/metrics")
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	lines := regexp.MustCompile("(?m)^"+pattern+" (.*)$").FindAllSubmatch(text, -1)
+	if err != nil || len(lines) == 0 {
+		v.t.Fatalf("no metric %s: %v", pattern, err)
+	}
+	for _, l := range lines {
+		n, err := strconv.ParseFloat(string(l[1]), 64)
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
 }
 
 func sizeOf(d time.Duration) string {

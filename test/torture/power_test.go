@@ -142,6 +142,7 @@ func (v *victim) ailUse(d *disk) {
 		v.acked[0]++
 		return true
 	})
+	v.settled()
 	v.compare("after " + f.String())
 	p.Kill()
 	v.faults["times that the node went on by itself"]++

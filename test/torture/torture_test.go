@@ -153,7 +153,7 @@ func (v *victim) torture(otherwise time.Duration, kinds []string, once func()) {
 }
 
 // patienceForMore is how much longer than its time a run may take to see everything.
-const patienceForMore = 3 * time.Minute
+const patienceForMore = 8 * time.Minute
 
 // unseen says which of some faults, and what of clients, there was nothing of so far.
 func (v *victim) unseen(kinds []string) (missed []string) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Patience is how long the functions of this package wait for a process.
-const Patience = time.Minute
+// Patience is how long the functions of this package wait for a process. Only a test that fails waits so long.
+const Patience = 3 * time.Minute
 
 // Address returns a loopback address with a free port.
 func Address(t testing.TB) string {

@@ -152,11 +152,11 @@ func Output(t testing.TB, input, path string, args ...string) string {
 }
 
 // Command runs a program that the test needs, with input as its standard input, for at most
-// two minutes. It returns the exit code, -1 if the program was killed, and everything that it
+// five minutes. It returns the exit code, -1 if the program was killed, and everything that it
 // printed. A program that cannot be run fails the test.
 func Command(t testing.TB, input, name string, args ...string) (code int, out string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Program(t, name), args...)
 	cmd.Stdin = strings.NewReader(input)

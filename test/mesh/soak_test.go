@@ -304,6 +304,10 @@ func (w *soak) step() {
 // report sends a report to a node, and notes the generation in which the node counted it.
 func (w *soak) report(n *soaked, do func()) {
 	w.t.Helper()
+	// The end of a generation must not come in between.
+	if left := n.generation().End.Sub(n.now()); 0 < left && left < enough {
+		w.moveTo(n, n.ahead+left+time.Second)
+	}
 	before, was := n.newest(), clone(n.truth)
 	do()
 	start := n.newest()
@@ -319,17 +323,23 @@ func (w *soak) report(n *soaked, do func()) {
 	}
 }
 
-// newest returns when the generation of the tally began that takes what is counted now.
-func (n *soaked) newest() int64 {
+// enough is a time in which a node takes some reports, also if it is killed and started.
+const enough = 5 * time.Minute
+
+// generation returns the generation of the tally that takes what is counted now.
+func (n *soaked) generation() admin.Generation {
 	n.t.Helper()
 	for _, b := range n.state().Books {
 		if b.Name == "tally" {
-			return b.Generations[0].Start.Unix()
+			return b.Generations[0]
 		}
 	}
 	n.t.Fatalf("%s has no tally", n.name)
-	return 0
+	return admin.Generation{}
 }
+
+// newest returns when that generation began.
+func (n *soaked) newest() int64 { return n.generation().Start.Unix() }
 
 func (n *soaked) now() time.Time { return time.Now().Add(n.ahead) }
 

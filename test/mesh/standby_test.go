@@ -88,11 +88,14 @@ func (h *half) start() {
 }
 
 // state returns the node's part in its pair; nil while it does not answer.
-func (h *half) state() *admin.Standby {
+func (h *half) state() *admin.Standby { return h.stateSince(time.Time{}) }
+
+// stateSince is state, and nil if the answer is older than a time: a node describes itself at most once in a second.
+func (h *half) stateSince(since time.Time) *admin.Standby {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
 	defer cancel()
 	s, err := h.admin.Node(ctx)
-	if err != nil {
+	if err != nil || s.Now.Before(since) {
 		return nil
 	}
 	return s.Standby
@@ -137,33 +140,49 @@ func meet(t *testing.T, first, second *half) {
 // awaitPair waits until second follows first without a lag.
 func awaitPair(t *testing.T, first, second *half) {
 	t.Helper()
-	nodetest.Await(t, "a standby that has everything", func() bool { return follows(second, first) })
+	began := time.Now()
+	nodetest.Await(t, "a standby that has everything", func() bool { return follows(second, first, began) })
 }
 
 // awaitEither is awaitPair for a pair with a witness, in which the second node takes over from a first one that stalls
 // on a busy machine. It returns the nodes by their present parts.
 func awaitEither(t *testing.T, first, second *half) (_, _ *half) {
 	t.Helper()
+	began := time.Now()
 	nodetest.Await(t, "a standby that has everything", func() bool {
-		if follows(first, second) {
+		if follows(first, second, began) {
 			first, second = second, first
 			return true
 		}
-		return follows(second, first)
+		return follows(second, first, began)
 	})
 	return first, second
 }
 
-// follows reports whether second follows first without a lag.
-func follows(second, first *half) bool {
-	a, b := first.state(), second.state()
+// follows reports whether second follows first without a lag, by states since a time.
+func follows(second, first *half, since time.Time) bool {
+	a, b := first.stateSince(since), second.stateSince(since)
 	return a != nil && b != nil && a.Role == "first" && b.Role == "second" && a.Connected && b.Connected && a.Lag == 0
 }
 
-// leased reports whether first has the lease of the witness without a debt.
-func (h *half) leased() bool {
-	s := h.state()
+// leased reports whether the node has had the lease of the witness without a debt since a time.
+func (h *half) leased(since time.Time) bool {
+	s := h.stateSince(since)
 	return s != nil && s.Witness != nil && s.Witness.Holder == "this" && !s.Witness.Behind
+}
+
+// awaitLeased is awaitEither, and waits until the first node has the lease without a debt.
+func awaitLeased(t *testing.T, first, second *half) (_, _ *half) {
+	t.Helper()
+	first, second = awaitEither(t, first, second)
+	began := time.Now()
+	nodetest.Await(t, "a lease without a debt", func() bool {
+		if second.leased(began) {
+			first, second = second, first
+		}
+		return first.leased(began)
+	})
+	return first, second
 }
 
 // A crowd reports messages to whichever node of a pair takes reports. Each report has an ID, and is repeated
@@ -244,20 +263,27 @@ func (c *crowd) gap() time.Duration {
 	return max(c.longest, time.Since(c.last))
 }
 
-// compare compares the counts of a node with the map.
+// compare waits until the counts of a node equal the map: a second node may apply the last entries later.
 func (c *crowd) compare(t *testing.T, h *half) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for m, want := range c.acked {
-		v, err := h.admin.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{signature(m)}})
-		if err != nil {
-			t.Fatal(err)
+	nodetest.Settle(t, nodetest.Patience, "a node with each acknowledged report, once", func() (wrong string) {
+		for m, want := range c.acked {
+			v, err := h.admin.Check(t.Context(), bulkhead.Query{Signatures: []bulkhead.Signature{signature(m)}})
+			if err != nil {
+				return err.Error()
+			}
+			text := fmt.Sprintf("message %d: %d sightings, and %d were acknowledged\n", m, v.Sightings, want)
+			switch {
+			case v.Sightings > want:
+				t.Fatal(text)
+			case v.Sightings < want:
+				wrong += text
+			}
 		}
-		if v.Sightings != want {
-			t.Errorf("message %d: %d sightings, and %d were acknowledged, each once", m, v.Sightings, want)
-		}
-	}
+		return wrong
+	})
 }
 
 // TestSoakStandby takes over, in random schedules, from a first node that is killed, frozen or asked, and
@@ -393,12 +419,13 @@ func soakStandby(t *testing.T, kind string, seed uint64, tally *soakTally) {
 		if server == nil {
 			return
 		}
+		began := time.Now()
 		nodetest.Await(t, "a lease without a debt", func() bool {
-			if second.leased() {
+			if second.leased(began) {
 				first, second = second, first
 			}
-			b := second.state()
-			return first.leased() && b != nil && b.Witness != nil && b.Witness.Holder == "other" && !b.Witness.Behind
+			b := second.stateSince(began)
+			return first.leased(began) && b != nil && b.Witness != nil && b.Witness.Holder == "other" && !b.Witness.Behind
 		})
 	}
 	c := &crowd{nodes: [2]*half{first, second}, acked: make(map[int]uint32)}
@@ -553,13 +580,7 @@ func TestWitness(t *testing.T) {
 	first, second := pairWith(t, "alone", fmt.Sprintf("%q", fmt.Sprintf("nats://bulkhead:secret@127.0.0.1:%d", port)))
 	leased := func() {
 		t.Helper()
-		first, second = awaitEither(t, first, second)
-		nodetest.Await(t, "a lease without a debt", func() bool {
-			if second.leased() {
-				first, second = second, first
-			}
-			return first.leased()
-		})
+		first, second = awaitLeased(t, first, second)
 	}
 	leased()
 	c := &crowd{nodes: [2]*half{first, second}, acked: make(map[int]uint32)}

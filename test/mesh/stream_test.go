@@ -56,13 +56,7 @@ func TestStreamJournal(t *testing.T) {
 	}
 	leased := func() {
 		t.Helper()
-		first, second = awaitEither(t, first, second)
-		nodetest.Await(t, "a lease", func() bool {
-			if second.leased() {
-				first, second = second, first
-			}
-			return first.leased()
-		})
+		first, second = awaitLeased(t, first, second)
 	}
 	leased()
 	ctx, stop := context.WithCancel(t.Context())

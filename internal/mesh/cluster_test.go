@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
@@ -185,7 +184,7 @@ func (w *team) share(servers []string, with func(i int, o *Options)) {
 		m, stop := w.open(i, servers, with)
 		w.meshes, w.stops = append(w.meshes, m), append(w.stops, stop)
 		// The first makes the streams.
-		enginetest.Eventually(t, time.Minute, "the streams are there",
+		enginetest.Eventually(t, nodetest.Patience, "the streams are there",
 			func() bool { b := m.Status().Brokers[0]; return b.Answer > 0 && b.Trouble == "" })
 	}
 	befriend(t, w.meshes...)
@@ -208,7 +207,7 @@ func (w *team) share(servers []string, with func(i int, o *Options)) {
 func (w *team) well() {
 	w.t.Helper()
 	for i, m := range w.meshes {
-		enginetest.Eventually(w.t, time.Minute, "the cluster is well", func() bool {
+		enginetest.Eventually(w.t, nodetest.Patience, "the cluster is well", func() bool {
 			b := m.Status().Brokers[0]
 			return b.Answer > 0 && b.Trouble == ""
 		})
@@ -241,7 +240,7 @@ func TestClusterPrivilege(t *testing.T) {
 		if err := errors.Join(eve.Publish(subject, []byte("x")), eve.Flush()); err != nil {
 			t.Fatal(err)
 		}
-		enginetest.Eventually(t, time.Minute, subject+" is denied", func() bool {
+		enginetest.Eventually(t, nodetest.Patience, subject+" is denied", func() bool {
 			return eve.LastError() != nil && strings.Contains(eve.LastError().Error(), `"`+subject+`"`)
 		})
 	}
@@ -258,7 +257,7 @@ func (w *team) unreachable(i int, servers []string, want string, with func(i int
 			w.t.Logf("the node says %+v, and has logged:\n%s", b, w.logs[i].String())
 		}
 	}()
-	enginetest.Eventually(w.t, time.Minute, "the node says "+want, func() bool {
+	enginetest.Eventually(w.t, nodetest.Patience, "the node says "+want, func() bool {
 		b = m.Status().Brokers[0]
 		return !b.Connected && strings.Contains(b.Error, want) && w.logs[i].Has(want)
 	})
@@ -339,7 +338,7 @@ func TestClusterJWT(t *testing.T) {
 	w.stops[1]()
 	file := newTenancy(t).user("stranger", w.least(1))
 	w.meshes[1], w.stops[1] = w.open(1, c.urls, func(_ int, options *Options) { options.Credentials = file })
-	enginetest.Eventually(t, time.Minute, "the stranger is refused", func() bool {
+	enginetest.Eventually(t, nodetest.Patience, "the stranger is refused", func() bool {
 		return !w.meshes[1].Status().Brokers[0].Connected && w.logs[1].Has("uthorization")
 	})
 	enginetest.Report(t, w.engines[1], 2, bulkhead.Sighting, 1000)

@@ -72,7 +72,7 @@ type browser struct {
 
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
 	t.Cleanup(cancel)
 	// The folder of the profile is chromedp's own: a browser that ends still writes to it, and t.TempDir would fail.
 	options := append(chromedp.DefaultExecAllocatorOptions[:],

@@ -73,7 +73,7 @@ func razorCheck(t *testing.T, home, server string, mails []sample) map[int][]str
 	for _, s := range mails {
 		args = append(args, s.path)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "razor-check", args...).Output()
 	if len(out) == 0 {

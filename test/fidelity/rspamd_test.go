@@ -109,11 +109,12 @@ options {
     words_decay = 600;
   url_tld = "/usr/share/rspamd/effective_tld_names.dat"; allow_raw_input = true;
   dns { nameserver = ["127.0.0.1:1"]; timeout = 0.1s; retransmits = 1; }
+  task_timeout = 120s;
 }
 logging { type = "console"; level = "error"; }
 worker "normal" { bind_socket = "127.0.0.1:%[2]d"; count = 1; }
 fuzzy_check {
-  min_bytes = 1k; timeout = 2s; retransmits = 1;
+  min_bytes = 1k; timeout = 20s; retransmits = 1;
   rule "recorder" {
     algorithm = "mumhash"; servers = "%[3]s"; symbol = "FUZZY_UNKNOWN"; mime_types = ["*"]; max_score = 20.0;
       read_only = yes;

@@ -36,7 +36,7 @@ type tab struct {
 // open starts a browser for the pages of a node.
 func open(t *testing.T, base string) *tab {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	t.Cleanup(cancel)
 	// The folder of the profile is chromedp's own: a browser that ends still writes to it, and t.TempDir would fail.
 	options := append(chromedp.DefaultExecAllocatorOptions[:],

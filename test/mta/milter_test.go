@@ -75,7 +75,7 @@ name = "rcpts"
 key = "{sasl_username}"
 unique = "{recipient}"
 limit = 10
-period = "1h"
+period = "240h"
 action = "defer"
 [lists]
 [[lists.list]]

@@ -60,6 +60,7 @@ func (p *Process) name() string { return filepath.Base(p.cmd.Path) }
 func (p *Process) Stop() error {
 	p.end.Do(func() {
 		p.signal(syscall.SIGTERM)
+		p.signal(syscall.SIGCONT) // it may be frozen
 		select {
 		case <-p.exited:
 		case <-time.After(Patience):

@@ -21,17 +21,17 @@ type rspamd struct{ *nodetest.Rspamd }
 // startRspamd runs rspamd beside the node at the address server. Without a name server, dns is "".
 func startRspamd(t *testing.T, server, dns string) rspamd {
 	t.Helper()
-	return startRspamdWithin(t, "60s", 50, server, dns)
+	return startRspamdWithin(t, 50, server, dns)
 }
 
-// startRspamdWithin is startRspamd with other limits for the time of a message, and in seconds for an answer of the node.
-func startRspamdWithin(t *testing.T, limit string, answer int, server, dns string) rspamd {
+// startRspamdWithin is startRspamd with another limit in seconds for an answer of the node.
+func startRspamdWithin(t *testing.T, limit int, server, dns string) rspamd {
 	t.Helper()
 	plugin, err := filepath.Abs("../../internal/plugins/rspamd/bulkhead.lua")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rspamd{nodetest.StartRspamdWithin(t, limit, dns, "spf,dkim", fmt.Sprintf(`
+	return rspamd{nodetest.StartRspamd(t, dns, "spf,dkim", fmt.Sprintf(`
 classifier "bayes" {
   tokenizer { name = "osb"; }
   backend = "sqlite3";
@@ -46,7 +46,7 @@ dkim { }
 bulkhead { server = "%[2]s"; timeout = %[5]d.0; user = true; waiting = "%[3]s"; }
 modules { path = "/usr/share/rspamd/plugins/spf.lua"; path = "%[4]s"; }
 lua = "/usr/share/rspamd/rules/rspamd.lua";
-`, t.TempDir(), server, waitingFolder(t), plugin, answer))}
+`, t.TempDir(), server, waitingFolder(t), plugin, limit))}
 }
 
 // A result is the result of rspamd for a mail.
@@ -154,8 +154,8 @@ func TestRspamd(t *testing.T) {
 // scores, in time.
 func TestRspamdFailsOpen(t *testing.T) {
 	n := startNode(t)
-	r := startRspamdWithin(t, "8s", 2, n.url, "")
-	gone := startRspamdWithin(t, "8s", 2, "http://"+nodetest.Address(t), "")
+	r := startRspamdWithin(t, 2, n.url, "")
+	gone := startRspamdWithin(t, 2, "http://"+nodetest.Address(t), "")
 	check := func(t *testing.T, name string, r rspamd) {
 		began := time.Now()
 		got := r.scan(mail("x"+strings.ReplaceAll(name, " ", "")), envelope...)

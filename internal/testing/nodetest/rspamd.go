@@ -23,12 +23,6 @@ type Rspamd struct {
 // A message may take a minute.
 func StartRspamd(t testing.TB, nameServer, filters, modules string) *Rspamd {
 	t.Helper()
-	return StartRspamdWithin(t, "60s", nameServer, filters, modules)
-}
-
-// StartRspamdWithin is StartRspamd with another limit for the time of a message; that of rspamd itself is "8s".
-func StartRspamdWithin(t testing.TB, limit, nameServer, filters, modules string) *Rspamd {
-	t.Helper()
 	timeout := "20s"
 	if nameServer == "" {
 		nameServer, timeout = "127.0.0.1:1", "0.1s"
@@ -41,14 +35,14 @@ options {
   stats_file = "%[1]s/stats"; dynamic_conf = "%[1]s/dynamic"; hs_cache_dir = "%[1]s"; url_tld = "%[1]s/tld";
   local_addrs = [];
   dns { nameserver = ["%[3]s"]; timeout = %[4]s; retransmits = 1; }
-  task_timeout = %[8]s;
+  task_timeout = 60s;
 }
 logging { type = "console"; level = "info"; }
 worker "normal" { bind_socket = "127.0.0.1:%[5]d"; count = 1; }
 worker "controller" { bind_socket = "127.0.0.1:%[6]d"; count = 1; secure_ip = "127.0.0.1"; }
 actions { reject = 15; add_header = 6; unknown_weight = 1; }
 %[7]s
-`, dir, filters, nameServer, timeout, r.Worker, r.Controller, modules, limit)
+`, dir, filters, nameServer, timeout, r.Worker, r.Controller, modules)
 	files := map[string]string{
 		r.Config: config,
 		// The whole list of suffixes takes rspamd a minute to compile on a busy machine.

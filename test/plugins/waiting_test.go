@@ -66,8 +66,8 @@ func TestRspamdWaits(t *testing.T) {
 	folder := os.Getenv("BULKHEAD_WAITING")
 	n.fail(faults["its own 500"])
 	letter := mail("late")
-	if code, out := nodetest.Command(t, letter, "rspamc", "-t", "100", "-h", fmt.Sprintf("127.0.0.1:%d", r.Controller), "-d",
-		"bob@example.org", "learn_spam"); code != 0 {
+	if code, out := nodetest.Command(t, letter, "rspamc", "-t", "100", "-h",
+		fmt.Sprintf("127.0.0.1:%d", r.Controller), "-d", "bob@example.org", "learn_spam"); code != 0 {
 		t.Fatalf("rspamc: exit %d\n%s", code, out)
 	}
 	n.sendsOnce(t, folder, letter, "spam", "bob@example.org")

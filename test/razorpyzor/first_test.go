@@ -43,8 +43,8 @@ func TestSpamAssassinFirstReport(t *testing.T) {
 	n := startNode(t, plainCounts)
 	pyzorHome, rules := t.TempDir(), t.TempDir()
 	config := basics + fmt.Sprintf("loadplugin Mail::SpamAssassin::Plugin::Pyzor\nuse_pyzor 1\npyzor_timeout 100\n"+
-		"pyzor_options "+pyzorPatience+" --homedir %s\npyzor_count_min 1\nfull PYZOR_CHECK eval:check_pyzor()\nscore PYZOR_CHECK 1\n",
-		pyzorHome)
+		"pyzor_options "+pyzorPatience+" --homedir %s\npyzor_count_min 1\nfull PYZOR_CHECK eval:check_pyzor()\n"+
+		"score PYZOR_CHECK 1\n", pyzorHome)
 	for name, text := range map[string]string{filepath.Join(pyzorHome, "servers"): n.pyzor + "\n",
 		filepath.Join(rules, "local.cf"): config} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

@@ -58,7 +58,8 @@ kill $p; wait $p 2>/dev/null; rm -rf $d`)
 	if !strings.Contains(got, "Action: add header") || !strings.Contains(got, "Symbol: BULKHEAD_SPAM (8.00)") {
 		t.Errorf("rspamd, as it is installed, says of the copy\n%s", got)
 	}
-	got, _ = m.run(again, "spamassassin --cf='dns_available no' --cf='use_bayes 0' --cf='bulkhead_timeout 60' --prefspath=/dev/null 2>&1")
+	got, _ = m.run(again, "spamassassin --cf='dns_available no' --cf='use_bayes 0' --cf='bulkhead_timeout 60' "+
+		"--prefspath=/dev/null 2>&1")
 	if !strings.Contains(got, "X-Spam-Flag: YES") || !strings.Contains(got, "BULKHEAD_SPAM") {
 		t.Errorf("SpamAssassin, as it is installed, says of the copy\n%s", got)
 	}

@@ -128,8 +128,8 @@ func TestMailInABoxRecipe(t *testing.T) {
 		"use_pyzor 0\ndns_available no\nbayes_path /tmp/bayes/bayes\nbayes_file_mode 0666\n"
 	m.write("/etc/spamassassin/local.cf", local)
 	m.steps("Mail-in-a-Box")
-	learn := "mkdir -p /tmp/bayes; f=$(mktemp); cat >$f; sa-learn --cf='bulkhead_timeout 60' %s $f >/tmp/learnt 2>&1; code=$?; cat /tmp/learnt; rm " +
-		"$f; exit $code"
+	learn := "mkdir -p /tmp/bayes; f=$(mktemp); cat >$f; sa-learn --cf='bulkhead_timeout 60' %s $f >/tmp/learnt 2>&1; " +
+		"code=$?; cat /tmp/learnt; rm $f; exit $code"
 	letter := "Received: from mx.sender.example (mx.sender.example [192.0.2.7])\n\tby mx.example.com (Postfix) with " +
 		"ESMTP id 1; Mon, 1 Jan 2024 00:00:00 +0000\n" + mail("lamps")
 	flagged := func() bool {

@@ -347,7 +347,7 @@ func TestExim(t *testing.T) {
 	m.setup("--yes", "--for=exim")
 	letter := mail("hats")
 	m.vote(letter, "spam")
-	// What setup writes waits five seconds for the node, which a busy machine may need.
+	// Exim, as setup makes it, waits five seconds for the node. A busy machine may need more.
 	arrives := func(mail, header string) {
 		t.Helper()
 		nodetest.Settle(t, nodetest.Patience, header+" is added", func() string {

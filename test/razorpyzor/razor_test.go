@@ -192,11 +192,6 @@ func TestRazorLongMail(t *testing.T) {
 	if err != nil || len(parts) != 1 {
 		t.Fatalf("%d parts, %v, want one part", len(parts), err)
 	}
-	c, err := razor2.Dial(t.Context(), n.razor, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	for _, reported := range []bool{false, true} {
 		want := notSpam
 		if reported {
@@ -204,9 +199,14 @@ func TestRazorLongMail(t *testing.T) {
 			want = isSpam
 		}
 		h.run(want, "razor-check", path)
+		c, err := razor2.Dial(t.Context(), n.razor, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if a, err := c.Check(t.Context(), parts[0].E4); err != nil || a[0].Spam != reported {
 			t.Errorf("reported %v: the signature of the reader is answered %v, %v", reported, a, err)
 		}
+		c.Close()
 	}
 }
 

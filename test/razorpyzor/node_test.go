@@ -4,6 +4,7 @@ package razorpyzor
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,6 +93,25 @@ var mails = map[string]string{
 		"Wer zuerst kommt, bekommt das gr\xf6\xdfte St\xfcck davon.\n",
 	"CRLF": "From: a@sender.example\r\nSubject: shoes\r\n\r\nA pair of shoes that fits both of your feet.\r\n" +
 		"The left one is for the left foot, the right one for the other.\r\n",
+}
+
+// unlike returns a mail that has no word in common with the mail of another number.
+func unlike(number int) string {
+	rng := rand.New(rand.NewPCG(uint64(number), 1))
+	word := func() string {
+		b := make([]byte, 6+rng.IntN(6))
+		for i := range b {
+			b[i] = byte('a' + rng.IntN(26))
+		}
+		return string(b)
+	}
+	text := "From: ana@sender.example\nSubject: " + word() + "\n\n"
+	for i := range 40 {
+		if text += word() + " "; i%8 == 7 {
+			text += "\n"
+		}
+	}
+	return text + "http://www." + word() + ".example/all\n"
 }
 
 // writeMails puts the mails into files and returns their paths by kind.

@@ -201,7 +201,7 @@ const (
 	loaded   = 200 // acknowledgements after which a pair is under load
 	// turn is how long a client waits for one of both nodes: as an edge does, half of its default timeout.
 	turn = time.Second
-	// longestTurn is how long it waits after many failures, for the nodes of a busy machine.
+	// longestTurn is how long it waits after twenty turns without an answer, for the nodes of a busy machine.
 	longestTurn = 20 * time.Second
 )
 
@@ -218,8 +218,10 @@ func (c *crowd) run(ctx context.Context, who int, seed uint64) {
 			if err == nil {
 				break
 			}
-			if late++; errors.Is(err, context.DeadlineExceeded) && late > 20 {
-				wait = longestTurn
+			if errors.Is(err, context.DeadlineExceeded) {
+				if late++; late > 20 {
+					wait = longestTurn
+				}
 			}
 			c.at.CompareAndSwap(at, 1-at)
 			<-time.After(10 * time.Millisecond)

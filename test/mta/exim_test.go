@@ -206,14 +206,12 @@ action = "dunno"
 			})
 		}
 	}
-	const expired = eximPeriod * time.Second * 11 / 10 // every filter is thrown away by both, the rates decay
-	for begun := time.Now(); ; time.Sleep(expired) {
-		burst(0.7 * eximPeriod)
-		time.Sleep(expired)
-		burst(0.6 * eximPeriod)
-		if total >= 20 || time.Since(begun) > nodetest.Patience { // a slow machine takes more turns
-			break
+	// A slow machine takes more than two turns.
+	for turn, begun := 0, time.Now(); turn < 2 || total < 20 && time.Since(begun) < nodetest.Patience; turn++ {
+		if turn > 0 {
+			time.Sleep(eximPeriod * time.Second * 11 / 10) // every filter is thrown away by both, the rates decay
 		}
+		burst(0.65 * eximPeriod)
 	}
 	t.Logf("%d events: the rates differ by %.2f at most, the questions by %v", total, worst, slowest)
 	if total < 20 {

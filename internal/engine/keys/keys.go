@@ -111,7 +111,7 @@ func (m Maker) BucketOf(epoch int, name string) uint8 {
 // Back returns the key of the retracted weights of base. It has a line of its own: with more kinds
 // on a line, false positives within it would be frequent.
 func (m Maker) Back(base filter.Key) filter.Key {
-	return m.unique("back", bulkhead.Spam, "", base)
+	return m.unique(backKey, bulkhead.Spam, "", base)
 }
 
 // Turn returns the key of the turn'th time that a generation's spam filter lists base, or that its
@@ -122,7 +122,8 @@ func (m Maker) Turn(base filter.Key, turn int) filter.Key {
 	if turn == 1 {
 		return base
 	}
-	return m.unique(turnKey, 0, string(binary.AppendUvarint(nil, uint64(turn))), base)
+	var b [binary.MaxVarintLen64]byte
+	return m.unique(turnKey, 0, string(binary.AppendUvarint(b[:0], uint64(turn))), base)
 }
 
 // Claim returns the key under which a filter remembers that a stranger has seen base.
@@ -197,8 +198,8 @@ func (m Maker) unique(who string, vote bulkhead.Vote, id string, base filter.Key
 // of [Maker.Record].
 const uniqueKey, record = "unique", "record"
 
-// turnKey takes the place of a voice in the keys of [Maker.Turn].
-const turnKey = "turn"
+// turnKey and backKey take the place of a voice in the keys of [Maker.Turn] and [Maker.Back].
+const turnKey, backKey = "turn", "back"
 
 func unique(s filter.Secret, who string, vote bulkhead.Vote, id string, base filter.Key) filter.Key {
 	var b [17]byte

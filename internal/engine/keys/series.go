@@ -8,8 +8,8 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 )
 
-// A Series makes keys that differ in their bases alone, see [Maker.Votes], [Maker.Records] and
-// [Maker.Pairs]. It hashes the common part once. Only one goroutine may use it.
+// A Series makes keys that differ in their bases alone, see [Maker.Votes], [Maker.Records],
+// [Maker.Backs] and [Maker.Pairs]. It hashes the common part once. Only one goroutine may use it.
 type Series struct {
 	maker   Maker
 	who, id string
@@ -30,6 +30,9 @@ func (m Maker) Votes(who string, vote bulkhead.Vote) Series { return m.series(wh
 
 // Records returns the series of the keys that [Maker.Record] makes for one voice.
 func (m Maker) Records(voice string) Series { return m.series(voice, bulkhead.Spam, record) }
+
+// Backs returns the series of the keys that [Maker.Back] makes.
+func (m Maker) Backs() Series { return m.series(backKey, bulkhead.Spam, "") }
 
 func (m Maker) series(who string, vote bulkhead.Vote, id string) Series {
 	s := Series{maker: m, who: who, id: id, vote: vote, begun: stemOf(m.Secret), rest: voteBytes}

@@ -32,6 +32,10 @@ func TestSeries(t *testing.T) {
 		}
 		for i := range uint64(4) {
 			text, context := filter.Key{Hi: i * 0xfedcba9876543211, Lo: ^i * 0x123456789abcdef1}, filter.Key{Hi: ^i, Lo: i << 56}
+			backs := m.Backs()
+			if got, want := backs.Of(context), m.Back(context); got != want {
+				t.Fatalf("retracted weights: %#v, want %#v", got, want)
+			}
 			pairs := m.Pairs(text)
 			if got, want := pairs.Of(context), m.Pair(text, context); got != want {
 				t.Fatalf("a pair: %#v, want %#v", got, want)
@@ -48,12 +52,13 @@ func TestSeriesOfPast(t *testing.T) {
 	one, many := secrets.Maker(), secrets.Maker()
 	votes, records := many.Votes("account:ann", bulkhead.Ham), many.Records("account:ann")
 	text := filter.Key{Hi: 3, Lo: 4}
-	pairs := many.Pairs(text)
+	pairs, backs := many.Pairs(text), many.Backs()
 	for epoch := range 3 {
 		for what, k := range map[string][2]filter.Key{
 			"vote":   {one.Vote("account:ann", bulkhead.Ham, base), votes.Of(base)},
 			"record": {one.Record("account:ann", base), records.Of(base)},
 			"pair":   {one.Pair(text, base), pairs.Of(base)},
+			"back":   {one.Back(base), backs.Of(base)},
 		} {
 			if want, got := one.At(epoch, k[0]), many.At(epoch, k[1]); got != want {
 				t.Errorf("%s in epoch %d: %#v, want %#v", what, epoch, got, want)

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/arrays"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/keys"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -18,6 +19,7 @@ type ledger struct {
 	spans   []span       // of each item
 	columns []column     // by item, then by generation
 	records []filter.Key // of the voice on each item
+	backs   keys.Series  // of the retracted weights
 
 	marked []bool // by generation, then by item that is being opened
 }
@@ -101,6 +103,7 @@ func (r *Resolver) open(from int, voice string) {
 	n := len(r.items) - from
 	l.records = l.records[:from]
 	records := r.opts.Keys.Records(voice)
+	l.backs = r.opts.Keys.Backs()
 	for i := range n {
 		l.records = append(l.records, records.Of(r.items[from+i].key))
 	}
@@ -227,7 +230,7 @@ func (r *Resolver) openIn(g int, block *book.Block) {
 	}
 	r.buf.keys = r.buf.keys[:0]
 	for _, i := range r.buf.which[:taken] {
-		r.buf.keys = evidence.AppendWeights(r.buf.keys, r.at(block, r.opts.Keys.Back(r.items[i].key)))
+		r.buf.keys = evidence.AppendWeights(r.buf.keys, r.at(block, r.ledger.backs.Of(r.items[i].key)))
 	}
 	n = r.weights(block)
 	for j, i := range r.buf.which[:taken] {
@@ -286,7 +289,7 @@ func (r *Resolver) takeBack(i, g int, kind uint8, n uint32) {
 	if c.All[evidence.TakenBack] == 0 {
 		r.raise(g, key, evidence.TakenBack, &c.All[evidence.TakenBack], 1)
 	}
-	r.raise(g, r.opts.Keys.Back(key), kind, &c.Back[kind], n)
+	r.raise(g, r.ledger.backs.Of(key), kind, &c.Back[kind], n)
 	r.raise(g, r.ledger.records[i], other, &c.mine[other], n)
 }
 

@@ -90,6 +90,9 @@ func (o *overlay) Counts(gen uint64, keys []filter.Key, n []uint32) {
 // Weights implements evidence.Overlay.
 func (o *overlay) Weights(gen uint64, keys []filter.Key, n []uint32) {
 	weights := o.increases()
+	if len(weights.counts) == 0 { // of most batches, which have one vote, and a vote reads a thousand cells
+		return
+	}
 	for i, k := range keys {
 		n[i] = book.Add(n[i], weights.count(cell(gen, k)))
 	}

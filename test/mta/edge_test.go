@@ -34,8 +34,8 @@ func (n *node) upstreamTotal(t testing.TB, what string) int {
 func TestPostfixEdge(t *testing.T) {
 	up := newNode(t, "")
 	up.start(t)
-	n := newNode(t, fmt.Sprintf("[milter]\nspam = \"reject\"\ntimeout = \"5m\"\n[upstream]\nurl = \"http://%s\"\ntoken_file = %q\n"+
-		"timeout = \"1m\"\n",
+	n := newNode(t, fmt.Sprintf("[milter]\nspam = \"reject\"\ntimeout = \"5m\"\n[upstream]\n"+
+		"url = \"http://%s\"\ntoken_file = %q\ntimeout = \"1m\"\n",
 		up.http, filepath.Join(up.dir, "data/admin.token")))
 	n.start(t)
 	sink := startSink(t)

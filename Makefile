@@ -57,7 +57,7 @@ LONG         = ./internal/mesh ./internal/engine ./signature ./internal/node
 # Packages in which the race detector sees nothing: the code and the tests start no goroutine, or each goroutine of
 # the tests has a simulation of its own, or -short leaves out what starts goroutines. "make test" and "make test-lab"
 # run their tests. The races of what the simulations of lab drive are found by the tests of internal/engine.
-RACELESS     = /(digest/(dcc|pyzor|razor|rspamd)|filter|filter/shape|internal/(engine/(replica|resolve)|mail|mail/(document|picture|seen)|text/(charset|css|markup))|lab/(attack|learning|real|reliability|replay|stream|study))$$
+RACELESS     = /(bulkhead-mail/bulkhead|digest/(dcc|pyzor|razor|rspamd)|filter|filter/shape|internal/(engine/(replica|resolve)|mail|mail/(document|picture|seen)|text/(charset|css|markup))|lab/(attack|learning|real|reliability|replay|stream|study))$$
 
 # What decides and what keeps, and the doors. About an hour on two processors.
 PKG         ?= ./internal/engine/verdict ./internal/engine/resolve ./internal/store ./razor2 ./pyzor ./dcc ./fuzzy ./milter \

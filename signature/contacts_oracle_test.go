@@ -111,7 +111,7 @@ func TestPhonesAsSpecified(t *testing.T) {
 		{2, 2, 2, 2, 2, 2}, {6, 4}, {7, 3}, {9}, {10}, {15}, {16}, {8}, {5, 3, 3}, {5, 6}, {4, 4, 4}, {4, 4, 5},
 		{2, 8}, {1, 8}}
 	found := make(map[string]int)
-	for range 400_000 {
+	for range rounds(400_000) {
 		var s spelling
 		sizes := slices.Clone(shapes[rng.IntN(len(shapes))])
 		if rng.IntN(4) == 0 {
@@ -185,7 +185,7 @@ func TestPhonesAsSpecified(t *testing.T) {
 		found[kind]++
 	}
 	for _, kind := range []string{"none", "plus", "00", "zero", "America"} {
-		if found[kind] < 1000 {
+		if found[kind] < rounds(1000) {
 			t.Errorf("%d numbers of kind %q", found[kind], kind)
 		}
 	}

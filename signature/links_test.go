@@ -92,7 +92,7 @@ func TestLinks(t *testing.T) {
 
 // TestLinkChoice compares the choice with the choice from a plain map of all links.
 func TestLinkChoice(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(rounds(300)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		key := [16]byte{byte(seed)}
 		got := newLinkChoice(key)

@@ -83,12 +83,21 @@ func naiveContacts(text []byte, found func(name string)) {
 	}
 }
 
+// rounds returns how many random inputs a test tries: n, or a tenth with -short, because under the race detector the
+// others take minutes in one goroutine.
+func rounds(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 // TestFastAsNaive holds the fast ways to the slow ones on random text made to
 // break them.
 func TestFastAsNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	key := newNearKey([16]byte{1})
-	for range 4000 {
+	for range rounds(4000) {
 		text := mailtest.Text(r)
 		recipient := recipientWords([]string{"Bob Miller <bob@example.com>"})
 		fast, slow := folder{recipient: recipient}, folder{recipient: recipient}

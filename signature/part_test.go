@@ -172,7 +172,7 @@ func TestRuns(t *testing.T) {
 // TestLowest: the lowest are found however they are spread.
 func TestLowest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
-	for range 2000 {
+	for range rounds(2000) {
 		orders := make([]uint64, rng.IntN(3000))
 		shift, few := rng.IntN(64), rng.Uint64()>>rng.IntN(64)|1
 		for i := range orders {

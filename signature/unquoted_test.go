@@ -20,7 +20,7 @@ func TestUnquoted(t *testing.T) {
 		"\n>From", " http://www.shop.example/x", " many letters of a text that goes on"}
 	broken := []string{"=", "==", "=\r", "=4", "=G1", " \n", "\t\n", "=20 =\n", "= \n"}
 	handed := 0
-	for i := range 3000 {
+	for i := range rounds(3000) {
 		var body []byte
 		for range 1 + r.IntN(40)*r.IntN(60) {
 			pieces := plain
@@ -57,7 +57,7 @@ func TestUnquoted(t *testing.T) {
 			t.Fatalf("Pyzor: %v, want %v of %q", got, digest, raw)
 		}
 	}
-	if handed < 1000 {
+	if handed < rounds(1000) {
 		t.Errorf("%d times", handed)
 	}
 }

@@ -21,6 +21,9 @@ func TestMeanOfCells(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 2))
 	counts := []uint32{1, 2, 5, 14, 15, 16, 20, 50, 5000, Many}
 	for _, lines := range []uint64{1, 3, 700, 5 * PageLines} {
+		if testing.Short() && lines > 1000 {
+			continue // for long under the race detector, in one goroutine
+		}
 		for k := uint8(2); k <= 8; k++ {
 			g := Geometry{Kind: Cells, Lines: lines, K: k}
 			c := mustCounting(t, g)

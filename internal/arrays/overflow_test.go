@@ -9,6 +9,9 @@ import (
 // TestOverflowMemory checks the figure of the package documentation: at most 0.45 bytes a key for
 // overflow tables where one key in 26 is heavy, in whatever order the counts came.
 func TestOverflowMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures memory, for long under the race detector, in one goroutine")
+	}
 	const n = 100_000
 	g, err := shape.SizeFor(shape.Target{Kind: Cells, Signatures: n, Error: shape.CountWrong, Rate: 1e-3, K: 6})
 	if err != nil {

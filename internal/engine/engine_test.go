@@ -602,17 +602,20 @@ func TestTrustMoves(t *testing.T) {
 // TestAgainstExact runs the same random reports through filters and maps: the
 // filters never show less, and rarely more.
 func TestAgainstExact(t *testing.T) {
+	n, reports := 15_000, 40_000
+	if testing.Short() { // minutes under the race detector, in one goroutine
+		n, reports = 1500, 4000
+	}
 	// Sightings, spam and ham votes are up to three keys a signature.
-	book := BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: 60_000, Error: 1e-3}
-	approx, exact := open(t, Options{Tally: book, Votes: 30_000}), open(t,
-		Options{Exact: true, Tally: book, Votes: 30_000})
-	const n = 15_000
+	book := BookOptions{Generation: 24 * time.Hour, Keep: 3, Capacity: uint64(4 * n), Error: 1e-3}
+	approx, exact := open(t, Options{Tally: book, Votes: uint64(2 * n)}), open(t,
+		Options{Exact: true, Tally: book, Votes: uint64(2 * n)})
 	x := uint64(1)
 	next := func(m int) int {
 		x = x*6364136223846793005 + 1442695040888963407
 		return int(x >> 33 % uint64(m))
 	}
-	for range 40_000 {
+	for range reports {
 		r := bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, next(n)*next(3))},
 			Count: uint32(1 + next(3)), Vote: bulkhead.Vote(next(3))}
 		if r.Vote != bulkhead.Sighting {

@@ -62,7 +62,7 @@ const (
 func TestMerge(t *testing.T) {
 	done, n := make(map[string]int), *mergeSchedules
 	if testing.Short() {
-		n = min(n, 8)
+		n = min(n, 4)
 	}
 	for seed := range uint64(n) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

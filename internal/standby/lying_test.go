@@ -69,9 +69,7 @@ func heap() uint64 {
 func TestLyingFirst(t *testing.T) {
 	a, b := pairUp(t)
 	for n := range uint64(5) {
-		if !a.decide(n + 1) {
-			t.Fatalf("number %d is not taken", n+1)
-		}
+		a.acknowledged(n + 1)
 	}
 	await.True(t, "a copy of the numbers", func() bool { return follows(a, b) })
 	before := b.numbers()
@@ -154,19 +152,15 @@ func TestLyingFirst(t *testing.T) {
 	if got := b.numbers(); fmt.Sprint(got) != fmt.Sprint(before) {
 		t.Errorf("numbers %v, before %v", got, before)
 	}
-	if !a.decide(6) {
-		t.Error("the first node takes nothing more")
-	}
-	await.True(t, "an honest first node is followed", func() bool { return b.numbers()[6] == 1 })
+	n := a.acknowledged(6)
+	await.True(t, "an honest first node is followed", func() bool { return b.numbers()[n] == 1 })
 }
 
 // TestLyingSecond has a second node, or a thief with its key, send everything that it must not. The first node
 // neither stands down nor takes an entry for confirmed, reports it, and serves the honest second node afterwards.
 func TestLyingSecond(t *testing.T) {
 	a, b := pairUp(t)
-	if !a.decide(1) {
-		t.Fatal("nothing is taken")
-	}
+	a.acknowledged(1)
 	await.True(t, "a copy", func() bool { return follows(a, b) })
 	term, source, last := a.term.Load()[0], b.follow.state.Source, a.store.LastIndex()
 	b.close()
@@ -313,9 +307,7 @@ func TestWrongCertificates(t *testing.T) {
 		t.Error("a client without a certificate is served")
 	}
 	await.True(t, "refusals that are counted", func() bool { return a.door.Refused() >= 2 })
-	if !a.decide(1) {
-		t.Error("nothing is taken")
-	}
+	a.acknowledged(1)
 }
 
 func dialPlain(t *testing.T, a *machine) net.Conn {

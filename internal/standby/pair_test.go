@@ -292,6 +292,21 @@ func (m *machine) decide(n uint64) bool {
 	return err == nil
 }
 
+// acknowledged waits until a client's number is acknowledged, and returns it: first, or first+100 and so on, because
+// a number that is not acknowledged in time is in the store nevertheless.
+func (m *machine) acknowledged(first uint64) uint64 {
+	m.t.Helper()
+	n := first
+	await.True(m.t, "an acknowledgement", func() bool {
+		if m.decide(n) {
+			return true
+		}
+		n += 100
+		return false
+	})
+	return n
+}
+
 // promote makes the second node the first.
 func (m *machine) promote() {
 	m.t.Helper()

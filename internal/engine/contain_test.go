@@ -107,6 +107,33 @@ func TestSamplesOfSeveral(t *testing.T) {
 	}
 }
 
+// TestSharedPhrase: a phrase that reported messages share joins no samples of different messages. A message with five
+// samples of one of them still matches.
+func TestSharedPhrase(t *testing.T) {
+	e := open(t, Options{})
+	phrase := values(0, 1)[0]
+	samples := []uint64{phrase}
+	for n := range 10 {
+		known := append([]uint64{phrase}, values(1000*(n+1), 23)...)
+		for _, user := range []string{"ann", "bob"} { // the second report is of the same text
+			ballot(t, e, user, bulkhead.Spam, holding(n, known, 24, 0))
+		}
+		samples = append(samples, known[20])
+	}
+	if got := classOf(t, e, holding(99, samples, 0, bulkhead.SampleOther)); got != bulkhead.ClassUnknown {
+		t.Errorf("a phrase and a sample of each of 10 messages: %v, want unknown", got)
+	}
+	for n := 5; n < 10; n++ {
+		own := values(1000*(n+1), 4)
+		others := append(samples[:4:4], samples[n+1]) // three of others, and one of message n
+		for k, want := range map[int]bulkhead.Class{2: bulkhead.ClassUnknown, 3: bulkhead.ClassSuspected} {
+			if got := classOf(t, e, holding(99, slices.Concat(own[:k], others), 0, bulkhead.SampleOther)); got != want {
+				t.Errorf("a phrase and %d samples of message %d: %v, want %v", k+1, n, got, want)
+			}
+		}
+	}
+}
+
 // TestQuotedByMany: a sample that occurs in much other mail without reports is no longer a reason
 // for suspicion, although a vote fell on it.
 func TestQuotedByMany(t *testing.T) {

@@ -89,12 +89,12 @@ func (c *contents) match(held int, samples []filter.Key) {
 		}
 	}
 	r := &c.look(evidence.Counts|evidence.Judgement|evidence.Standing, 1, func(int) filter.Key { return samples[held] })[0]
-	m := verdict.Match{Evidence: r.Evidence, Samples: together, Quoted: 2*quoted > together}
+	m := verdict.Match{Evidence: r.Evidence, Samples: verdict.OfOneText(together, &r.Evidence), Quoted: 2*quoted > together}
 	m.Finding.Signature = c.samples[held].Signature()
 	fill(&m.Finding, r)
 	c.of.decider.Policy.Finding(&m.Finding, &m.Evidence, c.odds)
 	c.matches = append(c.matches, m)
-	if together >= verdict.PartMatch {
+	if m.Samples >= verdict.PartMatch {
 		c.keys = append(c.keys, samples[held])
 	}
 }

@@ -39,7 +39,7 @@ const (
 	TakenBack    uint8 = 5 // not 0 if anything was retracted in this generation
 
 	// Contexts is not a weight. It is the number of different links and senders that a text was
-	// reported with.
+	// reported with. Of a part of a text, it is the number of further reported texts that have the part.
 	Contexts uint8 = 6
 
 	WeightKinds = 7

@@ -8,6 +8,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
+	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 )
 
 // TestTogether: a vote that lists a part of a message records once that the message's other samples
@@ -82,6 +83,53 @@ func TestTogetherShared(t *testing.T) {
 		if here != tt.here || peers != tt.peers {
 			t.Errorf("vote of %s: %d samples are recorded here and %d for peers, want %d and %d", tt.name, here, peers, tt.here,
 				tt.peers)
+		}
+	}
+}
+
+// TestFurtherTexts: a root's vote on a text with a listed part counts a further text, unless the text has five of the
+// samples that occurred together with the part, and one more for each further text from the second on.
+func TestFurtherTexts(t *testing.T) {
+	b := newBooks(t)
+	voters(b)
+	part := sig(bulkhead.Part, 1)
+	key := maker.Base(&part)
+	sample := func(n int) filter.Key {
+		s := sig(bulkhead.Part, n)
+		return maker.Base(&s)
+	}
+	for i, tt := range []struct {
+		name        string
+		shared, own int // samples of the first text, the part aside, and of none before
+		want        uint32
+	}{
+		{"a", 9, 0, 0}, // the first text
+		{"b", 9, 0, 0}, // the same
+		{"a", 4, 5, 0}, // five samples with the part
+		{"x", 0, 9, 0}, // a stranger
+		{"a", 3, 6, 1}, // four
+		{"b", 4, 5, 0}, // five: the first further text takes none away
+		{"b", 0, 9, 1},
+		{"a", 4, 5, 1}, // five, of which the second takes one
+		{"a", 6, 3, 0}, // seven, less two
+	} {
+		m := message(by(tt.name, bulkhead.Spam, sig(bulkhead.Exact, 100+i), part))
+		m.Samples = []filter.Key{key}
+		for n := range tt.shared {
+			m.Samples = append(m.Samples, sample(2+n))
+		}
+		for n := range tt.own {
+			m.Samples = append(m.Samples, sample(100*(i+1)+n))
+		}
+		b.batch(m)
+		got := uint32(0)
+		for j, k := range b.r.Decisions().Weights.Keys {
+			if k == key.With(evidence.Contexts) {
+				got += b.r.Decisions().Weights.N[j]
+			}
+		}
+		if got != tt.want {
+			t.Errorf("vote %d, %d samples of the first text: %d further texts, want %d", i, tt.shared, got, tt.want)
 		}
 	}
 }

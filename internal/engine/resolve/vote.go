@@ -54,6 +54,7 @@ func (r *Resolver) vote(receipt *bulkhead.Receipt, m *Message, who *voter) {
 		r.settle(receipt, m, who, i)
 	}
 	if m.Vote == bulkhead.Spam {
+		r.unlike(m, who)
 		r.together(m)
 	}
 	// A vote that adds no weight takes back none: the ballot of the vote that it repeats does.

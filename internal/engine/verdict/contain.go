@@ -15,11 +15,17 @@ const PartMatch = 5
 // votes on texts that share five samples are not two votes on one text.
 const PartWhole = 12
 
+// OfOneText returns how many of the samples that occurred together with a part of a text are taken to be of one text, at
+// least 0. e is the evidence of the part. The samples of different reported texts with the part add up, and a phrase that
+// many of them share would match all mail with a few other common phrases. So each further text from the second on takes
+// one away. The first may be a copy that was changed much.
+func OfOneText(samples int, e *Evidence) int { return max(0, samples-max(0, int(e.Contexts)-1)) }
+
 // A Match is a reported text of which the current message has a sample or more.
 type Match struct {
 	Evidence Evidence // of the sample that votes fell on
 	Finding  bulkhead.Finding
-	Samples  int  // of the text, in the message
+	Samples  int  // of the text, in the message; see [OfOneText]
 	Quoted   bool // most of them are in quoted or forwarded text
 }
 
@@ -30,8 +36,8 @@ type Contents interface {
 	Matches() []Match
 }
 
-// contained judges a text by the texts that the message contains. It prefers the message's own text to quotes, and then
-// the text with the most reports.
+// contained judges a text by the texts that the message contains. It prefers the message's own text to quotes, then
+// texts of which the message contains most, and then the text with the most reports.
 func (j *Decider) contained(t *text, matches []Match) {
 	var best *Match
 	for i := range matches {
@@ -43,15 +49,23 @@ func (j *Decider) contained(t *text, matches []Match) {
 	if best == nil {
 		return
 	}
-	t.judge(bulkhead.Part, bulkhead.JudgedSpam, best.Finding.Confidence, best.Samples, j.Policy.weight(&best.Evidence))
+	w := j.Policy.weight(&best.Evidence)
+	w.contexts = 0 // those of a part are texts
+	t.judge(bulkhead.Part, bulkhead.JudgedSpam, best.Finding.Confidence, best.Samples, w)
 	t.quoted, t.contested = best.Quoted, best.Finding.Contested
 	t.error = best.Finding.Error
 	t.first = earliest(t.first, best.Finding.First)
 }
 
+// whole reports whether the message contains most of the text.
+func (m *Match) whole() bool { return m.Samples >= PartWhole }
+
 func (m *Match) outweighs(o *Match, p Policy) bool {
-	if m.Quoted != o.Quoted {
+	switch {
+	case m.Quoted != o.Quoted:
 		return o.Quoted
+	case m.whole() != o.whole():
+		return m.whole()
 	}
 	return p.Strength(&m.Evidence, 1) > p.Strength(&o.Evidence, 1)
 }

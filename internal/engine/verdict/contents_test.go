@@ -21,6 +21,19 @@ func within(e Evidence, samples int, quoted bool) Match {
 	return Match{Evidence: e, Finding: f, Samples: samples, Quoted: quoted}
 }
 
+// TestOfOneText: each further text from the second on takes a sample away.
+func TestOfOneText(t *testing.T) {
+	for _, tt := range []struct {
+		samples int
+		further uint32
+		want    int
+	}{{0, 0, 0}, {5, 0, 5}, {5, 1, 5}, {5, 2, 4}, {24, 9, 16}, {5, 6, 0}, {5, 7, 0}} {
+		if got := OfOneText(tt.samples, &Evidence{Contexts: tt.further}); got != tt.want {
+			t.Errorf("%d samples, %d further texts: %d, want %d", tt.samples, tt.further, got, tt.want)
+		}
+	}
+}
+
 // TestContents: a reported text inside a message makes it suspected, and spam only if most of the
 // text is there.
 func TestContents(t *testing.T) {
@@ -51,8 +64,8 @@ func TestContents(t *testing.T) {
 		{"12 samples by two, delivered as often as two votes outweigh", contents{within(two.delivered(60), 12, false)},
 			[]part{exact}, nil, spam, 70, "12 samples"},
 		{"and once more", contents{within(two.delivered(61), 12, false)}, []part{exact}, nil, suspected, 47, "12 samples"},
-		{"11 samples by two, in two contexts", contents{within(many, 11, false)}, []part{exact}, nil, suspected, 47, ""},
-		{"12 samples by two, in two contexts", contents{within(many, 12, false)}, []part{exact}, nil, spam, 89, ""},
+		{"11 samples of a text, and further texts", contents{within(many, 11, false)}, []part{exact}, nil, suspected, 47, ""},
+		{"12 samples of a text, and further texts", contents{within(many, 12, false)}, []part{exact}, nil, spam, 70, ""},
 		{"12 samples by two from a blameless sender", contents{within(two, 12, false)}, []part{exact, sender}, nil, suspected,
 			47, ""},
 		{"quoted", contents{within(two, 12, true)}, []part{exact}, nil, suspected, 47, "quotes a message"},

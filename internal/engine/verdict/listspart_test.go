@@ -29,11 +29,12 @@ func TestListsPart(t *testing.T) {
 	}
 }
 
-// TestOutweighs: what stands in the message itself says more than what is quoted in it,
-// and of two alike the stronger.
+// TestOutweighs: what stands in the message itself outweighs what is quoted in it, then most of a text a part, and of
+// two alike the one with more votes.
 func TestOutweighs(t *testing.T) {
 	peer := &Match{Evidence: Evidence{Votes: voted(0, 0).Votes, Peers: Peers{Spam: 1.2}}}
 	match := func(votes int, quoted bool) *Match { return &Match{Evidence: voted(votes, 0), Quoted: quoted} }
+	of := func(samples, votes int, quoted bool) *Match { m := match(votes, quoted); m.Samples = samples; return m }
 	for _, tt := range []struct {
 		a, b *Match
 		want bool
@@ -42,6 +43,9 @@ func TestOutweighs(t *testing.T) {
 		{match(2, false), match(1, false), true}, {match(1, false), match(2, false), false},
 		{match(1, false), match(1, false), false},
 		{match(2, true), match(1, true), true}, {match(1, true), match(2, true), false},
+		// Most of a text outweighs a part of a text with more votes.
+		{of(12, 1, false), of(11, 5, false), true}, {of(11, 5, false), of(12, 1, false), false},
+		{of(12, 2, false), of(24, 1, false), true}, {of(11, 1, false), of(12, 5, true), true},
 		// A peer that lists counts like one vote.
 		{peer, match(2, false), false}, {match(2, false), peer, true}, {peer, match(1, false), true},
 		{match(1, false), peer, false},

@@ -29,7 +29,9 @@ type Evidence struct {
 	// of a sender's domain: its distinct addresses; of an address: the distinct names that its mail claims; of a
 	// link: the distinct senders, see [Evidence.Common]
 	Addresses uint32
-	Contexts  uint32 // of a text: the number of different links and senders that were reported with it
+	// of a text: the number of different links and senders that were reported with it; of a part: the number of further
+	// texts with the part that were reported, see [OfOneText]
+	Contexts uint32
 
 	// Set by [Policy.Finding]: the two parts of its error. Unreported is the probability that an
 	// unreported signature looks like this, or worse. Turned is the probability that an error of

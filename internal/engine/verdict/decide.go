@@ -371,7 +371,7 @@ func (d *decision) twoVotes() bool {
 
 func (d *decision) unanswered() bool {
 	t := &d.text
-	return d.listed && d.nobodyAnswers() && t.good == 0 && t.often()
+	return d.listed && d.nobodyAnswers() && t.good == 0 && t.often() && !t.usual()
 }
 
 // often reports whether the text was reported often for the number of its copies. A template that
@@ -383,6 +383,10 @@ func (t *text) unlike() bool { return t.contexts >= 2 }
 
 // part reports whether the message contains less than half of the text.
 func (t *text) part() bool { return t.scheme == bulkhead.Part && t.bands < PartWhole }
+
+// usual reports whether the message contains less than half of the text, and that part was delivered before today as often
+// as it was reported: the footer of a club, or the frame of a contact form.
+func (t *text) usual() bool { return t.part() && t.old >= t.reported }
 
 // recent returns the number of copies of the text, of which recent ones count less.
 func (t *text) recent() float64 { return t.old + 0.3*t.new }

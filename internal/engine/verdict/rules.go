@@ -96,7 +96,7 @@ var mailRules = []rule{
 			"reported."},
 	{byUnanswered, bulkhead.ClassSpam, (*decision).unanswered,
 		"It is a changed copy of an often reported text that one vote lists, no sender was verified, and the node is " +
-			"mature."},
+			"mature. A part of the text that was delivered before today as often as it was reported is not enough."},
 	{byUnseen, bulkhead.ClassSpam, (*decision).unseen,
 		"It is a changed copy of an often reported text that one vote lists, no mail of its verified sender was " +
 			"delivered before, the node is mature, and `wanted_lost` is 5 or more."},

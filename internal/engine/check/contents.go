@@ -89,7 +89,8 @@ func (c *contents) match(held int, samples []filter.Key) {
 		}
 	}
 	r := &c.look(evidence.Counts|evidence.Judgement|evidence.Standing, 1, func(int) filter.Key { return samples[held] })[0]
-	m := verdict.Match{Evidence: r.Evidence, Samples: verdict.OfOneText(together, &r.Evidence), Quoted: 2*quoted > together}
+	ofOne := verdict.OfOneText(together, &r.Evidence)
+	m := verdict.Match{Evidence: r.Evidence, Samples: ofOne, Quoted: 2*quoted > together}
 	m.Finding.Signature = c.samples[held].Signature()
 	fill(&m.Finding, r)
 	c.of.decider.Policy.Finding(&m.Finding, &m.Evidence, c.odds)

@@ -15,10 +15,10 @@ const PartMatch = 5
 // votes on texts that share five samples are not two votes on one text.
 const PartWhole = 12
 
-// OfOneText returns how many of the samples that occurred together with a part of a text are taken to be of one text, at
-// least 0. e is the evidence of the part. The samples of different reported texts with the part add up, and a phrase that
-// many of them share would match all mail with a few other common phrases. So each further text from the second on takes
-// one away. The first may be a copy that was changed much.
+// OfOneText returns how many of the samples that occurred together with a part of a text are taken to be of one
+// text, at least 0. e is the evidence of the part. The samples of different reported texts with the part add up, and
+// a phrase that many of them share would match all mail with a few other common phrases. So each further text from
+// the second on takes one away. The first may be a copy that was changed much.
 func OfOneText(samples int, e *Evidence) int { return max(0, samples-max(0, int(e.Contexts)-1)) }
 
 // A Match is a reported text of which the current message has a sample or more.
@@ -50,7 +50,7 @@ func (j *Decider) contained(t *text, matches []Match) {
 		return
 	}
 	w := j.Policy.weight(&best.Evidence)
-	w.contexts = 0 // those of a part are texts
+	w.contexts = 0 // a part has no links and senders: it counts texts
 	t.judge(bulkhead.Part, bulkhead.JudgedSpam, best.Finding.Confidence, best.Samples, w)
 	t.quoted, t.contested = best.Quoted, best.Finding.Contested
 	t.error = best.Finding.Error

@@ -384,8 +384,8 @@ func (t *text) unlike() bool { return t.contexts >= 2 }
 // part reports whether the message contains less than half of the text.
 func (t *text) part() bool { return t.scheme == bulkhead.Part && t.bands < PartWhole }
 
-// usual reports whether the message contains less than half of the text, and that part was delivered before today as often
-// as it was reported: the footer of a club, or the frame of a contact form.
+// usual reports whether the message contains less than half of the text, and that part was delivered before today as
+// often as it was reported: the footer of a club, or the frame of a contact form.
 func (t *text) usual() bool { return t.part() && t.old >= t.reported }
 
 // recent returns the number of copies of the text, of which recent ones count less.

@@ -63,13 +63,17 @@ func (x *Exchange) SaveTaught(dir string) error {
 	return writeFile(filepath.Join(dir, taughtFile), map[string][]*Lesson{"": x.Teacher.saved()})
 }
 
-// SaveHeld writes what the peers have taught, if it has changed since the last time.
+// SaveHeld writes what the peers have taught, if it has changed since the last call without an error.
 func (x *Exchange) SaveHeld(dir string) error {
 	held, ok := x.Class.saved()
 	if !ok {
 		return nil
 	}
-	return writeFile(filepath.Join(dir, heldFile), held)
+	err := writeFile(filepath.Join(dir, heldFile), held)
+	if err != nil {
+		x.Class.unsaved()
+	}
+	return err
 }
 
 // saved returns what is held of each origin, as lessons. ok is false if it has not changed.
@@ -97,6 +101,13 @@ func (c *Class) saved() (held map[string][]*Lesson, ok bool) {
 		}
 	}
 	return held, true
+}
+
+// unsaved makes the next saved return everything, because what the last one returned was not written.
+func (c *Class) unsaved() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dirty = true
 }
 
 // partsOf returns lessons like l with all entries, which ascend.

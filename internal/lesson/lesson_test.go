@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -453,6 +454,26 @@ func TestFiles(t *testing.T) {
 	}
 	if err := writeFile(dir+"/"+heldFile, raw); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestSaveAgain checks that lessons which could not be written are written by the next call.
+func TestSaveAgain(t *testing.T) {
+	x := New(Options{Source: newPlainSource(), Bytes: 1 << 20, Known: func(uint64) bool { return true },
+		Set: func(*learn.Others) {}})
+	x.Keep(map[string]float64{"a": 1})
+	dir := t.TempDir()
+	if err := x.Take("a", made(5, 9, 4, 1, 300)); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.SaveHeld(filepath.Join(dir, "missing")); err == nil {
+		t.Fatal("written to a folder that is not there")
+	}
+	if err := x.SaveHeld(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readFile(filepath.Join(dir, heldFile)); err != nil || len(got["a"]) == 0 {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 

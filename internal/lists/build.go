@@ -67,11 +67,12 @@ type Result struct {
 }
 
 // Build makes a list from text files and writes it to path, which is replaced as a whole or not at
-// all. Each source is read twice, first to determine the size of the filter, so it must be a file
-// and not a pipe. Building a two-part list takes only the memory of its filter, however long the
-// files are; for a fuse list see [Options].
+// all, and only if it is a list. Sources without any entry are an error, so that a failed download
+// empties no list; Options.Capacity allows an empty list. Each source is read twice, first to
+// determine the size of the filter, so it must be a file and not a pipe. Building a two-part list
+// takes only the memory of its filter, however long the files are; for a fuse list see [Options].
 func Build(ctx context.Context, path string, sources []string, o Options) (Result, error) {
-	if err := o.defaults(path); err != nil {
+	if err := errors.Join(o.defaults(path), replaceable(path)); err != nil {
 		return Result{}, err
 	}
 	var lines uint64
@@ -111,7 +112,7 @@ func (l *List) fuseOf(ctx context.Context, path string, sources []string, o Opti
 	if l.insert = nil; err == nil && full != nil {
 		err = fmt.Errorf("lists: %w", full)
 	}
-	if err != nil {
+	if err = errors.Join(err, o.nothing(r)); err != nil {
 		return Result{}, err
 	}
 	if l.fuse, err = b.Build(); err != nil {
@@ -237,10 +238,21 @@ func Add(ctx context.Context, path string, limit int64, sources []string, overfi
 	return r, l.save(path)
 }
 
+// nothing returns an error if the sources of a new list had no entry, and the list is not made for later ones.
+func (o *Options) nothing(r Result) error {
+	switch {
+	case r.Lines > 0 || o.Capacity > 0 || o.Like != nil:
+		return nil
+	case r.Bad > 0:
+		return fmt.Errorf("lists: none of %d lines is an entry", r.Bad)
+	}
+	return errors.New("lists: the text has no entry; an empty list needs --capacity")
+}
+
 // fill adds the sources to a new list and writes it.
 func (l *List) fill(ctx context.Context, path string, sources []string, o Options) (Result, error) {
 	r, err := l.take(ctx, sources, o)
-	if err != nil {
+	if err = errors.Join(err, o.nothing(r)); err != nil {
 		return Result{}, err
 	}
 	return r, l.save(path)
@@ -381,6 +393,9 @@ func Merge(path string, limit int64, inputs []string, now func() time.Time) (*Li
 	}
 	if now == nil {
 		now = time.Now
+	}
+	if err := replaceable(path); err != nil {
+		return nil, err
 	}
 	merged, err := Open(inputs[0], limit)
 	if err != nil {

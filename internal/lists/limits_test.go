@@ -612,3 +612,67 @@ func TestSetFiles(t *testing.T) {
 		t.Error("a list beyond the limit is read")
 	}
 }
+
+// TestBuildKeeps checks that Build and Merge leave a file alone that is not a list, and a list where the new text
+// has no entry.
+func TestBuildKeeps(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	put(t, at("bad.txt"), "bad.example\n")
+	put(t, at("none.txt"), "# nothing\n")
+	put(t, at("page.txt"), "<html>\n")
+	put(t, at("new.list"), "")
+	good := Options{Capacity: 10}
+	for _, name := range []string{"good.list", "new.list"} {
+		if _, err := Build(t.Context(), at(name), []string{at("bad.txt")}, good); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name, path string
+		build      func(path string) error
+		want       string
+	}{
+		{"text in place of the list", "bad.txt", func(path string) error {
+			_, err := Build(t.Context(), path, []string{at("none.txt")}, good)
+			return err
+		}, "is not a list"},
+		{"merged into a text", "bad.txt", func(path string) error {
+			_, err := Merge(path, 1<<20, []string{at("good.list"), at("good.list")}, nil)
+			return err
+		}, "is not a list"},
+		{"a folder", ".", func(path string) error {
+			_, err := Build(t.Context(), path, []string{at("bad.txt")}, good)
+			return err
+		}, "is a directory"},
+		{"no entry", "good.list", func(path string) error {
+			_, err := Build(t.Context(), path, []string{at("none.txt")}, Options{})
+			return err
+		}, "no entry"},
+		{"no line is an entry", "good.list", func(path string) error {
+			_, err := Build(t.Context(), path, []string{at("page.txt")}, Options{SkipBad: true})
+			return err
+		}, "none of 1 lines"},
+		{"no entry of a fuse list", "good.list", func(path string) error {
+			_, err := Build(t.Context(), path, []string{at("none.txt")}, Options{Structure: Fuse})
+			return err
+		}, "no entry"},
+	} {
+		before, _ := os.ReadFile(at(tt.path))
+		if err := tt.build(at(tt.path)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+		if after, _ := os.ReadFile(at(tt.path)); string(after) != string(before) {
+			t.Errorf("%s: the file has changed", tt.name)
+		}
+	}
+	like, err := Open(at("good.list"), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{good, {Like: like}} {
+		if _, err := Build(t.Context(), at("empty.list"), []string{at("none.txt")}, o); err != nil {
+			t.Errorf("an empty list with room: %v", err)
+		}
+	}
+}

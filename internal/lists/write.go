@@ -19,6 +19,28 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return nil
 }
 
+// replaceable returns an error if there is a file at path that is not a list, such as a text file that
+// was named first by mistake.
+func replaceable(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	defer f.Close()
+	head := make([]byte, 4)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return fmt.Errorf("lists: %w", err)
+	}
+	if n > 0 && string(head[:n]) != "BHPF" { // every filter file begins so
+		return fmt.Errorf("lists: %s is not a list, and is not replaced; name the list before the text files", path)
+	}
+	return nil
+}
+
 // likeBefore gives f the owner and mode of the file at path, which f will replace.
 func likeBefore(f *os.File, path string) error {
 	old, err := os.Stat(path)

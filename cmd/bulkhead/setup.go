@@ -14,6 +14,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/setup"
 )
 
@@ -31,6 +32,11 @@ func newSetupCommand() *cobra.Command {
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := cmd.OutOrStdout()
+			for i, name := range o.For {
+				if o.For[i] = strings.TrimSpace(name); !slices.Contains(setup.Programs(), o.For[i]) {
+					return cli.Usagef("--for %.40q is none of %s", name, strings.Join(setup.Programs(), ", "))
+				}
+			}
 			if printOnly && (yes || undo) {
 				return cli.Usagef("--print excludes --yes and --undo: it changes nothing")
 			}
@@ -55,7 +61,8 @@ func newSetupCommand() *cobra.Command {
 	f.StringVar(&o.Root, "root", "/", "`FOLDER` that stands for /; nothing outside of it is touched")
 	f.StringSliceVar(&o.For, "for", nil, "`PROGRAMS` to set up, of "+strings.Join(setup.Programs(), ", ")+
 		" (default: those found that see whole mail)")
-	f.StringVar(&o.Config, "config", setup.DefaultConfig, "configuration `FILE` of the node, below the root")
+	f.StringVar(&o.Config, "config", "", "configuration `FILE` of the node, below the root (default: "+
+		setup.DefaultConfig+", or the node's defaults without that file)")
 	f.BoolVar(&printOnly, "print", false, "print the changes, and make none")
 	f.BoolVar(&yes, "yes", false, "make the changes without asking")
 	f.BoolVar(&undo, "undo", false, "put back what the latest setup has changed; it does not ask")
@@ -141,7 +148,8 @@ func setupJSON(w io.Writer, p *setup.Plan, printOnly bool) (err error) {
 // look makes a plan. Its errors have the exit codes of the command.
 func look(o setup.Options) (*setup.Plan, error) {
 	p, err := setup.Look(o)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+	var wrong *config.Error
+	if err != nil && !errors.As(err, &wrong) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return nil, cli.DataError{Err: err}
 	}
 	return p, err

@@ -89,11 +89,15 @@ func (t *tree) putBack(all []kept) error {
 	return errors.Join(errs...)
 }
 
-// undoAfter returns the commands after which the programs no longer use the changes.
+// undoAfter returns the commands after which the programs no longer use the changes. Commands that
+// need what is gone then are left out.
 func (p *Plan) undoAfter() (all []string) {
 	for _, command := range p.After {
 		name, _, _ := strings.Cut(command, " ")
-		if name != "sievec" && name != "cdcc" && name != "pyzor" { // they would need what is gone
+		made := slices.ContainsFunc(p.Changes, func(c Change) bool {
+			return c.Created && strings.HasSuffix(command, " "+c.Path)
+		})
+		if name != "sievec" && name != "pyzor" && !made {
 			all = append(all, command)
 		}
 	}

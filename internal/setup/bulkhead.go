@@ -2,18 +2,22 @@ package setup
 
 import (
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 )
 
-// readConfig reads the configuration of the node. Without a configuration, every door is open at
-// its default address.
+// readConfig reads the configuration of the node. Without a file at the default path, every door is
+// open at its default address.
 func (p *Plan) readConfig() error {
 	f, err := p.tree.read(p.options.Config)
 	if err != nil {
 		return err
+	}
+	if p.mustConfig && !f.exists {
+		return fmt.Errorf("setup: the node's configuration: open %s: %w", p.options.Config, fs.ErrNotExist)
 	}
 	p.config = config.Default()
 	if f.exists {

@@ -49,12 +49,13 @@ func (p *Plan) pyzor() error {
 	return nil
 }
 
-// dcc adds a note only: the client's map is binary, and cannot be written here.
+// dcc adds a note only, which has the commands: the client's map is binary, and cannot be written here.
 func (p *Plan) dcc() error {
 	host, port, err := net.SplitHostPort(p.door("dcc"))
 	if err != nil {
 		return err
 	}
-	p.after("cdcc \"new map; delete dcc1.dcc-servers.net; add "+strings.Trim(host, "[]")+","+port+"\"", "cdcc info")
+	p.note("DCC's clients have their servers in a map that only cdcc writes: "+
+		`cdcc "new map; delete dcc1.dcc-servers.net; add %s,%s", and then cdcc info`, strings.Trim(host, "[]"), port)
 	return nil
 }

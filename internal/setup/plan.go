@@ -20,7 +20,8 @@ type Options struct {
 	Root string
 	// For names the programs to set up, see [Programs]; if it is empty, the programs found are set up.
 	For []string
-	// Config is the path of the node's configuration in the root.
+	// Config is the path of the node's configuration in the root. If it is empty, the path is
+	// [DefaultConfig], and without such a file the node has its defaults.
 	Config string
 }
 
@@ -56,8 +57,10 @@ type Plan struct {
 
 	tree    *tree
 	options Options
-	config  *config.Config
-	listens map[string]string // addresses of doors by key, after the changes
+	// mustConfig is set if the user named the node's configuration, which must be there then.
+	mustConfig bool
+	config     *config.Config
+	listens    map[string]string // addresses of doors by key, after the changes
 }
 
 // A program is a program that setup supports.
@@ -105,14 +108,15 @@ func Look(o Options) (*Plan, error) {
 			return nil, fmt.Errorf("setup: %.40q is none of %s", name, strings.Join(Programs(), ", "))
 		}
 	}
-	if o.Config == "" {
+	named := o.Config != ""
+	if !named {
 		o.Config = DefaultConfig
 	}
 	t, err := openTree(o.Root)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{tree: t, options: o}
+	p := &Plan{tree: t, options: o, mustConfig: named}
 	if err := p.look(); err != nil {
 		t.close()
 		return nil, err

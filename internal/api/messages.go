@@ -40,7 +40,7 @@ func decode[T any](r *request, body []byte, maxBatch int) (items []T, batch bool
 func parse[T any](body []byte, maxBatch int) (items []T, batch bool, err error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
-	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
+	if isArray(body) {
 		batch = true
 		err = dec.Decode(&items)
 	} else {
@@ -53,7 +53,7 @@ func parse[T any](body []byte, maxBatch int) (items []T, batch bool, err error) 
 		}
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: body: %s", bulkhead.ErrMalformed, strings.TrimPrefix(err.Error(), "json: "))
+		return nil, false, fmt.Errorf("%w: body: %s", bulkhead.ErrMalformed, jsonMistake(err))
 	}
 	if batch && (len(items) == 0 || len(items) > maxBatch) {
 		return nil, false, fmt.Errorf("%w: batch of %d messages, want 1 to %d", bulkhead.ErrMalformed, len(items), maxBatch)
@@ -71,14 +71,37 @@ func one[T any](r *request) (T, error) {
 	if err != nil {
 		return none, err
 	}
-	items, batch, err := decode[T](r, body, 1)
+	if isArray(body) {
+		return none, fmt.Errorf("%w: body is an array, want one object", bulkhead.ErrMalformed)
+	}
+	items, _, err := decode[T](r, body, 1)
 	if err != nil {
 		return none, err
 	}
-	if batch {
-		return none, fmt.Errorf("%w: body is an array, want one object", bulkhead.ErrMalformed)
-	}
 	return items[0], nil
+}
+
+// isArray reports whether a JSON text begins as an array.
+func isArray(body []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")) }
+
+// jsonMistake returns what is wrong with a JSON text, without the types of this program.
+func jsonMistake(err error) string {
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "it ends inside a value"
+	case errors.Is(err, io.EOF):
+		return "it is empty"
+	case errors.As(err, &kind) && kind.Field != "":
+		path := slices.DeleteFunc(strings.Split(kind.Field, "."), func(name string) bool {
+			return name != "" && name[0] < 'a' // a struct that another one embeds
+		})
+		return fmt.Sprintf("%s: unexpected %s", strings.Join(path, "."), kind.Value)
+	case errors.As(err, &kind):
+		return "want an object, not a " + kind.Value
+	}
+	text := strings.TrimPrefix(err.Error(), "json: ")
+	return strings.TrimPrefix(text, bulkhead.ErrMalformed.Error()+": ")
 }
 
 // signatures checks the number and validity of the signatures of one message.

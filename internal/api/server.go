@@ -274,6 +274,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 
 // body reads the whole body of the request.
 func (r *request) body() ([]byte, error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return nil, newProblem(http.StatusUnsupportedMediaType,
+			fmt.Sprintf("body with content coding %.40q, want none", coding))
+	}
 	body, err := r.held.ReadAll(r.Context(), r.Body, r.ContentLength, patience)
 	var long *http.MaxBytesError
 	var netErr interface{ Timeout() bool }

@@ -23,7 +23,7 @@ func TestOwnFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var none bytes.Buffer
-	if code := run([]string{"restore", "--data", dir, "-"}, &none, &none, &none); code != int(cli.Data) {
+	if code := run([]string{"restore", "--data", t.TempDir(), "-"}, &none, &none, &none); code != int(cli.Data) {
 		t.Fatalf("restore of nothing exits with %d, want %d: %s", code, cli.Data, none.String())
 	}
 	theirs := filepath.Join(dir, "theirs")

@@ -10,10 +10,79 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/node/manage"
 	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 )
+
+// TestForeignFolder checks that neither a start nor a command closes or fills a folder of something else, that
+// other users can read.
+func TestForeignFolder(t *testing.T) {
+	cfg := parse(t, everyPart)
+	for _, tt := range []struct {
+		name  string
+		mode  os.FileMode
+		files []string
+		taken bool
+	}{
+		{"of a system", 0o755, []string{"etc", "passwd"}, false},
+		{"empty", 0o755, nil, true},
+		{"a file system of its own", 0o755, []string{"lost+found"}, true},
+		{"private", 0o700, []string{"bad.list"}, true},
+		{"of a node, opened since", 0o755, []string{"notes", networkKeyFile}, true},
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range tt.files {
+			text := []byte(strings.Repeat("0", 32))
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(dir, tt.mode); err != nil {
+			t.Fatal(err)
+		}
+		_, made := NewNetwork(dir, "")
+		n, err := Open(t.Context(), Options{Config: cfg, Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			err = n.Close(t.Context())
+		}
+		if tt.taken {
+			if err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			continue
+		}
+		left, _ := os.ReadDir(dir)
+		info, _ := os.Stat(dir)
+		if !errors.Is(made, store.ErrPermission) || !errors.Is(err, store.ErrPermission) ||
+			len(left) != len(tt.files) || info.Mode().Perm() != tt.mode {
+			t.Errorf("%s: %v, %v; %d files, %v", tt.name, made, err, len(left), info.Mode())
+		}
+	}
+}
+
+// TestFolderFails checks that a start which cannot write into its folder does not call the configuration wrong.
+func TestFolderFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, rateFolder), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n, err := Open(t.Context(), Options{Config: httpDoor(t), Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		err = n.Close(t.Context())
+	}
+	var wrong *config.Error
+	if err == nil || errors.As(err, &wrong) {
+		t.Errorf("%v", err)
+	}
+}
 
 // TestFolderInUse checks that no command changes the data folder of a running node, even if the folder of
 // the store, which has a lock of its own, was moved away.

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
@@ -28,7 +30,8 @@ const (
 )
 
 // ownFolder refuses root access to another user's data folder: its owner, as whom the node runs,
-// could not read files that root leaves. A missing folder has no owner.
+// could not read files that root leaves. It also refuses a folder of something else, see [foreign]. A
+// missing folder has no owner.
 func ownFolder(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,6 +41,9 @@ func ownFolder(dir string) error {
 		err = &fs.PathError{Op: "open data folder", Path: dir, Err: syscall.ENOTDIR}
 	}
 	if err != nil {
+		return err
+	}
+	if err := foreign(dir, info.Mode()); err != nil {
 		return err
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
@@ -51,6 +57,33 @@ func ownFolder(dir string) error {
 	return fmt.Errorf("%s: %w: owned by user %d, who could not read files that root writes there; run this as "+
 		"the owner: type \"runuser -u %s --\" before the command",
 		dir, store.ErrPermission, owner.Uid, name)
+}
+
+// foreign returns an error if a folder is open to other users, and has files but none of a node. A
+// node closes its data folder to others, which would break a machine whose /var or / was named.
+func foreign(dir string, mode fs.FileMode) error {
+	if mode.Perm()&0o077 == 0 {
+		return nil
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	other := ""
+	for _, entry := range slices.Backward(names) {
+		switch name := entry.Name(); name {
+		case networkKeyFile, sealKeyFile, AdminTokenFile, StoreFolder, meshFolder, standby.Folder, inventoryFile:
+			return nil
+		case "lost+found": // of a file system of its own
+		default:
+			other = name
+		}
+	}
+	if other == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: it is open to other users, and has files that are of no node, such as %s; name a "+
+		"folder of the node's own, which may be missing", dir, store.ErrPermission, other)
 }
 
 // lockFolder makes sure that no other process works on a data folder until the lock is released. The lock of
@@ -140,6 +173,9 @@ func keyCheck(key []byte) string {
 // ReadSecret returns the trimmed text of a file. The file must not be readable by others.
 func ReadSecret(path string) (string, error) {
 	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		err = &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
+	}
 	if err != nil {
 		return "", err
 	}

@@ -28,6 +28,9 @@ type mta struct {
 func (n *Node) openMTA(cfg *config.Config) (*mta, error) {
 	m := &mta{}
 	rules, err := rulesOf(cfg)
+	if err == nil {
+		err = checkRules(rules)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +43,7 @@ func (n *Node) openMTA(cfg *config.Config) (*mta, error) {
 		opts.Notify = m.webhook.Notify
 	}
 	if m.limits, err = ratelimit.Open(opts); err != nil {
-		return nil, &config.Error{Key: "ratelimit", Detail: err.Error()}
+		return nil, err // of the folder, since the rules are right
 	}
 	// A start may be an unattended reboot: one bad file of a list must not close all doors.
 	m.lists, err = lists.OpenSet(lists.SetOptions{

@@ -151,6 +151,10 @@ func TestParseRefuses(t *testing.T) {
 		{"addresses of hub and standby", "[listen]\nhttp = \":8420\"\n[mesh]\nmode = \"hub\"\nlisten = \":8420\"\n" +
 			"[standby]\nlisten = \"127.0.0.1:8420\"\n",
 			[]string{"line 5: mesh.listen: listen.http", "line 7: standby.listen: listen.http"}},
+		{"path too long for a socket", "[listen]\nmilter = \"unix:/" + strings.Repeat("x", 107) + "\"\n",
+			[]string{"path of 108 bytes, limit 107"}},
+		{"bytes below the least", "[tally]\nmemory_bytes = 5\n",
+			[]string{"5 is not between 1048576 and 1125899906842624"}},
 		{"relative socket", "[listen]\nmilter = \"unix:run/x\"\n", []string{"starts with /"}},
 		{"durability", "[node]\ndurability = \"often\"\n",
 			[]string{`line 2: node.durability: "often" is none of ["always" "relaxed" "standby"]`}},

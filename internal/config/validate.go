@@ -61,7 +61,7 @@ func (c *checker) between(key string, value, lo, hi float64) {
 
 // number formats a whole number in full, as it is written in the file.
 func number(v float64) string {
-	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+	if v == math.Trunc(v) && math.Abs(v) < 1e16 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return fmt.Sprint(v)
@@ -81,6 +81,9 @@ func (c *checker) chance(key string, value float64) {
 	}
 }
 
+// maxSocketPath is the longest path of a Unix socket on Linux, in bytes.
+const maxSocketPath = 107
+
 // address checks "host:port", or "unix:/path" if sockets is set.
 func (c *checker) address(key, value string, sockets bool) {
 	if value == "" {
@@ -92,6 +95,8 @@ func (c *checker) address(key, value string, sockets bool) {
 			c.fail(key, "%.80q: this front door has no unix socket", value)
 		case !strings.HasPrefix(path, "/"):
 			c.fail(key, "%.80q: the path of a socket starts with /", value)
+		case len(path) > maxSocketPath:
+			c.fail(key, "%.80q: path of %d bytes, limit %d for a socket", value, len(path), maxSocketPath)
 		}
 		return
 	}

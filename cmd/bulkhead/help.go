@@ -131,6 +131,13 @@ func dress(root *cobra.Command) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.UsageError{Err: fmt.Errorf("%s: %s", cmd.CommandPath(), flagError(err))}
 	})
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = cli.Args(func(_ *cobra.Command, args []string) error {
+			_, _, err := root.Find(args)
+			return err
+		})
+	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, name := range strings.Fields(g.commands) {

@@ -42,11 +42,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetIn(stdin)
 	root.SetOut(out)
 	root.SetErr(complaints)
-	err := root.ExecuteContext(context.Background())
+	cmd, err := root.ExecuteContextC(context.Background())
 	if failed := out.Flush(); failed != nil {
 		err = failed // the command returns the same error, or none
 	}
-	command.Complain(complaints, err)
+	command.Complain(cmd, err)
 	complaints.Flush()
 	return command.CodeOf(err)
 }

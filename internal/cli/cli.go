@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -73,8 +74,8 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// CodeOf returns the exit code for an error of this package, for an error that a file is missing or
-// may not be read, and for nil. For any other error it returns [Software] and false.
+// CodeOf returns the exit code for an error of this package, for an error that a file is missing, is a
+// folder or may not be read, and for nil. For any other error it returns [Software] and false.
 func CodeOf(err error) (Code, bool) {
 	var code Code
 	var wrong UsageError
@@ -89,7 +90,8 @@ func CodeOf(err error) (Code, bool) {
 		return Usage, true
 	case errors.As(err, &data):
 		return Data, true
-	case errors.As(err, &input), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+	case errors.As(err, &input), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission),
+		errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
 		return NoInput, true
 	}
 	return Software, false

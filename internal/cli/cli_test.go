@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -22,6 +23,7 @@ func TestCodeOf(t *testing.T) {
 		{fmt.Errorf("list: %w", DataError{errors.New("line 3")}), Data, true},
 		{InputError{errors.New("mailbox: box: not a mailbox")}, NoInput, true},
 		{fmt.Errorf("key: %w", fs.ErrPermission), NoInput, true},
+		{fmt.Errorf("read: %w", syscall.EISDIR), NoInput, true},
 		{errors.New("disk full"), Software, false},
 	} {
 		if got, known := CodeOf(tt.err); got != tt.want || known != tt.known {

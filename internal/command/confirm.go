@@ -50,6 +50,9 @@ func (c *Confirmation) Agree(cmd *cobra.Command, in *bufio.Reader, question stri
 	if err != nil && err != io.EOF {
 		return err
 	}
+	if err == io.EOF { // no line feed was typed
+		fmt.Fprintln(cmd.ErrOrStderr())
+	}
 	if !IsYes(answer) {
 		return cli.Usagef("nothing was changed; use --yes to go on without asking")
 	}

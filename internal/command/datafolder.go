@@ -167,6 +167,6 @@ func Record(cmd *cobra.Command, dir, action string, err error) {
 		e.Error = err.Error()
 	}
 	if failed := node.RecordCommand(dir, e); failed != nil && err == nil { // else for the reason of err, or after it
-		Complain(cmd.ErrOrStderr(), failed)
+		Complain(cmd, failed)
 	}
 }

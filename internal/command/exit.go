@@ -2,13 +2,16 @@ package command
 
 import (
 	"errors"
-	"io"
+	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
@@ -36,7 +39,7 @@ func CodeOf(err error) int {
 		code = cli.Data
 	case errors.As(err, &refusal) && refusal.Status == http.StatusRequestEntityTooLarge:
 		code = cli.Data // over a fixed limit, so that a retry fails again
-	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, bulkhead.ErrOverLimit):
+	case errors.Is(err, bulkhead.ErrReadOnly), errors.Is(err, bulkhead.ErrOverLimit), errors.Is(err, store.ErrInUse):
 		code = cli.Temporary
 	case errors.Is(err, bulkhead.ErrUnauthorised), errors.Is(err, bulkhead.ErrForbidden),
 		errors.Is(err, store.ErrPermission), errors.Is(err, local.ErrStranger):
@@ -47,12 +50,16 @@ func CodeOf(err error) int {
 	return int(code)
 }
 
-// hintFor returns what to do about an error, or "" if the error needs no hint.
-func hintFor(err error) string {
+// hintFor returns what to do about an error of a command, or "" if the error needs no hint.
+func hintFor(cmd *cobra.Command, err error) string {
 	var wrong cli.UsageError
 	switch {
 	case errors.As(err, &wrong):
-		return "see \"bulkhead help\""
+		program, name, _ := strings.Cut(cmd.CommandPath(), " ")
+		if name == "help" {
+			name = ""
+		}
+		return fmt.Sprintf("see \"%s\"", strings.TrimSpace(program+" help "+name))
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "is a node running? start one with \"bulkhead serve\", or name one with --server"
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -64,6 +71,8 @@ func hintFor(err error) string {
 			"member of the group bulkhead on the node's machine"
 	case errors.Is(err, local.ErrStranger):
 		return "if that user runs the node, name it with --server"
+	case errors.Is(err, fs.ErrPermission):
+		return "run this as a user who may; for a node's data folder that is the node's user"
 	}
 	return ""
 }
@@ -93,13 +102,13 @@ func (e plainError) Error() string {
 // Unwrap returns the error inside.
 func (e plainError) Unwrap() error { return e.error }
 
-// Complain prints an error and a hint what to do about it, unless the error only carries an
-// answer's exit code.
-func Complain(w io.Writer, err error) {
+// Complain prints an error of a command and a hint what to do about it, unless the error only carries
+// an answer's exit code.
+func Complain(cmd *cobra.Command, err error) {
 	var code cli.Code
 	switch {
 	case err == nil, errors.As(err, &code) && err == error(code):
 	default:
-		cli.Complain(w, "bulkhead", plainError{err}, hintFor(err))
+		cli.Complain(cmd.ErrOrStderr(), "bulkhead", plainError{err}, hintFor(cmd, err))
 	}
 }

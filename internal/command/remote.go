@@ -162,6 +162,11 @@ func PublicURL(ctx context.Context, c *admin.Client) (string, error) {
 // administrator's token of this machine's node. This token is sent to loopback addresses alone, and
 // the installed node's token only if --server names such an address.
 func (r *Remote) AsAdmin(_ *cobra.Command, data string, run func(*admin.Client) error) error {
+	if data != "" && r.Server == "" { // not even another node is asked in place of the one in a folder that is not there
+		if _, err := os.Stat(data); err != nil {
+			return err
+		}
+	}
 	own := findNode(data, "")
 	c, bySocket, err := r.client(&own)
 	if err != nil {

@@ -75,7 +75,8 @@ func ReadNetwork(dir string) (Identity, error) {
 	var secret filter.Secret
 	if err := ReadKey(filepath.Join(dir, networkKeyFile), secret[:]); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return Identity{}, fmt.Errorf("%s has no network yet: make one with \"bulkhead network new\"", dir)
+			return Identity{}, fmt.Errorf("%s has no network yet: make one with \"bulkhead network new\": %w", dir,
+				fs.ErrNotExist)
 		}
 		return Identity{}, err
 	}

@@ -59,6 +59,10 @@ func Bytes(b []byte) func(io.Writer) error {
 func put(path string, name func(from, to string) error, write func(io.Writer) error,
 	prepare []func(*os.File) error) error {
 	dir := filepath.Dir(path)
+	if info, err := os.Stat(path); path == "" || err == nil && info.IsDir() {
+		// before write, which may take long
+		return &fs.PathError{Op: "write", Path: path, Err: syscall.EISDIR}
+	}
 	f, err := os.CreateTemp(dir, Leftovers(path))
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -138,6 +139,12 @@ func TestFailed(t *testing.T) {
 	}
 	if err := Replace(filepath.Join(dir, "missing", "file"), Bytes(nil)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("in a folder that is not there: %v", err)
+	}
+	for _, folder := range []string{"", dir} {
+		written := func(io.Writer) error { t.Errorf("something was written in place of %q", folder); return nil }
+		if err := Replace(folder, written); !errors.Is(err, syscall.EISDIR) {
+			t.Errorf("in place of %q: %v", folder, err)
+		}
 	}
 }
 

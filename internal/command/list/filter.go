@@ -36,7 +36,7 @@ func newFilterCommand() *cobra.Command {
 				rows, err := filterInfo(path, known)
 				if err != nil {
 					err = fmt.Errorf("%s: %w", path, err)
-					command.Complain(cmd.ErrOrStderr(), err)
+					command.Complain(cmd, err)
 					if first == nil {
 						first = cli.Code(command.CodeOf(err))
 					}

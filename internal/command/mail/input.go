@@ -88,7 +88,7 @@ func (in *input) each(cmd *cobra.Command, args []string, fn func(m *message) err
 	var first error
 	fail := func(err error) {
 		count.end()
-		command.Complain(cmd.ErrOrStderr(), err)
+		command.Complain(cmd, err)
 		if first == nil {
 			first = cli.Code(command.CodeOf(err))
 		}

@@ -99,7 +99,7 @@ func (v *voter) sendWaiting(cmd *cobra.Command) {
 	s := sender{cmd: cmd, timeout: v.remote.Timeout, away: make(map[string]error)}
 	for _, folder := range waiting.Owned() {
 		if err := s.send(folder); err != nil {
-			command.Complain(cmd.ErrOrStderr(), err)
+			command.Complain(cmd, err)
 		}
 	}
 	v.away = s.away[v.remote.Server]
@@ -110,14 +110,16 @@ type sender struct {
 	cmd     *cobra.Command
 	timeout time.Duration
 	away    map[string]error // nodes that take no votes, by URL
+	later   error            // why the last votes that wait do so
 }
 
 // send sends the votes of a folder of this process's user. It returns no error if votes have to wait.
 func (s *sender) send(folder waiting.Folder) error {
 	_, err := folder.Send(s.one, func(name string, err error) {
-		command.Complain(s.cmd.ErrOrStderr(), fmt.Errorf("%s: the vote is dropped: %w", name, err))
+		command.Complain(s.cmd, fmt.Errorf("%s: the vote is dropped: %w", name, err))
 	})
 	if errors.Is(err, waiting.ErrLater) {
+		s.later = err
 		return nil
 	}
 	return err
@@ -180,6 +182,9 @@ func newWaitingCommand() *cobra.Command {
 			if send {
 				s := &sender{cmd: cmd, timeout: timeout, away: make(map[string]error)}
 				s.sendAll(folders)
+				if s.later != nil {
+					command.Complain(cmd, s.later)
+				}
 			}
 			states := []crowd{}
 			for _, f := range folders {
@@ -240,7 +245,7 @@ func (s *sender) sendAll(folders []waiting.Folder) {
 			err = s.sendAs(f.UID)
 		}
 		if err != nil {
-			command.Complain(s.cmd.ErrOrStderr(), err)
+			command.Complain(s.cmd, err)
 		}
 	}
 }

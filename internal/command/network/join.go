@@ -287,9 +287,11 @@ func waiting(cmd *cobra.Command, c *admin.Client, text string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("no node that is called %q or has that key waits; see \"bulkhead peer requests\"", text)
+		return "", cli.DataError{Err: fmt.Errorf(
+			"no node that is called %q or has that key waits; see \"bulkhead peer requests\"", text)}
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("%d nodes wait that have shown the invitation for %q: name one by its key", len(found), text)
+	return "", cli.DataError{Err: fmt.Errorf("%d nodes wait that have shown the invitation for %q: name one by its key",
+		len(found), text)}
 }

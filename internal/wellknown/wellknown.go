@@ -17,17 +17,26 @@ var (
 	listed string // by list.sh
 	//go:embed own.txt
 	own string
+	//go:embed mailboxes.txt
+	listedMailboxes string // by list.sh
+	//go:embed own-mailboxes.txt
+	ownMailboxes string
 )
 
-var domains = sync.OnceValue(func() map[string]bool {
+var (
+	domains   = sync.OnceValue(func() map[string]bool { return linesOf(listed + own + ownMailboxes) })
+	mailboxes = sync.OnceValue(func() map[string]bool { return linesOf(listedMailboxes + ownMailboxes) })
+)
+
+func linesOf(text string) map[string]bool {
 	all := make(map[string]bool)
-	for line := range strings.Lines(listed + own) {
+	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
 			all[line] = true
 		}
 	}
 	return all
-})
+}
 
 // Domain reports whether a host in lower case, or a domain above it, is well known. The link of a
 // place on a host, "forms.example/abc", is not: it belongs to one customer.
@@ -48,6 +57,10 @@ func Domain(link []byte) bool {
 	}
 	return false
 }
+
+// Company reports whether a domain in lower case is well known itself, and gives no mailboxes to anybody. Its verified
+// mail is of its own programs or staff, also where customers have written some of it.
+func Company(domain []byte) bool { return domains()[string(domain)] && !mailboxes()[string(domain)] }
 
 // microsoft is the suffix of free tenants that the Public Suffix List lacks.
 const microsoft = ".onmicrosoft.com"

@@ -19,6 +19,23 @@ func TestDomain(t *testing.T) {
 	}
 }
 
+// TestCompany: a well-known domain, no host or tenant below it, and no provider of mailboxes.
+func TestCompany(t *testing.T) {
+	for domain, want := range map[string]bool{
+		"google.com": true, "docusign.net": true, "paypal.com": true, "eu.docusign.net": false, "shop.zendesk.com": false,
+		"gmail.com": false, "yahoo.co.uk": false, "gmx.de": false, "evil.example": false, "": false,
+	} {
+		if got := Company([]byte(domain)); got != want {
+			t.Errorf("%q is of a company: %v, want %v", domain, got, want)
+		}
+	}
+	for domain := range linesOf(listedMailboxes) {
+		if !domains()[domain] {
+			t.Errorf("%q is of mailboxes, and is not well known", domain)
+		}
+	}
+}
+
 // TestTenant: names of customers below a private suffix, and neither the suffix nor other names.
 func TestTenant(t *testing.T) {
 	for domain, want := range map[string]bool{
@@ -35,7 +52,7 @@ func TestTenant(t *testing.T) {
 // none exempts a whole top-level domain.
 func TestLists(t *testing.T) {
 	n := 0
-	for line := range strings.Lines(listed + own) {
+	for line := range strings.Lines(listed + own + listedMailboxes + ownMailboxes) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue

@@ -126,13 +126,19 @@ func (d *decision) seldom() bool {
 	return d.sender >= 0 && t.strength < oneVote+reportRate*(t.old+0.5*t.new)-slack
 }
 
-// service reports whether a text belongs to a service that sends the mail of its customers from one address, such as
-// an invitation to sign a document. Reports of what some customers sent with it say nothing of the others. Of a
-// campaign, more than one copy in twenty is reported.
+// service reports whether a text belongs to a service that sends the mail of its customers, such as an invitation to
+// sign a document: a well-known company, or one address with many names. Reports of what some customers sent with it
+// say nothing of the others. Of a campaign, more than one copy in twenty is reported. A well-known company runs none,
+// so there it takes as many deliveries as reports.
 func (d *decision) service() bool {
-	t := &d.text
-	return d.sender >= 0 && d.parts.Address >= 0 && d.common(d.parts.Address) && t.days >= serviceDays &&
-		d.Evidence[d.parts.Address].settled() >= votesWorth*t.reported
+	t, domain, address := &d.text, d.parts.Domain, d.parts.Address
+	switch {
+	case d.sender < 0 || t.days < serviceDays:
+		return false
+	case domain >= 0 && wellknown.Company(d.Signatures[domain].Sum()):
+		return d.Evidence[domain].settled() >= t.reported
+	}
+	return address >= 0 && d.common(address) && d.Evidence[address].settled() >= votesWorth*t.reported
 }
 
 // lonely reports whether a single vote for spam stands against many deliveries of a text with a

@@ -23,22 +23,28 @@ func TestForeignFolder(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		mode  os.FileMode
-		files []string
+		files []string // a name that ends with a slash is a folder
 		taken bool
 	}{
-		{"of a system", 0o755, []string{"etc", "passwd"}, false},
+		{"of a system", 0o755, []string{"etc/", "passwd"}, false},
 		{"empty", 0o755, nil, true},
-		{"a file system of its own", 0o755, []string{"lost+found"}, true},
-		{"private", 0o700, []string{"bad.list"}, true},
-		{"of a node, opened since", 0o755, []string{"notes", networkKeyFile}, true},
+		{"a file system of its own", 0o755, []string{"lost+found/"}, true},
+		{"private", 0o700, []string{"lists/"}, true},
+		{"with a list", 0o755, []string{"bad.list"}, true},
+		{"of a node, opened since", 0o755, []string{"notes/", networkKeyFile}, true},
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range tt.files {
-			text := []byte(strings.Repeat("0", 32))
-			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			path, err := filepath.Join(dir, name), error(nil)
+			if strings.HasSuffix(name, "/") {
+				err = os.Mkdir(path, 0o700)
+			} else {
+				err = os.WriteFile(path, []byte(strings.Repeat("0", 32)), 0o600)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

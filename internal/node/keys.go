@@ -59,7 +59,7 @@ func ownFolder(dir string) error {
 		dir, store.ErrPermission, owner.Uid, name)
 }
 
-// foreign returns an error if a folder is open to other users, and has files but none of a node. A
+// foreign returns an error if a folder is open to other users, and has folders but nothing of a node. A
 // node closes its data folder to others, which would break a machine whose /var or / was named.
 func foreign(dir string, mode fs.FileMode) error {
 	if mode.Perm()&0o077 == 0 {
@@ -76,13 +76,15 @@ func foreign(dir string, mode fs.FileMode) error {
 			return nil
 		case "lost+found": // of a file system of its own
 		default:
-			other = name
+			if entry.IsDir() {
+				other = name
+			}
 		}
 	}
 	if other == "" {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: it is open to other users, and has files that are of no node, such as %s; name a "+
+	return fmt.Errorf("%s: %w: it is open to other users, and has folders that are of no node, such as %s; name a "+
 		"folder of the node's own, which may be missing", dir, store.ErrPermission, other)
 }
 

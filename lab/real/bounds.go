@@ -70,6 +70,13 @@ func Bounds() []Bound {
 				ham("signed, 6 reports", CalledSpam, 0), ham("signed, 6 reports", Suspected, 5),
 				ham("signed, 20 reports", CalledSpam, 0), ham("signed, 20 reports", Suspected, 5),
 			}},
+		{"services", "Well-known companies send one text for all customers, and 6 and 20 spams with it were reported.",
+			services, []Limit{
+				ham("one address, 6 reports", CalledSpam, 0), ham("one address, 6 reports", Suspected, 5),
+				ham("one address, 20 reports", CalledSpam, 0), ham("one address, 20 reports", Suspected, 5),
+				ham("many addresses, 6 reports", CalledSpam, 0), ham("many addresses, 6 reports", Suspected, 5),
+				ham("many addresses, 20 reports", CalledSpam, 0), ham("many addresses, 20 reports", Suspected, 5),
+			}},
 		{"templates", "Unrelated sites send the text of one software, and 6 and 20 reported spams imitate it.", templates,
 			[]Limit{
 				ham("verified, 6 reports", CalledSpam, 30), ham("verified, 20 reports", CalledSpam, 5),
@@ -233,9 +240,6 @@ func platforms(listed bool) func(seed uint64) *Plan {
 // platform adds genuine mail and spam that link to a platform. history is the number of genuine deliveries
 // before the spam. The platform itself sends and signs all of it unless at is nil.
 func (b *builder) platform(p platform, history int, at *carrier) {
-	within := func(from, to int) time.Duration {
-		return time.Duration(from)*day + time.Duration(b.r.Int64N(int64(to-from)*int64(day)))
-	}
 	account, kind := "", ""
 	if at != nil {
 		account, kind = "no-reply@"+at.domain, "signed, "
@@ -261,6 +265,15 @@ func (b *builder) platform(p platform, history int, at *carrier) {
 		}
 		return c.copy
 	}
+	b.phases(history, kind, genuine, spam)
+}
+
+// phases adds genuine mail before reported spam, after the first 6 reports, and after 20. history is the number of
+// genuine deliveries before the spam.
+func (b *builder) phases(history int, kind string, genuine, spam func() func(*rand.Rand, *Delivery) Mail) {
+	within := func(from, to int) time.Duration {
+		return time.Duration(from)*day + time.Duration(b.r.Int64N(int64(to-from)*int64(day)))
+	}
 	for range history {
 		b.one(within(0, 12), false, "history", false, genuine())
 	}
@@ -273,6 +286,47 @@ func (b *builder) platform(p platform, history int, at *carrier) {
 			b.one(within(from+4, from+6), false, fmt.Sprintf("%s%d reports", kind, []int{6, 20}[phase]), false, genuine())
 		}
 	}
+}
+
+// companies are well known, and send the mail of their customers.
+var companies = strings.Fields("docusign.net dropbox.com google.com zoom.us calendly.com intuit.com paypal.com " +
+	"eventbrite.com typeform.com linkedin.com adobe.com wetransfer.com trello.com stripe.com slack.com surveymonkey.com " +
+	"meetup.com jotform.com docusign.com airtable.com")
+
+// services returns a plan in which well-known companies each send one text for all of their customers, who write a
+// line in it. Half of the companies have an address for each customer. A third of them each have 5, 40 and 200 genuine
+// deliveries before.
+func services(seed uint64) *Plan {
+	b := settled("services", seed, 24, 100)
+	for i, domain := range companies {
+		at := &carrier{domain: domain, nets: networks(b.r, 3), signsOwn: true, spf: true}
+		lang, kind, shape := pick(b.r, languages), "one address, ", newFormat(b.r, 0.5)
+		if i%2 == 1 {
+			kind = "many addresses, "
+		}
+		template := replaceWords(b.r, lang.sentences(b.r, "talk", 6, nil), 0.5)
+		from := func(section string) func() func(*rand.Rand, *Delivery) Mail {
+			return func() func(*rand.Rand, *Delivery) Mail {
+				customer, address := title(coin(b.r, 3))+" "+title(coin(b.r, 3)), "no-reply@"+domain
+				if i%2 == 1 {
+					address = coin(b.r, 3) + "@" + domain
+				}
+				own := replaceWords(b.r, lang.sentences(b.r, section, 1, map[string]string{"brand": customer}), 0.5)
+				url, subject := "https://"+domain+"/s/"+token(b.r), lang.line(b.r, "subject.talk", nil)
+				return func(r *rand.Rand, d *Delivery) Mail {
+					m := draft{
+						format: shape, fromName: customer, from: address, to: d.To, at: d.At, subject: subject,
+						text: customer + " " + template + "\n\n" + own, links: []link{{url, lang.line(r, "call.notice", nil)}},
+						sender: address, messageID: token(r) + token(r) + "@" + domain, genuine: true,
+					}
+					at.carry(r, &m, domain)
+					return m.mail(r)
+				}
+			}
+		}
+		b.phases([]int{5, 40, 200}[i/2%3], kind, from("talk"), from("spam.phish"))
+	}
+	return b.finish()
 }
 
 // freshNames returns a plan of campaigns whose copies are each signed by a name of their own.

@@ -100,27 +100,32 @@ func TestService(t *testing.T) {
 	}
 }
 
-// TestServiceOfCompany: for a well-known company, as many deliveries as reports are enough, whatever its addresses claim.
-// A provider of mailboxes and a host below the company are none.
+// TestServiceOfCompany: for a well-known company, as many deliveries as reports are enough, whatever its addresses
+// claim. A provider of mailboxes and a host below the company are none.
 func TestServiceOfCompany(t *testing.T) {
+	const company = "docusign.net"
 	for _, tt := range []struct {
-		domain string
-		days   int
-		sent   int
-		want   bulkhead.Class
+		domain     string
+		days, sent int
+		exact      int // days of an exact copy, 0 for a changed one
+		want       bulkhead.Class
 	}{
-		{"docusign.net", 3, 6, bulkhead.ClassUnknown}, {"docusign.net", 3, 5, bulkhead.ClassSpam},
-		{"docusign.net", 2, 6, bulkhead.ClassSpam}, {"gmail.com", 3, 400, bulkhead.ClassSpam},
-		{"shop.zendesk.com", 3, 400, bulkhead.ClassSpam}, {"sign.example", 3, 400, bulkhead.ClassSpam},
+		{company, 2, 6, 0, bulkhead.ClassUnknown}, {company, 2, 5, 0, bulkhead.ClassSpam},
+		{company, 1, 6, 0, bulkhead.ClassSpam}, {company, 2, 6, 3, bulkhead.ClassUnknown},
+		{company, 2, 6, 2, bulkhead.ClassSpam}, {"gmail.com", 9, 400, 0, bulkhead.ClassSpam},
+		{"shop.zendesk.com", 9, 400, 0, bulkhead.ClassSpam}, {"sign.example", 9, 400, 0, bulkhead.ClassSpam},
 	} {
 		text := voted(6, 0)
-		text.Old, text.Days = 20, tt.days
+		text.Old, text.Days = 20, tt.exact
+		parts := nearly(text)
+		if tt.exact > 0 {
+			parts = []part{body(bulkhead.Exact, text)}
+		}
 		domain := voted(6, 0).delivered(tt.sent)
-		domain.Addresses = 5
-		parts := message(nearly(text), []part{from(tt.domain, domain), from("ann@"+tt.domain, Evidence{}.delivered(3))})
+		domain.Days, domain.Addresses = tt.days, 5
+		parts = message(parts, []part{from(tt.domain, domain), from("ann@"+tt.domain, Evidence{}.delivered(3))})
 		if v, _, _ := judge(parts, map[string]Evidence{tt.domain: voted(6, 0)}, ""); v.Class != tt.want {
-			t.Errorf("%s, %d days, %d deliveries: %v by %s, want %v; %q", tt.domain, tt.days, tt.sent, v.Class, v.Rule, tt.want,
-				v.Reasons)
+			t.Errorf("%+v: %v by %s; %q", tt, v.Class, v.Rule, v.Reasons)
 		}
 	}
 }

@@ -129,16 +129,18 @@ func (d *decision) seldom() bool {
 // service reports whether a text belongs to a service that sends the mail of its customers, such as an invitation to
 // sign a document: a well-known company, or one address with many names. Reports of what some customers sent with it
 // say nothing of the others. Of a campaign, more than one copy in twenty is reported. A well-known company runs none,
-// so there it takes as many deliveries as reports.
+// so there it takes as many deliveries as reports, and exact copies of what one customer wrote are not excused at once.
 func (d *decision) service() bool {
 	t, domain, address := &d.text, d.parts.Domain, d.parts.Address
-	switch {
-	case d.sender < 0 || t.days < serviceDays:
+	if d.sender < 0 {
 		return false
-	case domain >= 0 && wellknown.Company(d.Signatures[domain].Sum()):
-		return d.Evidence[domain].settled() >= t.reported
 	}
-	return address >= 0 && d.common(address) && d.Evidence[address].settled() >= votesWorth*t.reported
+	if domain >= 0 && wellknown.Company(d.Signatures[domain].Sum()) {
+		e := &d.Evidence[domain]
+		return e.Days >= goodDays && e.settled() >= t.reported && (!t.exact || t.days >= serviceDays)
+	}
+	return t.days >= serviceDays && address >= 0 && d.common(address) &&
+		d.Evidence[address].settled() >= votesWorth*t.reported
 }
 
 // lonely reports whether a single vote for spam stands against many deliveries of a text with a

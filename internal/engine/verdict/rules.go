@@ -47,8 +47,9 @@ var firstRules = []rule{
 		"A vote marked the text from this sender as wanted. The sender is of good standing, or no votes name the text with " +
 			"one of these links."},
 	{byService, bulkhead.ClassUnknown, (*decision).service,
-		"The text was delivered on three days or more. The address of the verified sender is common, and has 20 settled " +
-			"deliveries for each report; or its domain is of a well-known company, and has as many as there are reports."},
+		"The text was delivered on three days or more, and the address of the verified sender is common, with 20 settled " +
+			"deliveries for each report. Or the sender is a well-known company with mail on two days, and with as many " +
+			"settled deliveries as there are reports; an exact copy was also delivered on three days."},
 	{"attachment", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
 		"An attachment is listed, and is not common."},
 }

@@ -58,7 +58,7 @@ func Domain(link []byte) bool {
 	return false
 }
 
-// Company reports whether a domain in lower case is well known itself, and gives no mailboxes to anybody. Its verified
+// Company reports whether a domain in lower case is well known itself, and is no provider of mailboxes. Its verified
 // mail is of its own programs or staff, also where customers have written some of it.
 func Company(domain []byte) bool { return domains()[string(domain)] && !mailboxes()[string(domain)] }
 

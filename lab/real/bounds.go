@@ -240,19 +240,15 @@ func platforms(listed bool) func(seed uint64) *Plan {
 // platform adds genuine mail and spam that link to a platform. history is the number of genuine deliveries
 // before the spam. The platform itself sends and signs all of it unless at is nil.
 func (b *builder) platform(p platform, history int, at *carrier) {
-	account, kind := "", ""
-	if at != nil {
-		account, kind = "no-reply@"+at.domain, "signed, "
-	}
+	kind := map[bool]string{true: "signed, "}[at != nil]
 	genuine := func() func(*rand.Rand, *Delivery) Mail {
 		c := at
 		if at == nil {
 			c = &carrier{domain: domainName(b.r, true), nets: networks(b.r, 1), signsOwn: true, spf: true}
 		}
 		s := b.personal("platform", c)
-		s.link, s.varied = p.link, true
-		if at != nil {
-			s.address = account
+		if s.link, s.varied = p.link, true; at != nil {
+			s.address = "no-reply@" + at.domain
 		}
 		return s.mailing(b.r, 0)
 	}
@@ -261,7 +257,7 @@ func (b *builder) platform(p platform, history int, at *carrier) {
 		link := p.link(b.r)
 		c.linkAt = func(*rand.Rand) string { return link }
 		if at != nil {
-			c.sender, c.carrier, c.account = "one", at, account
+			c.sender, c.carrier, c.account = "one", at, "no-reply@"+at.domain
 		}
 		return c.copy
 	}
@@ -277,13 +273,13 @@ func (b *builder) phases(history int, kind string, genuine, spam func() func(*ra
 	for range history {
 		b.one(within(0, 12), false, "history", false, genuine())
 	}
-	for phase, reports := range []int{6, 14} {
+	for phase, reports := range []int{6, 20} {
 		from := 12 + 6*phase
-		for range reports {
+		for range reports - 6*phase {
 			b.one(within(from, from+3), true, "platform", true, spam())
 		}
 		for range 10 {
-			b.one(within(from+4, from+6), false, fmt.Sprintf("%s%d reports", kind, []int{6, 20}[phase]), false, genuine())
+			b.one(within(from+4, from+6), false, fmt.Sprintf("%s%d reports", kind, reports), false, genuine())
 		}
 	}
 }
@@ -300,28 +296,16 @@ func services(seed uint64) *Plan {
 	b := settled("services", seed, 24, 100)
 	for i, domain := range companies {
 		at := &carrier{domain: domain, nets: networks(b.r, 3), signsOwn: true, spf: true}
-		lang, kind, shape := pick(b.r, languages), "one address, ", newFormat(b.r, 0.5)
-		if i%2 == 1 {
-			kind = "many addresses, "
-		}
-		template := replaceWords(b.r, lang.sentences(b.r, "talk", 6, nil), 0.5)
+		company, kind := b.software(0), [2]string{"one address, ", "many addresses, "}[i%2]
 		from := func(section string) func() func(*rand.Rand, *Delivery) Mail {
 			return func() func(*rand.Rand, *Delivery) Mail {
-				customer, address := title(coin(b.r, 3))+" "+title(coin(b.r, 3)), "no-reply@"+domain
-				if i%2 == 1 {
-					address = coin(b.r, 3) + "@" + domain
-				}
-				own := replaceWords(b.r, lang.sentences(b.r, section, 1, map[string]string{"brand": customer}), 0.5)
-				url, subject := "https://"+domain+"/s/"+token(b.r), lang.line(b.r, "subject.talk", nil)
-				return func(r *rand.Rand, d *Delivery) Mail {
-					m := draft{
-						format: shape, fromName: customer, from: address, to: d.To, at: d.At, subject: subject,
-						text: customer + " " + template + "\n\n" + own, links: []link{{url, lang.line(r, "call.notice", nil)}},
-						sender: address, messageID: token(r) + token(r) + "@" + domain, genuine: true,
-					}
-					at.carry(r, &m, domain)
-					return m.mail(r)
-				}
+				c := *company.campaign
+				c.from, c.account = title(coin(b.r, 3))+" "+title(coin(b.r, 3)), [2]string{"no-reply", coin(b.r, 3)}[i%2]+"@"+domain
+				own := replaceWords(b.r, c.lang.sentences(b.r, section, 1, map[string]string{"brand": c.from}), 0.5)
+				c.brand, c.texts = c.from, []string{company.fill(b.r, domain) + "\n\n" + own}
+				c.sender, c.carrier, c.nets = "one", at, at.nets
+				c.linkAt = func(r *rand.Rand) string { return "https://" + domain + "/s/" + token(r) }
+				return c.copy
 			}
 		}
 		b.phases([]int{5, 40, 200}[i/2%3], kind, from("talk"), from("spam.phish"))
@@ -343,12 +327,11 @@ func freshNames(seed uint64) *Plan {
 			return own.copy(r, d)
 		}
 		for i := range 100 {
-			at := 3*day + time.Duration(i)*time.Hour
 			kind := "fresh names"
 			if i < 60 {
-				kind = "fresh names, before"
+				kind += ", before"
 			}
-			b.one(at, true, kind, i < 60, copies)
+			b.one(3*day+time.Duration(i)*time.Hour, true, kind, i < 60, copies)
 		}
 	}
 	return b.finish()
@@ -377,9 +360,7 @@ func listServer(seed uint64) *Plan {
 	var lists []*source
 	for range 4 {
 		s := b.list()
-		s.varied = true
-		s.via, s.groups = server, b.verifiedGroup(false)
-		s.listID = s.brand + "." + server.domain
+		s.via, s.groups, s.varied, s.listID = server, b.verifiedGroup(false), true, s.brand+"."+server.domain
 		lists = append(lists, s)
 	}
 	for at := time.Duration(0); at < b.span; at += later(b.r, 6*time.Hour) {
@@ -444,9 +425,8 @@ func (b *builder) software(n int) *software {
 	c.subjects[0] = replaceWords(b.r, c.subjects[0], 0.5)
 	s := &software{campaign: c}
 	for i := range n {
-		at := &carrier{domain: domainName(b.r, true), nets: networks(b.r, 1)}
-		at.signsOwn, at.spf = i%2 == 0, i%2 == 0
-		s.sites = append(s.sites, at)
+		s.sites = append(s.sites, &carrier{domain: domainName(b.r, true), nets: networks(b.r, 1), signsOwn: i%2 == 0,
+			spf: i%2 == 0})
 	}
 	return s
 }

@@ -130,7 +130,7 @@ cost:
 	$(GO) test ./signature -run 'TestCost' -timeout 0 -v -search $(SEARCH) -searchseed $(SEED)
 
 vet:
-	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt -w the files above"; exit 1; }
+	@test -z "$$(gofmt -l . | tee -a /dev/stderr)" || { echo "gofmt -w the files above"; exit 1; }
 	$(GO) vet -tags interop,man,simclock ./...
 	$(GO) vet $$(grep -rlE --include='*.go' '^//go:build.*!(interop|man|simclock)' . | xargs -n 1 dirname | sort -u)
 	cd test/outside && $(GO) vet ./...

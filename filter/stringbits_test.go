@@ -45,7 +45,7 @@ func TestStringBits(t *testing.T) {
 	if err := s.Encode(&file); err != nil {
 		t.Fatal(err)
 	}
-	if !IsStringBits(file.Bytes()) || IsFuse(file.Bytes()) {
+	if !IsStringBits(file.Bytes()) || IsFuse(file.Bytes()) || IsTwoPart(file.Bytes()) {
 		t.Error("the file is not known as what it is")
 	}
 	again, err := DecodeStringBits(bytes.NewReader(file.Bytes()), 1<<20, Secret{1}, Secret{6})

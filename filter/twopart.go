@@ -240,6 +240,9 @@ func (t *TwoPart) Encode(w io.Writer) error {
 	return p.Close()
 }
 
+// IsTwoPart reports whether head, at least the first 6 bytes of a stored filter, belongs to a [TwoPart].
+func IsTwoPart(head []byte) bool { return codec.Is(head, codec.TwoPart) }
+
 // DecodeTwoPart reads the output of [TwoPart.Encode], and nothing beyond it. It allocates at most
 // limit bytes, and no more than a small multiple of what r delivers. known are the keys with which
 // the filter may have been made; none is needed for a filter that carries its key. Errors wrap

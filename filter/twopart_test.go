@@ -193,6 +193,9 @@ func cloneTwoPart(t interface{ Fatal(...any) }, f *TwoPart) *TwoPart {
 	if err := f.Encode(&buf); err != nil {
 		t.Fatal(err)
 	}
+	if !IsTwoPart(buf.Bytes()) || IsFuse(buf.Bytes()) {
+		t.Fatal("the file is not known as what it is")
+	}
 	size := buf.Len()
 	buf.WriteString("next")
 	g, err := DecodeTwoPart(&buf, int64(size), f.secret)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/wholefile"
 )
 
@@ -30,12 +31,11 @@ func replaceable(path string) error {
 		return fmt.Errorf("lists: %w", err)
 	}
 	defer f.Close()
-	head := make([]byte, 4)
-	n, err := io.ReadFull(f, head)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+	head, err := io.ReadAll(io.LimitReader(f, 6))
+	if err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
-	if n > 0 && string(head[:n]) != "BHPF" { // every filter file begins so
+	if len(head) > 0 && !filter.IsTwoPart(head) && !filter.IsFuse(head) && !filter.IsStringBits(head) {
 		return fmt.Errorf("lists: %s is not a list, and is not replaced; name the list before the text files", path)
 	}
 	return nil

@@ -705,6 +705,9 @@ token_file = %q
 	})
 	if !unknown.IsZero() {
 		t.Logf("checks are unknown for %v after the first node was killed", unknown.Sub(killed))
+		if unknown.Sub(killed) > 3*time.Second {
+			t.Error("the edge does not move on")
+		}
 	}
 	nodetest.Await(t, "an edge, whose standby answers checks", func() bool { return edge.admin.Ready(ctx) == nil })
 	edge.process.Kill()

@@ -140,8 +140,8 @@ func port(address string) string {
 	return port
 }
 
-// damage overwrites, behind the header, the files of a stopped node's last snapshot whose names
-// begin so.
+// damage overwrites bytes of every page in the files of a stopped node's last snapshot whose names
+// begin so. A page has more than 64 bytes, and none is mended if a whole byte is wrong.
 func (n *node) damage(prefixes ...string) {
 	n.t.Helper()
 	for _, prefix := range prefixes {
@@ -154,7 +154,7 @@ func (n *node) damage(prefixes ...string) {
 			if err != nil {
 				n.t.Fatal(err)
 			}
-			for i := 100; i < len(b); i += 1000 {
+			for i := 50; i < len(b); i += 50 {
 				b[i] ^= 0xff
 			}
 			if err := os.WriteFile(file, b, 0o600); err != nil {

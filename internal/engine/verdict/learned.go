@@ -47,9 +47,9 @@ var learnedRules = []rule{
 	{byNewSender, bulkhead.ClassSpam, (*decision).newSender,
 		"No mail of the verified sender was delivered before, and the node is mature. The score is 0.99 or more after 50 " +
 			"reports, and 0.5 or more without the reports of a part: a link, the sender, the text, or a sample of a text."},
-	{byWordsAlone, bulkhead.ClassSpam, func(d *decision) bool {
-		return d.Learned.Condemns && d.unjudged() && d.Learned.Score >= nearlyCertain
-	}, "Nothing else decides, the score is 0.999 or more after 50 reports, and `condemn` in `[learn]` is set."},
+	{byWordsAlone, bulkhead.ClassSpam, (*decision).wordsAlone,
+		"Nothing else decides, or the message is suspected and quotes no reported text. The score is 0.999 or more after " +
+			"50 reports, and `condemn` in `[learn]` is set."},
 	{byWords, bulkhead.ClassSuspected, func(d *decision) bool { return d.unjudged() && d.Learned.Score >= mostLike },
 		"Nothing else decides, and the score is 0.99 or more after 50 reports."},
 	{byUnlikeSender, bulkhead.ClassUnknown, func(d *decision) bool {
@@ -84,6 +84,13 @@ func (d *decision) likeReported() bool {
 func (d *decision) unjudged() bool {
 	return d.class == bulkhead.ClassUnknown && d.by == noRule && d.excuse == noRule && !d.senderGood &&
 		d.Learned.Reports >= learn.FirstReports && !d.wantedText()
+}
+
+// wordsAlone reports whether the administrator lets the words of a message condemn it, whatever else is suspected of it.
+func (d *decision) wordsAlone() bool {
+	suspected := d.class == bulkhead.ClassSuspected && d.by != byQuoted && !d.text.quoted && !d.senderGood &&
+		d.Learned.Reports >= learn.FirstReports && !d.wantedText()
+	return d.Learned.Condemns && (suspected || d.unjudged()) && d.Learned.Score >= nearlyCertain
 }
 
 // deliveriesOfReport is the largest number of deliveries for each report at which a part of a message is further

@@ -33,7 +33,8 @@ func TestScoreOfOthers(t *testing.T) {
 		ok := false
 		switch from, to := without.Class, with.Class; {
 		case from == bulkhead.ClassSuspected:
-			ok = to == bulkhead.ClassSpam && score.Score >= 0.5 && score.Without(1) >= 0.5
+			ok = to == bulkhead.ClassSpam && (score.Score >= 0.5 && score.Without(1) >= 0.5 ||
+				with.Rule == "words-alone" && score.Score >= 0.999 && score.Condemns && score.Reports >= 50)
 		case from == bulkhead.ClassUnknown && to == bulkhead.ClassSpam:
 			ok = score.Score >= 0.999 && score.Condemns && score.Reports >= 50 ||
 				with.Rule == "words-and-part" && score.Score >= 0.99 && score.Without(1) >= 0.9 ||
@@ -222,6 +223,37 @@ func TestContainsReportedText(t *testing.T) {
 		}}
 		if got := d.likeReported(); got != tt.want || without != 0 && without != 6 {
 			t.Errorf("%s: %v, want %v, without %v reports", name, got, tt.want, without)
+		}
+	}
+}
+
+// TestWordsAlone checks which messages a score near 1 makes spam if the administrator lets it.
+func TestWordsAlone(t *testing.T) {
+	certain := Learned{Score: 0.999, Used: 9, Reports: 50, Condemns: true}
+	with := func(change func(*Learned)) Learned { l := certain; change(&l); return l }
+	suspect := decision{class: bulkhead.ClassSuspected, by: byHoldsPart, excuse: noRule}
+	unknown := decision{class: bulkhead.ClassUnknown, by: noRule, excuse: noRule}
+	mailOf := func(d decision, change func(*decision)) decision { change(&d); return d }
+	for name, tt := range map[string]struct {
+		d       decision
+		learned Learned
+		want    bool
+	}{
+		"nothing else known":  {unknown, certain, true},
+		"a part of a text":    {suspect, certain, true},
+		"a less certain part": {suspect, with(func(l *Learned) { l.Score = 0.998 }), false},
+		"few reports":         {suspect, with(func(l *Learned) { l.Reports = 49 }), false},
+		"not set":             {suspect, with(func(l *Learned) { l.Condemns = false }), false},
+		"a quote":             {mailOf(suspect, func(d *decision) { d.by = byQuoted }), certain, false},
+		"a quote beside":      {mailOf(suspect, func(d *decision) { d.text.quoted = true }), certain, false},
+		"a known sender":      {mailOf(suspect, func(d *decision) { d.senderGood = true }), certain, false},
+		"a wanted text":       {mailOf(suspect, func(d *decision) { d.pair.wanted = true }), certain, false},
+		"excused":             {mailOf(unknown, func(d *decision) { d.excuse = byService }), certain, false},
+	} {
+		tt.d.Case, tt.d.finding = &Case{}, -1
+		tt.d.Learned = tt.learned
+		if got := tt.d.wordsAlone(); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}
 }

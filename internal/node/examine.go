@@ -191,7 +191,7 @@ func (x *examination) owned(ctx context.Context, found *store.Inspection) {
 	if x.token != "" && len(owner.Tokens) > 0 && trust.CheckToken(x.token) == nil &&
 		!slices.ContainsFunc(owner.Tokens, func(hash []byte) bool { return bytes.Equal(hash, trust.HashToken(x.token)) }) {
 		x.fault("keys", filepath.Join(x.dir, AdminTokenFile), 0, "it is the token of no account of this node",
-			"see \"bulkhead user recover\"")
+			"stop the node, and run \"bulkhead user recover\"")
 	}
 }
 

@@ -8,11 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
-	"github.com/bulkhead-mail/bulkhead/internal/clock"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/mesh"
 	"github.com/bulkhead-mail/bulkhead/internal/standby"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
@@ -156,25 +157,34 @@ func RecoverAdmin(ctx context.Context, cfg *config.Config, dir string, log *slog
 		if err := n.open(ctx, true); err != nil {
 			return err
 		}
-		account, ok := n.engine.Accounts().Get(adminName)
-		if !ok {
-			account = trust.Account{Name: adminName, Created: clock.Now().UTC()}
-		}
-		return errors.Join(n.makeAdmin(ctx, account), n.close(ctx))
+		return errors.Join(n.makeAdmin(ctx), n.close(ctx))
 	})
 }
 
-// ensureAdmin makes the administrator's account at the first start. It stores the token so that
-// only the node's user can read it.
+// ensureAdmin makes the administrator's account at the first start, and where a damaged store has lost the
+// accounts. It stores the token so that only the node's user can read it.
 func (n *core) ensureAdmin(ctx context.Context) error {
-	if n.engine.Accounts().Len() > 0 {
+	accounts := n.engine.Accounts()
+	lost := n.mending != nil && slices.ContainsFunc(n.engine.Doubts(),
+		func(d engine.Doubt) bool { return d.Array == "accounts" })
+	if accounts.Len() > 0 && (!lost || slices.ContainsFunc(accounts.All(), isAdmin)) {
 		return nil
 	}
-	return n.makeAdmin(ctx, trust.Account{Name: adminName, Created: n.started})
+	if n.mending != nil {
+		n.mending.admin = true
+	}
+	return n.makeAdmin(ctx)
 }
 
-// makeAdmin makes account an open administrator with a new token.
-func (n *core) makeAdmin(ctx context.Context, account trust.Account) error {
+func isAdmin(a trust.Account) bool { return a.Role == trust.Admin && !a.Closed }
+
+// makeAdmin makes the administrator's account an open administrator with a new token. It makes the account if
+// there is none.
+func (n *core) makeAdmin(ctx context.Context) error {
+	account, ok := n.engine.Accounts().Get(adminName)
+	if !ok {
+		account = trust.Account{Name: adminName, Created: n.started}
+	}
 	token, hash := trust.NewToken()
 	if err := writeSecret(filepath.Join(n.dir, AdminTokenFile), token); err != nil {
 		return fmt.Errorf("token of the administrator: %w", err)

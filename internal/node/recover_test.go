@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/config"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
 // TestRecoverKeepsCounts checks that a new administrator costs no counts, although the command does
@@ -73,6 +76,72 @@ func TestRecoverKeepsCounts(t *testing.T) {
 	}
 	if err := opened.close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRepairMakesAdmin checks that a repair that loses the accounts leaves an administrator whose token is in
+// the data folder, although the journal brings an account back. An administrator who was closed on purpose,
+// with the accounts in order, stays closed.
+func TestRepairMakesAdmin(t *testing.T) {
+	cfg, log := config.Default(), slog.New(slog.DiscardHandler)
+	dir := t.TempDir()
+	open := func(dir string) *core {
+		t.Helper()
+		n := newCore(cfg, dir, log)
+		if err := n.open(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.close(context.Background()) })
+		return n
+	}
+	if err := open(dir).close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := open(dir)
+	if err := n.engine.PutAccount(t.Context(), trust.Account{Name: "ann", Role: trust.Trusted, Weight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	killed := copyOf(t, dir)
+	files, err := filepath.Glob(filepath.Join(killed, StoreFolder, "files", "accounts.*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: killed, Log: log})
+	if err != nil || !r.After.Sound() {
+		t.Fatalf("after the repair: %+v, %v", r, err)
+	}
+	if done := strings.Join(r.Done, "\n"); !strings.Contains(done, AdminTokenFile) {
+		t.Errorf("the repair did not report the new token: %q", done)
+	}
+	token, err := os.ReadFile(filepath.Join(killed, AdminTokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := open(killed).engine.Accounts()
+	if a, err := book.Authenticate(strings.TrimSpace(string(token))); err != nil || a.Role != trust.Admin {
+		t.Errorf("the token of the data folder is of %+v, %v", a, err)
+	}
+	if _, ok := book.Get("ann"); !ok {
+		t.Error("the account in the journal is lost")
+	}
+
+	admin, _ := n.engine.Accounts().Get(adminName)
+	admin.Closed = true
+	if err := n.engine.PutAccount(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	closed := copyOf(t, dir)
+	if err := os.Remove(filepath.Join(closed, StoreFolder, "MANIFEST.copy")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Repair(t.Context(), RepairOptions{Config: cfg, Dir: closed, Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := open(closed).engine.Accounts().Get(adminName); !ok || !a.Closed {
+		t.Errorf("the closed administrator is %+v, %v", a, ok)
 	}
 }
 

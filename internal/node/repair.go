@@ -29,6 +29,7 @@ type mending struct {
 	aside   string            // folder for damaged files
 	entries map[uint64][]byte // of the journal, from a backup
 	refill  *engine.Refill    // nil without a backup
+	admin   bool              // whether the administrator's account was made anew
 }
 
 // setAsideFolder is the folder of the data folder for what was taken out of use, and agedFolder its folder
@@ -134,6 +135,9 @@ func (r *repair) store(ctx context.Context) (err error) {
 		r.out.Lost = append(r.out.Lost, d)
 	}
 	r.done("%s was written anew with all that could be read", dir)
+	if n.mending.admin {
+		r.done("the account %q was made anew; its token is in %s", adminName, filepath.Join(r.Dir, AdminTokenFile))
+	}
 	if follows {
 		r.done("the node copies the store of the first node of its pair, once it follows that node")
 	}

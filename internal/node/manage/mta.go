@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"syscall"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
@@ -109,18 +110,24 @@ func (a *MTA) Lists() []admin.List {
 func (a *MTA) EditList(ctx context.Context, name string, e *admin.ListEdit) (admin.ListEdited, error) {
 	got, err := a.lists.Edit(ctx, name, &lists.Edit{Add: e.Add, Remove: e.Remove, Dry: e.Dry, Source: "administrator",
 		Now: clock.Now})
-	var file *fs.PathError
-	switch {
-	case errors.As(err, &file):
-		return admin.ListEdited{}, &client.Problem{Title: "Conflict", Status: http.StatusConflict,
-			Detail: fmt.Sprintf("the file of the list cannot be changed by the node: %v", err)}
-	case errors.Is(err, fs.ErrNotExist):
-		return admin.ListEdited{}, &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: err.Error()}
-	case err != nil:
-		return admin.ListEdited{}, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
+	if err != nil {
+		return admin.ListEdited{}, editProblem(err)
 	}
 	return admin.ListEdited{Added: got.Added, Restored: got.Restored, Removed: got.Removed, Known: got.Known,
 		Absent: got.Absent}, nil
+}
+
+// editProblem turns an error of an edit into what the API answers. Errors of the system are of the list's files.
+func editProblem(err error) error {
+	var system syscall.Errno
+	switch {
+	case errors.As(err, &system):
+		return &client.Problem{Title: "Conflict", Status: http.StatusConflict,
+			Detail: fmt.Sprintf("the file of the list cannot be changed by the node: %v", err)}
+	case errors.Is(err, fs.ErrNotExist):
+		return &client.Problem{Title: "Not Found", Status: http.StatusNotFound, Detail: err.Error()}
+	}
+	return fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 }
 
 // FindInLists implements [api.Lists].

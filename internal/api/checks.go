@@ -21,16 +21,12 @@ func (s *Server) check(r *request) (any, error) {
 }
 
 func (s *Server) checkMail(r *request) (any, error) {
-	q, err := r.query("sender", "client", "list_id", "dkim", "threshold", "mailbox")
+	threshold := number(r.query, "threshold")
+	box, err := mailbox(r.query.Get("mailbox"))
 	if err != nil {
 		return nil, err
 	}
-	threshold := number(q, "threshold")
-	box, err := mailbox(q.Get("mailbox"))
-	if err != nil {
-		return nil, err
-	}
-	sigs, source, err := s.mail(r, q)
+	sigs, source, err := s.mail(r)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +89,7 @@ func (r *request) source(text json.RawMessage) (bulkhead.Source, error) {
 }
 
 func (s *Server) checkReady(r *request) (any, error) {
-	if _, err := r.query(); err != nil {
+	if err := r.noQuery(); err != nil {
 		return nil, err
 	}
 	body, err := r.body()

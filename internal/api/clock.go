@@ -28,27 +28,23 @@ func (s *Server) moveClock(r *request) (any, error) {
 	if err := s.mayMoveClock(r); err != nil {
 		return nil, err
 	}
-	q, err := r.query("advance", "back", "jump")
-	if err != nil {
-		return nil, err
-	}
-	text, sign := q.Get("advance"), time.Duration(1)
+	text, sign := r.query.Get("advance"), time.Duration(1)
 	switch {
-	case q.Has("advance"):
-	case q.Has("jump"):
-		text = q.Get("jump")
+	case r.query.Has("advance"):
+	case r.query.Has("jump"):
+		text = r.query.Get("jump")
 	default:
-		text, sign = q.Get("back"), -1
+		text, sign = r.query.Get("back"), -1
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || len(q) != 1 {
+	if err != nil || d <= 0 || len(r.query) != 1 {
 		return nil, fmt.Errorf("%w: want one of advance, back and jump, a duration like 24h, and not %.40q",
 			bulkhead.ErrMalformed, text)
 	}
 	d *= sign
 	ctx, cancel := r.voteContext()
 	defer cancel()
-	now, err := s.opts.Advance(ctx, d, q.Has("jump"))
+	now, err := s.opts.Advance(ctx, d, r.query.Has("jump"))
 	if err != nil {
 		return nil, err
 	}

@@ -98,11 +98,7 @@ func (s *Server) topRates(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := r.query("limit")
-	if err != nil {
-		return nil, err
-	}
-	all, err := rates.TopRateKeys(int(min(cmp.Or(number(q, "limit"), topKeys), maxTopKeys)))
+	all, err := rates.TopRateKeys(int(min(cmp.Or(number(r.query, "limit"), topKeys), maxTopKeys)))
 	return append([]admin.TopKeys{}, all...), err
 }
 

@@ -52,18 +52,14 @@ type Audit interface {
 }
 
 func (s *Server) historyPage(r *request) (any, error) {
-	values, err := r.query("since", "until", "door", "kind", "class", "outcome", "reporter", "domain", "from", "link",
-		"message_id", "signature", "before", "limit")
-	if err != nil {
-		return nil, err
-	}
 	q := admin.HistoryQuery{
-		Door: values.Get("door"), Kind: values.Get("kind"), Class: values.Get("class"), Outcome: values.Get("outcome"),
-		Reporter: values.Get("reporter"),
-		Domain:   values.Get("domain"), From: values.Get("from"), Link: values.Get("link"),
-		MessageID: values.Get("message_id"), Signature: values.Get("signature"),
+		Door: r.query.Get("door"), Kind: r.query.Get("kind"), Class: r.query.Get("class"), Outcome: r.query.Get("outcome"),
+		Reporter: r.query.Get("reporter"),
+		Domain:   r.query.Get("domain"), From: r.query.Get("from"), Link: r.query.Get("link"),
+		MessageID: r.query.Get("message_id"), Signature: r.query.Get("signature"),
 	}
-	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(values); err != nil {
+	var err error
+	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(r.query); err != nil {
 		return nil, err
 	}
 	h, err := s.remembers()
@@ -205,12 +201,9 @@ func (s *Server) tellRemembered(r *request, messageID string, entry int64, v adm
 }
 
 func (s *Server) auditPage(r *request) (any, error) {
-	values, err := r.query("since", "until", "account", "action", "before", "limit")
-	if err != nil {
-		return nil, err
-	}
-	q := admin.AuditQuery{Account: values.Get("account"), Action: values.Get("action")}
-	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(values); err != nil {
+	q := admin.AuditQuery{Account: r.query.Get("account"), Action: r.query.Get("action")}
+	var err error
+	if q.Since, q.Until, q.Before, q.Limit, err = pageOf(r.query); err != nil {
 		return nil, err
 	}
 	if s.opts.Audit == nil {

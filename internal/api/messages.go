@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client"
 )
@@ -141,7 +143,7 @@ func (s *Server) withSenders(r *request, sigs []bulkhead.Signature, source bulkh
 
 // mail reads a body of type message/rfc822: its signatures and its sender's, and its source from
 // the headers unless the query sets it.
-func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.Source, error) {
+func (s *Server) mail(r *request) ([]bulkhead.Signature, bulkhead.Source, error) {
 	raw, err := r.body()
 	if err != nil {
 		return nil, bulkhead.Source{}, err
@@ -155,23 +157,23 @@ func (s *Server) mail(r *request, q url.Values) ([]bulkhead.Signature, bulkhead.
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
-	if v := q.Get("sender"); v != "" {
+	if v := r.query.Get("sender"); v != "" {
 		source.Sender = v
 	}
-	if v := q.Get("list_id"); v != "" {
+	if v := r.query.Get("list_id"); v != "" {
 		source.ListID = v
 	}
-	if v := q.Get("client"); v != "" {
+	if v := r.query.Get("client"); v != "" {
 		if source.Client, err = netip.ParseAddr(v); err != nil {
 			return nil, bulkhead.Source{}, fmt.Errorf("%w: client %.60q is not an address", bulkhead.ErrMalformed, v)
 		}
 	}
-	source.DKIM = append(source.DKIM, q["dkim"]...)
+	source.DKIM = append(source.DKIM, r.query["dkim"]...)
 	return s.withSenders(r, sigs, source), source, nil
 }
 
-// query returns the query parameters, or an error if one of them is not allowed.
-func (r *request) query(allowed ...string) (url.Values, error) {
+// parseQuery returns the query parameters of an operation. It refuses those that the operation does not have.
+func (r *request) parseQuery() (url.Values, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
 	}
@@ -180,7 +182,7 @@ func (r *request) query(allowed ...string) (url.Values, error) {
 		return nil, fmt.Errorf("%w: query: %v", bulkhead.ErrMalformed, err)
 	}
 	for name, values := range q {
-		if !slices.Contains(allowed, name) {
+		if !slices.ContainsFunc(r.params, func(p *huma.Param) bool { return p.In == "query" && p.Name == name }) {
 			return nil, fmt.Errorf("%w: unknown query parameter %.40q", bulkhead.ErrMalformed, name)
 		}
 		if len(values) > 1 && name != "dkim" && name != "rcpt" {
@@ -188,6 +190,15 @@ func (r *request) query(allowed ...string) (url.Values, error) {
 		}
 	}
 	return q, r.validateQuery(q)
+}
+
+// noQuery returns an error if there are query parameters: those of the operation are for bodies of type [mailType].
+func (r *request) noQuery() error {
+	for name := range r.query {
+		return fmt.Errorf("%w: unknown query parameter %q beside a body of type %.60q", bulkhead.ErrMalformed, name,
+			r.mediaType())
+	}
+	return nil
 }
 
 // number returns an integer parameter, or 0 if it is absent. [request.query] has validated it.
@@ -257,19 +268,16 @@ func (s *Server) vote(r *request) (any, error) {
 }
 
 func (s *Server) voteMail(r *request) (any, error) {
-	q, err := r.query("sender", "client", "list_id", "dkim", "count", "vote", "user", "rcpt")
-	if err != nil {
-		return nil, err
-	}
 	rep := bulkhead.Report{Reporter: r.who, ID: r.Header.Get("Idempotency-Key")}
-	if rep.Vote, err = r.parseVote(q.Get("vote")); err != nil {
+	var err error
+	if rep.Vote, err = r.parseVote(r.query.Get("vote")); err != nil {
 		return nil, err
 	}
-	rep.Count, rep.Reporter.User = number(q, "count"), q.Get("user")
-	if rep.Recipients, err = mailboxes(rep.Vote, q["rcpt"]); err != nil {
+	rep.Count, rep.Reporter.User = number(r.query, "count"), r.query.Get("user")
+	if rep.Recipients, err = mailboxes(rep.Vote, r.query["rcpt"]); err != nil {
 		return nil, err
 	}
-	if rep.Signatures, rep.Source, err = s.mail(r, q); err != nil {
+	if rep.Signatures, rep.Source, err = s.mail(r); err != nil {
 		return nil, err
 	}
 	if len(rep.Signatures) == 0 || rep.Vote == bulkhead.Spam && !bulkhead.Identifies(rep.Signatures) {
@@ -301,7 +309,7 @@ type reportBody struct {
 }
 
 func (s *Server) voteReady(r *request) (any, error) {
-	if _, err := r.query(); err != nil {
+	if err := r.noQuery(); err != nil {
 		return nil, err
 	}
 	body, err := r.body()
@@ -445,10 +453,7 @@ func (s *Server) sign(r *request) (any, error) {
 	if t := r.mediaType(); t != mailType {
 		return nil, wrongType(t, mailType)
 	}
-	if _, err := r.query(); err != nil {
-		return nil, err
-	}
-	sigs, source, err := s.mail(r, nil)
+	sigs, source, err := s.mail(r)
 	if err != nil {
 		return nil, err
 	}

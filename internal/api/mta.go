@@ -76,11 +76,7 @@ func (s *Server) rateKey(r *request) (rates RateLimits, rule, key string, err er
 	if rates, err = s.rateLimits(); err != nil {
 		return nil, "", "", err
 	}
-	q, err := r.query("rule", "key")
-	if err != nil {
-		return nil, "", "", err
-	}
-	rule, key = q.Get("rule"), q.Get("key")
+	rule, key = r.query.Get("rule"), r.query.Get("key")
 	if key == "" {
 		return nil, "", "", fmt.Errorf("%w: no key", bulkhead.ErrMalformed)
 	}
@@ -116,11 +112,7 @@ func (s *Server) findInLists(r *request) (any, error) {
 	if s.opts.Lists == nil {
 		return []admin.ListMatch{}, nil
 	}
-	q, err := r.query("entry")
-	if err != nil {
-		return nil, err
-	}
-	found, err := s.opts.Lists.FindInLists(q.Get("entry"))
+	found, err := s.opts.Lists.FindInLists(r.query.Get("entry"))
 	return append([]admin.ListMatch{}, found...), err
 }
 

@@ -43,14 +43,10 @@ func (s *Server) state(r *request) (any, error) {
 const ruleDays = 28
 
 func (s *Server) rules(r *request) (any, error) {
-	values, err := r.query("days")
-	if err != nil {
-		return nil, err
-	}
 	if s.opts.Node == nil {
 		return nil, newProblem(http.StatusNotFound, "this server describes no node")
 	}
-	return s.opts.Node.Rules(int(cmp.Or(number(values, "days"), ruleDays))), nil
+	return s.opts.Node.Rules(int(cmp.Or(number(r.query, "days"), ruleDays))), nil
 }
 
 func (s *Server) bringBack(r *request) (any, error) {
@@ -100,15 +96,11 @@ func (s *Server) learn(r *request) (any, error) {
 	if t := r.mediaType(); t != mailType {
 		return nil, wrongType(t, mailType)
 	}
-	q, err := r.query("as")
-	if err != nil {
-		return nil, err
-	}
-	as := q.Get("as")
+	as := r.query.Get("as")
 	if as != "spam" && as != "delivered" {
 		return nil, fmt.Errorf("%w: learn as %.40q, want spam or delivered", bulkhead.ErrMalformed, as)
 	}
-	sigs, source, err := s.mail(r, nil)
+	sigs, source, err := s.mail(r)
 	if err != nil {
 		return nil, err
 	}

@@ -111,9 +111,10 @@ func (s *Server) routes() []route {
 			"nodes, it decides which node is asked."+mailOnly), maxName))
 	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."),
 		bounded(queryParam("user", "string", userDoc+mailOnly), maxUser), rcptParam(), idempotencyKey())
-	reportParams := append(slices.Clone(voteParams),
-		&huma.Param{Name: "vote", In: "query", Description: "The reporter's vote on the message; absent: spam.",
-			Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham", "revoke"}}})
+	voteParam := func(absent string) *huma.Param {
+		return &huma.Param{Name: "vote", In: "query", Description: "The reporter's vote on the message; absent: " + absent + ".",
+			Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham", "revoke"}}}
+	}
 	name := &huma.Param{Name: "name", In: "path", Required: true, Description: "Name of the account.",
 		Schema: &huma.Schema{Type: "string"}}
 	key := &huma.Param{Name: "key", In: "path", Required: true, Description: "Public key of the peer.",
@@ -126,11 +127,11 @@ func (s *Server) routes() []route {
 			takes(mail, s.either(client.Check{})), params(checkParams...),
 			gives(s.oneOf(client.Verdict{}, []client.BatchVerdict{}))),
 		s.route("POST /v1/report", "report", "Count a sighting or a vote.", report, s.report,
-			takes(mail, s.either(client.Report{})), params(reportParams...),
+			takes(mail, s.either(client.Report{})), params(append(slices.Clone(voteParams), voteParam("spam"))...),
 			gives(s.oneOf(client.Receipt{}, []client.BatchReceipt{}))),
 		s.route("POST /v1/revoke", "revoke", "Withdraw a message from the blocklist: a report whose vote is revoke.",
 			report, s.revoke,
-			takes(mail, s.either(client.Report{})), params(voteParams...),
+			takes(mail, s.either(client.Report{})), params(append(voteParams, voteParam("revoke"))...),
 			gives(s.oneOf(client.Receipt{}, []client.BatchReceipt{}))),
 		s.route("POST /v1/look", "look", "Look up single signatures. Changes nothing.", check, s.look,
 			takes(nil, s.schema(client.LookRequest{})), gives(s.schema(client.Looks{}))),

@@ -259,7 +259,6 @@ func TestOperations(t *testing.T) {
 		{"POST /v1/learn?as=delivered", sample, 200, "learn alice 1 [w1 w2] false", `{"features":2}`, ""},
 		{"POST /v1/learn", sample, 400, "", "want spam or delivered", ""},
 		{"POST /v1/learn?as=ham", sample, 400, "", "want spam or delivered", ""},
-		{"POST /v1/learn?with=spam", sample, 400, "", "with", ""},
 		{"GET /v1/verdicts?" + page + "&slot=10m", "", 200, "verdicts " + day + " 10m0s", `"slot_seconds":600`, ""},
 		{"GET /v1/verdicts", "", 200, "verdicts   1h0m0s", `"slot_seconds":3600`, ""},
 		{"GET /v1/verdicts?until=x", "", 400, "", "is not a time", ""},

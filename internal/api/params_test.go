@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -55,5 +56,27 @@ func TestParameters(t *testing.T) {
 	}
 	if got.String() != string(want) {
 		t.Errorf("the parameters are\n%s\nand %s has\n%s", got.String(), path, want)
+	}
+}
+
+// TestUnknownParameters checks that each operation below /v1 refuses a query parameter that it does not have, and
+// names it. The pages of monitoring accept any.
+func TestUnknownParameters(t *testing.T) {
+	s := (&backstage{}).server(t, true)
+	for _, rt := range s.routes() {
+		path := strings.NewReplacer("{name}", "bob", "{key}", "k", "{id}", "1", "{protocol}", "dcc").Replace(rt.op.Path)
+		kind := requestType
+		if rt.op.RequestBody != nil && rt.op.RequestBody.Content[mailType] != nil {
+			kind = mailType
+		}
+		w := send(s, local, rt.op.Method, path+"?sicne=24h", kind, "{}", "Authorization", "Bearer token-alice")
+		switch named := strings.Contains(w.Body.String(), `unknown query parameter \"sicne\"`); {
+		case !strings.HasPrefix(path, "/v1/"):
+			if w.Code != http.StatusOK {
+				t.Errorf("%s %s: %d %s", rt.op.Method, path, w.Code, w.Body)
+			}
+		case w.Code != http.StatusBadRequest || !named:
+			t.Errorf("%s %s: %d %s", rt.op.Method, path, w.Code, w.Body)
+		}
 	}
 }

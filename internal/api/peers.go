@@ -194,11 +194,7 @@ func (s *Server) loss(r *request, since time.Time) (any, error) {
 
 // since returns the time of a preview, a required parameter.
 func (r *request) since() (time.Time, error) {
-	values, err := r.query("since")
-	if err != nil {
-		return time.Time{}, err
-	}
-	since, _, _, _, err := pageOf(values)
+	since, _, _, _, err := pageOf(r.query)
 	if err == nil && since.IsZero() {
 		err = fmt.Errorf("%w: no time", bulkhead.ErrMalformed)
 	}

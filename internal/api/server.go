@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -164,6 +165,7 @@ type request struct {
 	held    door.Hold     // memory of the body
 	schemas huma.Registry // of the document
 	params  []*huma.Param // of the operation
+	query   url.Values    // the parameters that were given, validated
 	local   bool          // the client is on this machine
 	unsaid  bulkhead.Vote // default vote, for a report without one
 	did     []any         // an administrator's change, as attributes of a log line, without secrets
@@ -257,7 +259,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 	r.Body = http.MaxBytesReader(w, r.Body, req.set.MaxBody)
 	defer req.held.Release()
 	req.params = rt.op.Parameters
-	body, err := rt.serve(req)
+	var body any
+	if req.query, err = req.parseQuery(); err == nil || !strings.HasPrefix(rt.op.Path, "/v1/") {
+		body, err = rt.serve(req) // monitors may add parameters of their own to /healthz and /readyz
+	}
 	if rt.recorded() {
 		s.record(admin.AuditEntry{Account: req.who.Account, From: req.origin(), Action: rt.op.OperationID},
 			req.did, err)

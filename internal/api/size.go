@@ -44,17 +44,13 @@ func sizeParams() []*huma.Param {
 
 // size answers how much memory and disk the node would need for another load.
 func (s *Server) size(r *request) (any, error) {
-	q, err := r.query("signatures", "listed", "count_error", "list_error", "tally_keep", "blocklist_keep")
-	if err != nil {
-		return nil, err
-	}
-	if !q.Has("signatures") {
+	if !r.query.Has("signatures") {
 		return nil, fmt.Errorf("%w: no signatures", bulkhead.ErrMalformed)
 	}
 	if s.opts.Sizes == nil {
 		return nil, newProblem(http.StatusNotFound, "this server calculates no sizes")
 	}
-	sizes, err := s.opts.Sizes(sizeQuestion(q))
+	sizes, err := s.opts.Sizes(sizeQuestion(r.query))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", bulkhead.ErrMalformed, err)
 	}

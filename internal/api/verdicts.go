@@ -10,18 +10,14 @@ import (
 
 // verdictNumbers answers with the numbers of verdicts over time.
 func (s *Server) verdictNumbers(r *request) (any, error) {
-	values, err := r.query("since", "until", "slot")
-	if err != nil {
-		return nil, err
-	}
-	since, until, _, _, err := pageOf(values)
+	since, until, _, _, err := pageOf(r.query)
 	if err != nil {
 		return nil, err
 	}
 	if s.opts.Verdicts == nil {
 		return nil, newProblem(http.StatusNotFound, "this server keeps no numbers of verdicts")
 	}
-	slot, _ := time.ParseDuration(cmp.Or(values.Get("slot"), "1h")) // validated
+	slot, _ := time.ParseDuration(cmp.Or(r.query.Get("slot"), "1h")) // validated
 	numbers := s.opts.Verdicts(since, until, slot)
 	return &numbers, nil
 }

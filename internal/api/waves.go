@@ -24,17 +24,13 @@ type Whitelist interface {
 }
 
 func (s *Server) wavePage(r *request) (any, error) {
-	values, err := r.query("class", "sort", "posts", "limit")
-	if err != nil {
-		return nil, err
-	}
 	h, err := s.remembers()
 	if err != nil {
 		return nil, err
 	}
-	page, err := h.Waves(r.Context(), admin.WaveQuery{Class: values.Get("class"), Sort: values.Get("sort"),
-		Posts: values.Get("posts") == "true",
-		Limit: int(number(values, "limit"))})
+	page, err := h.Waves(r.Context(), admin.WaveQuery{Class: r.query.Get("class"), Sort: r.query.Get("sort"),
+		Posts: r.query.Get("posts") == "true",
+		Limit: int(number(r.query, "limit"))})
 	if page.Waves == nil {
 		page.Waves = []admin.Wave{}
 	}
@@ -90,15 +86,11 @@ func (s *Server) clear(r *request) (any, error) {
 }
 
 func (s *Server) unclear(r *request) (any, error) {
-	values, err := r.query("signature")
-	if err != nil {
-		return nil, err
-	}
 	white, err := s.whitelist()
 	if err != nil {
 		return nil, err
 	}
-	sig, err := bulkhead.ParseSignature(values.Get("signature"))
+	sig, err := bulkhead.ParseSignature(r.query.Get("signature"))
 	if err != nil {
 		return nil, err
 	}

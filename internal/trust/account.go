@@ -137,6 +137,15 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckNewName is [CheckName] for the name of an account that does not exist yet: it also refuses [LocalPerson].
+func CheckNewName(name string) error {
+	if name == LocalPerson {
+		return fmt.Errorf("%w: account name %q: it stands for this machine itself; choose another one",
+			bulkhead.ErrMalformed, name)
+	}
+	return CheckName(name)
+}
+
 func checkPrintable(name string) error {
 	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
 		return fmt.Errorf("%w: account name of %d bytes, want 1 to %d of UTF-8", bulkhead.ErrMalformed, len(name), MaxName)

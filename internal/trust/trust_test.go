@@ -257,6 +257,23 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
+// TestCheckNewName checks that no new account is called as the machine itself. An account of an earlier version
+// keeps that name, and stays a voter of its own.
+func TestCheckNewName(t *testing.T) {
+	for _, bad := range []string{LocalPerson, "", "a/b"} {
+		if err := CheckNewName(bad); !errors.Is(err, bulkhead.ErrMalformed) {
+			t.Errorf("%q: %v, want it refused", bad, err)
+		}
+	}
+	if err := CheckNewName("locals"); err != nil {
+		t.Error(err)
+	}
+	old := Account{Name: LocalPerson, Role: Trusted, Weight: 1}
+	if err := old.Validate(); err != nil || old.Voice() == PersonVoice(LocalPerson) {
+		t.Errorf("an account of an earlier version: %v, voice %q", err, old.Voice())
+	}
+}
+
 func TestSealer(t *testing.T) {
 	s := NewSealer([32]byte{1})
 	box, err := s.Seal("alice", "razor", []byte("secret"))

@@ -118,7 +118,7 @@ func (a *Accounts) AddUser(ctx context.Context, u admin.NewUser) (string, error)
 	if err != nil {
 		return "", err
 	}
-	if err := trust.CheckName(u.Name); err != nil {
+	if err := trust.CheckNewName(u.Name); err != nil {
 		return "", err
 	}
 	token, hash := trust.NewToken()
@@ -422,7 +422,7 @@ func (a *Accounts) Secret(_ context.Context, protocol, name string) ([]byte, boo
 // room for another one from an address. It changes nothing if the name is taken.
 func (a *Accounts) Register(ctx context.Context, protocol, name string, secret []byte,
 	from netip.Addr) (taken bool, err error) {
-	if err := trust.CheckName(name); err != nil {
+	if err := trust.CheckNewName(name); err != nil {
 		return false, err
 	}
 	sealed, err := a.opts.Sealer.Seal(name, protocol, secret)

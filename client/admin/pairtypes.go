@@ -39,6 +39,7 @@ type SecretChange struct {
 type Invitation struct {
 	ID      string    `json:"id"`
 	Line    string    `json:"line,omitempty" doc:"What to hand over: a secret. It is returned once, when the invitation is made."`
+	Hubs    []string  `json:"hubs,omitempty" doc:"Addresses where the line finds this node, host:port. They are returned with the line."`
 	Name    string    `json:"name,omitempty"`
 	Weight  float64   `json:"weight"`
 	Uses    int       `json:"uses"`

@@ -53,9 +53,9 @@ func (n *node) try(args ...string) (string, int) {
 // invite returns the line of an invitation.
 func (n *node) invite(args ...string) string {
 	n.t.Helper()
-	out := n.admin(append([]string{"invite", "--json"}, args...)...)
+	out := n.run(append([]string{"invite", "--json", "--server", "http://" + n.http, "--data", n.data()}, args...)...)
 	var v admin.Invitation
-	if err := json.Unmarshal([]byte(out), &v); err != nil {
+	if err := json.Unmarshal(out, &v); err != nil {
 		n.t.Fatalf("%v in %q", err, out)
 	}
 	return v.Line

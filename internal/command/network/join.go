@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +45,10 @@ func newInviteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(v.Hubs) > 0 && !slices.ContainsFunc(v.Hubs, reachable) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: only this machine reaches %s: set mesh.listen to another address, "+
+					"or name one with --hub\n", strings.Join(v.Hubs, ", "))
+			}
 			if u.JSON {
 				return command.PrintJSON(cmd.OutOrStdout(), []admin.Invitation{*v})
 			}
@@ -66,6 +73,13 @@ func newInviteCommand() *cobra.Command {
 	f.StringVar(&withdraw, "withdraw", "", "make the invitation of this `ID` void instead; nodes that have joined stay "+
 		"peers")
 	return cmd
+}
+
+// reachable reports whether another machine may reach a hub, whose address is host:port.
+func reachable(hub string) bool {
+	host, _, err := net.SplitHostPort(hub)
+	ip, _ := netip.ParseAddr(host)
+	return err == nil && host != "localhost" && !ip.IsLoopback()
 }
 
 func newJoinCommand() *cobra.Command {

@@ -36,7 +36,7 @@ func (p *Peers) Invite(_ context.Context, in admin.NewInvitation) (admin.Invitat
 		return admin.Invitation{}, err
 	}
 	out := invitationOf(s)
-	out.Line = line
+	out.Line, out.Hubs = line, hubs
 	return out, nil
 }
 

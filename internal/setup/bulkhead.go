@@ -77,7 +77,7 @@ func (p *Plan) planDoors() error {
 			missing = append(missing, config.Door{Key: d.Key, Address: p.listens[d.Key]})
 		}
 	}
-	limit := p.does("policy") && len(p.config.RateLimit) == 0
+	limit := p.does("policy") && len(p.config.RateLimit) == 0 && !p.unwritable("policy")
 	if len(missing) == 0 && !limit {
 		return nil
 	}

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"net"
+	"net/netip"
 	"regexp"
 	"strings"
 )
@@ -10,9 +11,28 @@ const razorAgent = "/etc/razor/razor-agent.conf"
 
 var razorDiscovery = regexp.MustCompile(`(?m)^[ \t]*razordiscovery[ \t]*=[^\n]*`)
 
+// ipv4 returns the address of a door for clients that understand no IPv6 address: the one of Razor connects by IPv4
+// alone, and pyzor skips such a line and asks a public server. Without an IPv4 address it returns "", and adds a note.
+func (p *Plan) ipv4(program, door string) string {
+	host, port, err := net.SplitHostPort(p.door(door))
+	if err != nil || !strings.Contains(host, ":") {
+		return p.door(door)
+	}
+	if listen, err := netip.ParseAddrPort(p.listens[door]); err == nil && listen.Addr().IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port) // such a socket takes both
+	}
+	p.note("%s stays as it is: its clients take no IPv6 address, and %s in [listen] is %q; choose an IPv4 address",
+		program, door, p.listens[door])
+	return ""
+}
+
 // razor makes Razor's clients discover the node.
 func (p *Plan) razor() error {
-	line := "razordiscovery = " + p.door("razor2")
+	address := p.ipv4("razor", "razor2")
+	if address == "" {
+		return nil
+	}
+	line := "razordiscovery = " + address
 	p.after("razor-admin -discover")
 	return p.edit("razor", razorAgent, func(text string) string {
 		if at := razorDiscovery.FindStringIndex(text); at != nil {
@@ -29,7 +49,10 @@ var pyzorHomes = []string{"/etc/spamassassin/.pyzor", "/etc/mail/spamassassin/.p
 
 // pyzor makes the pyzor command ask the node, in the homes in which it has been used.
 func (p *Plan) pyzor() error {
-	address := p.door("pyzor")
+	address := p.ipv4("pyzor", "pyzor")
+	if address == "" {
+		return nil
+	}
 	var homes []string
 	for _, home := range pyzorHomes {
 		if p.tree.exists(home) {

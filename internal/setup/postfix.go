@@ -25,6 +25,9 @@ func (p *Plan) postfix() error {
 				"while its sender waits", scorer, scorer)
 		return nil
 	}
+	if p.unwritable("milter") {
+		return nil
+	}
 	address := p.door("milter")
 	endpoint = postfixEndpoint(address)
 	if strings.HasPrefix(endpoint, "unix:/") {
@@ -54,7 +57,7 @@ var overridesMilters = regexp.MustCompile(`(?m)^[ \t]+-o[ \t]*smtpd_milters=`)
 // milterCounts reports whether the milter sees mail, now or after the plan, and so counts
 // deliveries.
 func (p *Plan) milterCounts() (bool, error) {
-	if p.does("postfix") && len(p.options.For) > 0 {
+	if p.does("postfix") && len(p.options.For) > 0 && !p.unwritable("milter") {
 		return true, nil
 	}
 	text, err := p.text(mainCF)
@@ -79,6 +82,9 @@ func (p *Plan) policy() error {
 		p.door("policy")
 		return nil
 	}
+	if p.unwritable("policy") {
+		return nil
+	}
 	endpoint := postfixEndpoint(p.door("policy"))
 	service := "check_policy_service { " + endpoint + ", timeout=10s, default_action=DUNNO }"
 	p.after("postfix check", "systemctl reload postfix")
@@ -98,6 +104,17 @@ func (p *Plan) policy() error {
 		return appendParameter(text, name, service+
 			", permit_mynetworks, permit_sasl_authenticated, reject_unauth_destination")
 	})
+}
+
+// unwritable reports whether main.cf cannot name the socket of a door. It then adds a note. Postfix divides its
+// lists at blanks and commas, reads braces and $, and has no quotes.
+func (p *Plan) unwritable(door string) bool {
+	if address := p.listens[door]; strings.ContainsAny(address, " \t\r\n,{}$\"") {
+		p.note("Postfix stays as it is: main.cf cannot name %q, the %s of [listen]; choose a path without blanks, commas, "+
+			"quotes, braces and $", address, door)
+		return true
+	}
+	return false
 }
 
 // postfixEndpoint returns an address as Postfix writes it, inside its chroot.

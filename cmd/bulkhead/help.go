@@ -18,7 +18,6 @@ var groups = []struct{ id, title, commands string }{
 	{"people", "Accounts and limits:", "user ratelimit"},
 	{"network", "Sharing with other nodes:", "invite join leave peer network rekey standby promote shard"},
 	{"keep", "Data:", "backup restore clock list filter"},
-	{"lab", "Measurements:", "replay study"},
 }
 
 // examples has an example of each command that its package gives none, without "bulkhead".
@@ -74,7 +73,6 @@ var examples = map[string]string{
 	"ratelimit top":    "ratelimit top",
 	"ready":            "ready",
 	"rekey":            "rekey --status",
-	"replay":           "replay --sites 20 Junk",
 	"report":           "report message.eml",
 	"restore":          "restore --data restored bulkhead.backup",
 	"revoke":           "revoke message.eml",
@@ -97,7 +95,6 @@ var examples = map[string]string{
 	"standby invite":   "standby invite first.example.com:8430",
 	"standby join":     "standby join standby1-eyJhIjoi...",
 	"standby show":     "standby show",
-	"study":            "study",
 	"user":             "user list",
 	"user close":       "user close guests --yes",
 	"user link":        "user link ann.phone ann",

@@ -18,20 +18,31 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/node"
 )
 
-// every returns the commands below cmd.
+// every returns the commands below cmd that the help shows.
 func every(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		if sub.Name() != "help" && sub.Name() != "completion" && sub.Name() != "man" {
+		if sub.Name() != "help" && sub.Name() != "completion" && !sub.Hidden {
 			all = append(append(all, sub), every(sub)...)
 		}
 	}
 	return all
 }
 
-// unattended are commands whose examples no test runs: they serve, change this machine, take hours, or
-// need a node that has stopped.
-var unattended = []string{"bulkhead serve", "bulkhead setup", "bulkhead replay", "bulkhead study",
-	"bulkhead user recover"}
+// unattended are commands whose examples no test runs: they serve, change this machine, or need a node that has
+// stopped.
+var unattended = []string{"bulkhead serve", "bulkhead setup", "bulkhead user recover"}
+
+// TestGroups checks that each heading in the help has a command below it.
+func TestGroups(t *testing.T) {
+	root := newRootCommand()
+	for _, g := range root.Groups() {
+		if !slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool {
+			return c.GroupID == g.ID && c.IsAvailableCommand()
+		}) {
+			t.Errorf("nothing is below %q", g.Title)
+		}
+	}
+}
 
 // TestHelps walks all commands. Each has a short text, a group if it is at the top, and an example,
 // which the program accepts: run on a node, no example is a mistake in the command line or an internal

@@ -13,9 +13,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
@@ -227,13 +228,18 @@ func TestDig(t *testing.T) {
 	ask := func(args ...string) string {
 		return run(t, "/", dig, append([]string{"@" + host, "-p", port, "+tries=2", "+time=30"}, args...)...)
 	}
+	built := regexp.MustCompile(`(?m)^built +([0-9-]{10})T`).FindStringSubmatch(n.bulkhead(t, "", "list", "info",
+		filepath.Join(n.dir, "domain.list")))
+	if built == nil {
+		t.Fatal("the list has no date")
+	}
 	sum1, sum2, sum3 := md5.Sum([]byte("mallory@example.org")), sha1.Sum([]byte("mallory@example.org")),
 		sha256.Sum256([]byte("mallory@example.org"))
 	base := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum3[:])
 	for _, tt := range []struct{ name, kind, want string }{
 		{"spam-shop.com.domain.bl.example.com", "A", "127.0.0.2"},
 		{"www.spam-shop.com.domain.bl.example.com", "TXT",
-			"made up: domain (list domain of " + time.Now().UTC().Format("2006")},
+			"made up: domain (list domain of " + built[1]},
 		{"good.com.domain.bl.example.com", "A", "status: NXDOMAIN"},
 		{"9.100.51.198.ip.bl.example.com", "A", "127.0.0.3"},
 		{"9.100.51.197.ip.bl.example.com", "A", "hostmaster.ip.bl.example.com"},

@@ -83,7 +83,7 @@ func Examine(data []byte) (*Config, error) {
 	if len(data) > maxFile {
 		return nil, &Error{Detail: fmt.Sprintf("file is longer than %d bytes", maxFile)}
 	}
-	cfg, all := examine(data)
+	cfg, all := examine(bytes.TrimPrefix(data, []byte("\ufeff"))) // some editors begin a file with that mark
 	slices.SortStableFunc(all, func(a, b *Error) int { return a.Line - b.Line })
 	errs := make([]error, len(all))
 	for i, e := range all {
@@ -101,10 +101,11 @@ func examine(data []byte) (*Config, []*Error) {
 	clean := s.clean()
 	cfg, twice := decode(clean)
 	// Mistakes in the replacement of a mistyped value are not mistakes of the file.
-	bad := slices.DeleteFunc(cfg.validate(keyLines(clean)), func(e *Error) bool {
+	lines, again := keyLines(clean)
+	bad := slices.DeleteFunc(cfg.validate(lines), func(e *Error) bool {
 		return s.replaced[place{e.Line, e.Key}]
 	})
-	wrong := slices.Concat(s.wrong, twice, bad)
+	wrong := slices.Concat(s.wrong, twice, again, bad)
 	if len(wrong) > 0 {
 		cfg = cfg.without(wrong)
 	}
@@ -214,9 +215,19 @@ func positioned(err error) *Error {
 // keyLines returns the line of every key and table of a document that the decoder has
 // accepted, for errors about values that are well-formed TOML but out of range. Keys inside
 // inline tables have the line of the table. The second [[ratelimit]] is ratelimit[1], and its
-// keys are for example ratelimit[1].limit.
-func keyLines(data []byte) map[string]int {
-	lines := make(map[string]int)
+// keys are for example ratelimit[1].limit. again are keys and tables that differ from an earlier one in the case of
+// letters alone: the decoder takes them for two, and the last one would count.
+func keyLines(data []byte) (lines map[string]int, again []*Error) {
+	lines = make(map[string]int)
+	spelled := make(map[string]string)
+	once := func(key, as string, line int) {
+		if was, ok := spelled[key]; ok && was != as && len(again) < maxTwice {
+			again = append(again, &Error{Line: line, Key: key, Detail: fmt.Sprintf("line %d has it already, as %.80q",
+				lines[key], was)})
+			return
+		}
+		spelled[key], lines[key] = as, line
+	}
 	tables := make(map[string]int) // number of tables seen of each list
 	var p unstable.Parser
 	p.Reset(data)
@@ -225,11 +236,12 @@ func keyLines(data []byte) map[string]int {
 		e := p.Expression()
 		path, at, _ := keyOf(e)
 		line := p.Shape(at).Start.Line
-		key := strings.ToLower(strings.Join(path, ".")) // the decoder ignores the case of keys
+		as := strings.Join(path, ".")
+		key := strings.ToLower(as) // the decoder ignores the case of keys
 		switch e.Kind {
 		case unstable.Table:
 			table = key + "."
-			lines[key] = line
+			once(key, as, line)
 		case unstable.ArrayTable:
 			if lines[key] == 0 {
 				lines[key] = line
@@ -239,10 +251,10 @@ func keyLines(data []byte) map[string]int {
 			table = one + "."
 			lines[one] = line
 		case unstable.KeyValue:
-			lines[table+key] = line
+			once(table+key, as, line)
 		}
 	}
-	return lines
+	return lines, again
 }
 
 // nth returns the name of table i, from 0, of a list of tables.

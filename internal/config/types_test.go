@@ -257,6 +257,9 @@ func TestTwiceAndBroken(t *testing.T) {
 		{"lines that are no TOML", "[node]\nname = 3\ndurability = always\n[trust]\nhalf = = 1\n",
 			[]string{"3 ", "2 node.name"}},
 		{"a list without an end", "[node]\nname = 3\n[whitelist]\ndomains = [\"a.example\",\n[trust]\nhalf = -1\n", nil},
+		{"twice in other letters", "[tally]\nkeep = 3\nKEEP = 4\n[Tally]\nerror = 2.0\n[TALLY]\n[[ratelimit]]\nname = 'a'\n" +
+			"limit = 1\nperiod = '1h'\n[[Ratelimit]]\nname = 'b'\nlimit = 1\nperiod = '1h'\nPeriod = '2h'\n",
+			[]string{"3 tally.keep", "4 tally", "5 tally.error", "6 tally", "15 ratelimit[1].period"}},
 		{"other letters", "[Tally]\nKEEP = 0\nError = 'x'\n", []string{"2 tally.keep", "3 Tally.Error"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -117,6 +117,10 @@ func TestWordsOfErrors(t *testing.T) {
 	if err := errors.Join(os.WriteFile(open, []byte("bh_x\n"), 0o644), os.Chmod(open, 0o644)); err != nil {
 		t.Fatal(err)
 	}
+	empty, two := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "two")
+	if err := errors.Join(os.WriteFile(empty, []byte(" \n"), 0o600), os.WriteFile(two, []byte("bh_x\nbh_y\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		args []string
 		code cli.Code
@@ -133,6 +137,8 @@ func TestWordsOfErrors(t *testing.T) {
 		{[]string{"check", "--server", "http://127.0.0.1:1", "m.eml"}, cli.Unavailable,
 			"no node answers at http://127.0.0.1:1: connection refused"},
 		{[]string{"check", "--token-file", open, "m.eml"}, cli.NoPerm, "lets others read it"},
+		{[]string{"check", "--token-file", empty, "m.eml"}, cli.Data, empty + " has no token: it is empty"},
+		{[]string{"check", "--token-file", two, "m.eml"}, cli.Data, two + " has no token: it has more than one word"},
 		{[]string{"nonsense"}, cli.Usage, `unknown command "nonsense"`},
 	} {
 		var out, errs bytes.Buffer

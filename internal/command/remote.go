@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -81,9 +82,12 @@ func (r *Remote) client(own *machineNode) (c *admin.Client, bySocket bool, err e
 	}()
 	switch {
 	case r.TokenFile != "":
-		c.Token, err = node.ReadSecret(r.TokenFile)
+		if c.Token, err = node.ReadSecret(r.TokenFile); err == nil {
+			err = checkToken(r.TokenFile, c.Token)
+		}
 	case os.Getenv("BULKHEAD_TOKEN") != "":
 		c.Token = strings.TrimSpace(os.Getenv("BULKHEAD_TOKEN"))
+		err = checkToken("$BULKHEAD_TOKEN", c.Token)
 	}
 	if err != nil {
 		return nil, false, err
@@ -108,6 +112,19 @@ func (r *Remote) client(own *machineNode) (c *admin.Client, bySocket bool, err e
 		c.Server = DefaultServer
 	}
 	return c, false, nil
+}
+
+// checkToken returns an error if the text of a file or variable can be no token.
+func checkToken(from, text string) error {
+	switch {
+	case text == "":
+		return cli.DataError{Err: fmt.Errorf("%s has no token: it is empty", from)}
+	case strings.ContainsFunc(text, unicode.IsSpace):
+		return cli.DataError{Err: fmt.Errorf("%s has no token: it has more than one word", from)}
+	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
+		return cli.DataError{Err: fmt.Errorf("%s has no token: it has other characters than ASCII's", from)}
+	}
+	return nil
 }
 
 // socket returns the path of the node's socket, "" if it has none. A socket that another user may have

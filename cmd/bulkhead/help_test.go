@@ -118,7 +118,8 @@ func TestWordsOfErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	empty, two := filepath.Join(t.TempDir(), "empty"), filepath.Join(t.TempDir(), "two")
-	if err := errors.Join(os.WriteFile(empty, []byte(" \n"), 0o600), os.WriteFile(two, []byte("bh_x\nbh_y\n"), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(empty, []byte(" \n"), 0o600),
+		os.WriteFile(two, []byte("bh_x\nbh_y\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

@@ -192,7 +192,7 @@ func (r *request) parseQuery() (url.Values, error) {
 	return q, r.validateQuery(q)
 }
 
-// noQuery returns an error if there are query parameters: those of the operation are for bodies of type [mailType].
+// noQuery returns an error if there are query parameters. The operation has them for bodies of type [mailType] alone.
 func (r *request) noQuery() error {
 	for name := range r.query {
 		return fmt.Errorf("%w: unknown query parameter %q beside a body of type %.60q", bulkhead.ErrMalformed, name,

@@ -112,8 +112,9 @@ func (s *Server) routes() []route {
 	voteParams := append(sourceParams(), queryParam("count", "integer", "Recipients of the message; absent: 1."),
 		bounded(queryParam("user", "string", userDoc+mailOnly), maxUser), rcptParam(), idempotencyKey())
 	voteParam := func(absent string) *huma.Param {
-		return &huma.Param{Name: "vote", In: "query", Description: "The reporter's vote on the message; absent: " + absent + ".",
-			Schema: &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham", "revoke"}}}
+		return &huma.Param{Name: "vote", In: "query",
+			Description: "The reporter's vote on the message; absent: " + absent + ".",
+			Schema:      &huma.Schema{Type: "string", Enum: []any{"sighting", "spam", "ham", "revoke"}}}
 	}
 	name := &huma.Param{Name: "name", In: "path", Required: true, Description: "Name of the account.",
 		Schema: &huma.Schema{Type: "string"}}

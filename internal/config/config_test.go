@@ -116,7 +116,8 @@ func TestParse(t *testing.T) {
 
 // TestParseEditors checks files as editors of other systems write them: with a byte order mark, and with CRLF.
 func TestParseEditors(t *testing.T) {
-	for _, file := range []string{"\ufeff[tally]\nkeep = 3\n", "[tally]\r\nkeep = 3\r\n", "\ufeff[tally]\r\n\tkeep\t=\t3\r\n"} {
+	for _, file := range []string{"\ufeff[tally]\nkeep = 3\n", "[tally]\r\nkeep = 3\r\n",
+		"\ufeff[tally]\r\n\tkeep\t=\t3\r\n"} {
 		if cfg, err := Parse([]byte(file)); err != nil || cfg.Tally.Keep != 3 {
 			t.Errorf("%q: %v", file, err)
 		}

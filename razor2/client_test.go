@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/razor2"
 )
 
@@ -46,15 +47,21 @@ func TestClientTimeout(t *testing.T) {
 		}
 		defer l.Close()
 		go func() {
-			conn, err := l.Accept()
-			if err != nil {
-				return
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(conn, greeting)
+				_, _ = io.Copy(io.Discard, conn) // until the client leaves
+				conn.Close()
 			}
-			_, _ = io.WriteString(conn, greeting)
-			_, _ = io.Copy(io.Discard, conn) // until the client leaves
-			conn.Close()
 		}()
-		c, err := razor2.Dial(t.Context(), l.Addr().String(), &razor2.Options{Timeout: 200 * time.Millisecond})
+		var c *razor2.Client
+		await.True(t, "a greeting within the time of the options", func() bool {
+			c, err = razor2.Dial(t.Context(), l.Addr().String(), &razor2.Options{Timeout: 200 * time.Millisecond})
+			return !errors.Is(err, os.ErrDeadlineExceeded)
+		})
 		if (err != nil) != refused {
 			t.Errorf("greeting %q: %v", greeting, err)
 		}

@@ -16,7 +16,7 @@ func (r *Reader) list() {
 	l := &r.listing
 	l.candidates, l.bases, l.numbers, l.known = l.candidates[:0], l.bases[:0], l.numbers[:0], l.known[:0]
 	for i, a := range r.request.asks {
-		if a.Wants&(Listings|Judgement) != 0 {
+		if a.Wants&(Listings|Judgement|States) != 0 {
 			r.listing.numbers = append(r.listing.numbers, len(r.listing.candidates))
 			r.listing.candidates = append(r.listing.candidates, i)
 			r.listing.bases = append(r.listing.bases, a.Key)
@@ -24,6 +24,10 @@ func (r *Reader) list() {
 	}
 	r.size()
 	if len(r.listing.bases) == 0 {
+		return
+	}
+	states := r.request.asks[r.listing.candidates[0]].Wants&States != 0
+	if states && len(r.sources.lists) == 1 && !r.undecided(&r.sources.lists[0]) {
 		return
 	}
 	r.beginMarks()
@@ -45,6 +49,35 @@ func (r *Reader) list() {
 		}
 	}
 	r.flush()
+}
+
+// undecided keeps only candidates whose state the newest generation of the node's own list does not decide, and
+// reports whether any are left. Without it, a second vote on a message takes a sixth more processor time.
+func (r *Reader) undecided(l *list) bool {
+	clear(r.listing.states)
+	r.has(l, &l.gens[0], r.listing.bases, r.listing.spam, spamOf)
+	r.has(l, &l.gens[0], r.listing.bases, r.listing.revoked, revokedOf)
+	return r.keep(func(k int) bool {
+		if r.step(k, l, &l.gens[0], math.MaxUint64); !r.listing.states[k].Decided() {
+			return true
+		}
+		r.request.out[r.listing.candidates[k]].Own = r.listing.states[k]
+		return false
+	})
+}
+
+// keep keeps only the candidates for which stays returns true, and reports whether any are left.
+func (r *Reader) keep(stays func(k int) bool) bool {
+	c, kept := &r.listing, 0
+	for k := range c.bases {
+		if stays(k) {
+			c.candidates[kept], c.bases[kept], c.numbers[kept] = c.candidates[k], c.bases[k], k
+			kept++
+		}
+	}
+	c.candidates, c.bases = c.candidates[:kept], c.bases[:kept]
+	r.size()
+	return kept > 0
 }
 
 // number indexes the candidates by their numbers.
@@ -196,17 +229,7 @@ func (r *Reader) narrow() bool {
 			r.listing.revoked[k] = r.listing.revoked[k] || has
 		}
 	}
-	kept := 0
-	for k, has := range r.listing.revoked {
-		if has {
-			c := &r.listing
-			c.candidates[kept], c.bases[kept], c.numbers[kept] = c.candidates[k], c.bases[k], k
-			kept++
-		}
-	}
-	r.listing.candidates, r.listing.bases = r.listing.candidates[:kept], r.listing.bases[:kept]
-	r.size()
-	return kept > 0
+	return r.keep(func(k int) bool { return r.listing.revoked[k] })
 }
 
 // A side is one of the two filters of a generation.

@@ -519,6 +519,29 @@ func TestAgainstPlain(t *testing.T) {
 	})
 }
 
+// TestStates: a reading of states alone has the same states as a reading of all that lists hold, with peers and
+// without.
+func TestStates(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, n := drawPlain(t)
+		if rapid.Bool().Draw(t, "alone") {
+			n.view.Remote = &replica.View{}
+		}
+		asks, all, states := make([]Ask, plainKeyCount), make([]Record, plainKeyCount), make([]Record, plainKeyCount)
+		for i, wants := range []Wants{Listings, States} {
+			for k := range asks {
+				asks[k] = Ask{spread(k + 1), wants}
+			}
+			n.reader(nil).Read(asks, [][]Record{all, states}[i])
+		}
+		for k := range asks {
+			if states[k].Own != all[k].Own || states[k].Peers != all[k].Peers {
+				t.Fatalf("the states alone are %v, %+v, want %v, %+v", states[k].Own, states[k].Peers, all[k].Own, all[k].Peers)
+			}
+		}
+	})
+}
+
 // TestRelisted: listings and revocations take turns, and few look-ups find the last ones.
 func TestRelisted(t *testing.T) {
 	turns := []int{1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 65, 300, 9999, MaxTurns - 1, MaxTurns, MaxTurns + 1}

@@ -19,6 +19,7 @@ const (
 	Names           // of names: deliveries in past weeks, and the kind Addresses
 	Listings        // the blocklists
 	Judgement       // Listings, and the weights of votes
+	States          // of Listings the states alone, for a vote; wanted for all keys of a reading, or for none
 )
 
 // An Ask is one key to be looked up.

@@ -35,7 +35,7 @@ func (r *Resolver) Retract(voice string, what []ballots.Item) (delisted, reliste
 	defer r.reader.End()
 	for i := range what {
 		it := &what[i]
-		ask := evidence.Ask{Key: it.Key, Wants: evidence.Listings}
+		ask := evidence.Ask{Key: it.Key, Wants: evidence.States}
 		if !it.Pair {
 			ask.Wants |= evidence.Counts
 			if named(it.Facet) {

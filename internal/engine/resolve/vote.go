@@ -116,11 +116,11 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 // this node can only be listed by peers.
 func (r *Resolver) listings(m *Message, i int) evidence.Wants {
 	if m.Vote != bulkhead.Spam || len(r.view.Remote.Origins)+len(r.view.Remote.Lists) > 0 {
-		return evidence.Listings
+		return evidence.States
 	}
 	for _, c := range r.ledger.of(i) {
 		if c.marked {
-			return evidence.Listings
+			return evidence.States
 		}
 	}
 	return 0

@@ -208,7 +208,7 @@ func (n *Inspection) journal(ctx context.Context, fsys FS, dir string, mark wate
 		acked = 0 // of another journal, or all in the checkpoint
 	}
 	path := filepath.Join(dir, journalDir)
-	segs, err := n.segments(path, m)
+	segs, err := n.segments(fsys, path, m)
 	if err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func (n *Inspection) lost(path, what string, first, last uint64) {
 
 // segments returns the segments of the manifest's epoch with entries that the checkpoint does not
 // cover.
-func (n *Inspection) segments(dir string, m *Manifest) (live []segment, err error) {
+func (n *Inspection) segments(fsys FS, dir string, m *Manifest) (live []segment, err error) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, n.take(fmt.Errorf("store: %w", err), dir)
@@ -327,6 +327,17 @@ func (n *Inspection) segments(dir string, m *Manifest) (live []segment, err erro
 		}
 	}
 	for len(live) > 1 && live[1].first <= m.Start {
+		live = live[1:]
+	}
+	for len(live) > 0 {
+		old, err := live[0].superfluous(fsys, m.Start)
+		var damage *DamageError
+		if err != nil && !errors.As(err, &damage) {
+			return nil, err
+		}
+		if !old {
+			break // damage is found again with the entries
+		}
 		live = live[1:]
 	}
 	return live, nil

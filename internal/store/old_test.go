@@ -52,6 +52,20 @@ func TestOldStore(t *testing.T) {
 	}
 }
 
+// TestInspectOld: a folder that the old release left with all in its checkpoint lacks the copy of the manifest, which
+// that release did not make, and has no other fault. One whose journal has other entries is refused, with the way out.
+func TestInspectOld(t *testing.T) {
+	n, err := Inspect(t.Context(), oldStore(t, "checkpointed"))
+	if err != nil || len(n.Faults) != 1 || filepath.Base(n.Faults[0].File) != manifestCopy || n.LastIndex != 5 ||
+		n.Entries != 0 {
+		t.Errorf("%+v, %v", n, err)
+	}
+	if n, err := Inspect(t.Context(), oldStore(t, "entries")); !errors.Is(err, ErrFormat) ||
+		!strings.Contains(err.Error(), "SIGTERM") {
+		t.Errorf("with old entries: %+v, %v", n, err)
+	}
+}
+
 // TestOldEntries: a folder whose old journal holds what no checkpoint has, or may
 // hold it, is refused with the way out, and not changed. That the watermark is out of
 // date, as after a power loss, changes nothing.

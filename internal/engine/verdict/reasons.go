@@ -70,6 +70,9 @@ func (d *decision) because(confidence int) string {
 			why = "its network and its links had earlier mail, none of which was reported, "
 		}
 		return d.textReason() + "; no sender of this one was verified, but " + why + sure
+	case byUsualText:
+		return d.textReason() + "; the text and other mail from there were often delivered on earlier days, so it is " +
+			"suspected only, " + sure
 	case byUnseen:
 		return d.textReason() + "; no mail of its sender was delivered before, " + sure
 	case byOneVoice:

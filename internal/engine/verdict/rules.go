@@ -30,6 +30,7 @@ const (
 	byPairedText  Rule = "text-with-part"
 	byGoodLinks   Rule = "good-links"
 	byQuoted      Rule = "quoted"
+	byUsualText   Rule = "usual-text"
 	byTwoVoices   Rule = "two-votes"
 	byKnownNet    Rule = "known-network"
 	byUnanswered  Rule = "unanswered"
@@ -88,6 +89,9 @@ var mailRules = []rule{
 		"All links are of good standing, with more deliveries than the text has reports."},
 	{byQuoted, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.quoted },
 		"It quotes or forwards a listed text."},
+	{byUsualText, bulkhead.ClassSuspected, (*decision).usualText,
+		"It is a changed copy of a listed text that was delivered on three days or more, as often as it was reported. No " +
+			"sender was verified, and its network had mail on as many days, with twelve settled deliveries for each report."},
 	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
 		"It is a changed copy of an often reported text that two votes list. No known sender sends the text, or it was " +
 			"reported with two different senders or links."},

@@ -135,6 +135,9 @@ const (
 	// may be spam. In the worlds of the judge, mistaken reports of templates came with 40 copies and more
 	// each, and more than nine tenths of the campaigns were reported more often than that.
 	copiesOfVote = 30
+	// usualDays is the number of days on which a usual text and mail of its network were delivered. Most campaigns are
+	// reported, and flagged, sooner.
+	usualDays = 3
 	// serviceDays is the number of days on which a text of a service was delivered.
 	serviceDays = 3
 )

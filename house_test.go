@@ -81,7 +81,7 @@ var mayImport = map[string][]string{
 	"internal/engine/ballots": {".", "filter", "internal/arrays"},
 	"internal/engine/resolve": {".", "filter", "internal/arrays", "internal/engine/ballots",
 		"internal/engine/book", "internal/engine/evidence", "internal/engine/keys", "internal/engine/learned",
-		"internal/engine/verdict", "internal/learn", "internal/lesson", "internal/trust"},
+		"internal/engine/verdict", "internal/learn", "internal/lesson", "internal/trust", "internal/wellknown"},
 	"internal/engine/evidence": {"filter", "internal/arrays", "internal/engine/book", "internal/engine/replica",
 		"internal/engine/verdict"},
 	"internal/mesh":        {"internal/engine", "internal/mesh/*", "internal/natsdial"},

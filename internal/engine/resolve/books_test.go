@@ -194,7 +194,7 @@ func (b *books) read(k filter.Key, wants evidence.Wants) evidence.Record {
 
 // readAll returns the records of several keys.
 func (b *books) readAll(all []filter.Key, wants evidence.Wants) []evidence.Record {
-	r := evidence.Reader{Keys: maker, Day: uint64(day / time.Second)}
+	r := evidence.Reader{Keys: maker, Day: uint64(day / time.Second), Now: b.r.reader.Now}
 	r.Begin(b.sources())
 	asks, out := make([]evidence.Ask, len(all)), make([]evidence.Record, len(all))
 	for i, k := range all {

@@ -9,6 +9,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
+	"github.com/bulkhead-mail/bulkhead/internal/wellknown"
 )
 
 // An item is what a vote is about: a signature, or a pair of a text and a context.
@@ -145,6 +146,8 @@ func (r *Resolver) share(i int) float64 {
 type domain struct {
 	name    []byte
 	novelty float64
+	single  bool // no other mail had it
+	known   bool // it is well known
 }
 
 // linked collects the foreign domains that the message links to.
@@ -153,22 +156,28 @@ func (r *Resolver) linked(m *Message) {
 	for _, i := range r.present.parts.Links {
 		name := m.Signatures[i].Sum()
 		if bytes.IndexByte(name, '/') < 0 && r.present.parts.Foreign(m.Signatures, r.present.evidence, i) {
-			r.present.domains = append(r.present.domains, domain{name, r.present.evidence[i].Novelty()})
+			e := &r.present.evidence[i]
+			r.present.domains = append(r.present.domains,
+				domain{name, e.Novelty(), e.Single(), wellknown.Domain(name)})
 		}
 	}
 }
 
 // fault returns the fraction of the blame for a message that falls on one of its links. One of the
 // links is to blame, more likely a little-known one. Links to the same domain are one link. Links
-// to the sender's own domain are the sender's fault.
+// to the sender's own domain are the sender's fault. A spammer can add other domains to each copy. So a domain that
+// no other mail had takes no blame from a recurrent link, and a well-known domain takes none from links elsewhere.
 func (r *Resolver) fault(m *Message, link int) float64 {
 	if !r.present.parts.Foreign(m.Signatures, r.present.evidence, link) {
 		return 1
 	}
-	own, others := r.present.evidence[link].Novelty(), 0.0
+	e := &r.present.evidence[link]
+	own, others := e.Novelty(), 0.0
 	host, _, _ := bytes.Cut(m.Signatures[link].Sum(), []byte{'/'})
+	recurrent, known := e.Recurrent(), wellknown.Domain(host)
 	for i := range r.present.domains {
-		if d := &r.present.domains[i]; !verdict.Within(host, d.name) {
+		d := &r.present.domains[i]
+		if !verdict.Within(host, d.name) && !(d.single && recurrent) && (!d.known || known) {
 			others += d.novelty
 		}
 	}

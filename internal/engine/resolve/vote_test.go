@@ -64,6 +64,48 @@ func TestBlame(t *testing.T) {
 	}
 }
 
+// TestDecoys checks that neither a domain that no other mail had nor a well-known one takes blame from a link of
+// earlier copies. Among domains that are all new, or of which one is established, the blame is shared.
+func TestDecoys(t *testing.T) {
+	b := newBooks(t)
+	voters(b)
+	deliver(b, 60, 3, link("bank.example"), sender("old.example"))
+	for n := range 2 {
+		b.report(bulkhead.Report{Signatures: append(text(8+n), link("evil.example")), Count: 1})
+	}
+	for _, tt := range []struct {
+		n     int
+		links string
+		want  []int64
+	}{
+		{10, "evil.example decoy1.example decoy2.example", []int64{97, 34, 34}},
+		{11, "evil.example github.com paypal.com", []int64{100, 33, 33}},
+		{12, "evil.example", []int64{100}},
+		{13, "new1.example new2.example", []int64{50, 50}},
+		{14, "new3.example paypal.com", []int64{100, 50}},
+		{15, "bank.example new4.example", []int64{9, 91}},
+		{16, "github.com github.com/one paypal.com", []int64{50, 50, 50}},
+	} {
+		msg := text(tt.n)
+		for _, name := range strings.Fields(tt.links) {
+			msg = append(msg, link(name))
+		}
+		before := make([]int64, len(tt.want))
+		for i := range tt.want {
+			before[i] = b.of(msg[len(text(tt.n))+i]).Votes.Spam
+		}
+		who := fmt.Sprint("decoy", tt.n)
+		b.put(who, trust.Trusted, 1)
+		b.report(by(who, bulkhead.Spam, msg...))
+		for i, want := range tt.want {
+			s := msg[len(text(tt.n))+i]
+			if got := b.of(s).Votes.Spam - before[i]; got != want {
+				t.Errorf("%s: the vote weighs %d on %v, want %d", tt.links, got, s, want)
+			}
+		}
+	}
+}
+
 // TestWhole checks that a vote against spam is never shared, and that a voter who changes
 // sides takes back exactly what the vote had added.
 func TestWhole(t *testing.T) {
@@ -218,7 +260,7 @@ func TestFacetsAgainstModel(t *testing.T) {
 			var messages [][]bulkhead.Signature
 			for n := range 6 {
 				messages = append(messages, append(text(n%3), sender(fmt.Sprint("s", n%2, ".example")),
-					link(fmt.Sprint("l", n, ".example")),
+					link([]string{"l0.example", "l1.example", "l2.example", "l3.example", "l4.example", "paypal.com"}[n]),
 					link("both.example"), link("both.example/x"), link("www.s0.example"), network("192.0.2.0/24"),
 					sig(bulkhead.Exact, n), sig(bulkhead.Attachment, n%2)))
 			}
@@ -326,7 +368,8 @@ type plainShare struct{ whole, blame float64 }
 // on what is new, and less on the others the less likely they are to blame.
 func plainShares(b *books, m *Message, votes func(filter.Key) (spam, unblamed int64)) map[string]plainShare {
 	established, least, texts := make(map[string]float64), math.Inf(1), 0
-	known := b.readAll(m.Keys, evidence.Delivered|evidence.Names)
+	known := b.readAll(m.Keys, evidence.Delivered|evidence.Names|evidence.Standing)
+	evidenceOf := make(map[string]verdict.Evidence)
 	for i, s := range m.Signatures {
 		e := known[i]
 		spam, outweighs := votes(m.Keys[i])
@@ -335,7 +378,7 @@ func plainShares(b *books, m *Message, votes func(filter.Key) (spam, unblamed in
 			texts, outweighs = texts+1, spam
 		}
 		est := max(0, float64(e.Old)+0.3*float64(e.New)-20*float64(outweighs)/100)
-		established[s.String()] = est
+		established[s.String()], evidenceOf[s.Name()] = est, e.Evidence
 		if f != bulkhead.TextFacet || s.Scheme() == bulkhead.Near && texts <= 8 {
 			least = min(least, est)
 		}
@@ -362,8 +405,12 @@ func plainShares(b *books, m *Message, votes func(filter.Key) (spam, unblamed in
 		if s.Scheme() == bulkhead.Link && !strings.HasSuffix(host(s), own) {
 			novelty := 1 / (20 + est)
 			all := novelty
+			e := evidenceOf[s.Name()]
+			rare := e.Good == 0 && e.Old-e.Late <= 17 && e.Old+e.New > 1
 			for domain, other := range foreign {
-				if domain != host(s) {
+				d := evidenceOf[domain]
+				decoy := rare && d.Old+d.New <= 1 || domain == "paypal.com" && host(s) != domain
+				if domain != host(s) && !decoy {
 					all += other
 				}
 			}

@@ -301,6 +301,14 @@ func (e *Evidence) Established() float64 {
 	return math.Max(0, float64(e.Old)+0.3*float64(e.New)-votesWorth*float64(e.Unblamed)/Unit)
 }
 
+// Single reports whether no other mail had a link.
+func (e *Evidence) Single() bool { return e.deliveries() <= 1 }
+
+// Recurrent reports whether other mail had a link, little of it before today, and none by senders of good standing.
+func (e *Evidence) Recurrent() bool {
+	return !e.Single() && e.settled() <= freshDeliveries && e.Good == 0
+}
+
 // Novelty is the degree to which a part of a message is blamed rather than others:
 // higher for less established ones.
 func (e *Evidence) Novelty() float64 { return 1 / (votesWorth + e.Established()) }

@@ -9,9 +9,9 @@ import (
 func TestDomain(t *testing.T) {
 	for link, want := range map[string]bool{
 		"google.com": true, "docs.google.com": true, "list-manage.com": true, "eu.list-manage.com": true, "bit.ly": true,
-		"gmx.de":        true,
+		"gmx.de": true, "storage.googleapis.com": true,
 		"notgoogle.com": false, "google.com.evil.example": false, "com": false, "": false, ".": false, "evil.example": false,
-		"forms.gle/abc": false,
+		"forms.gle/abc": false, "tenant.github.io": false, "tenant.notion.site": false,
 	} {
 		if got := Domain([]byte(link)); got != want {
 			t.Errorf("%q is well known: %v, want %v", link, got, want)

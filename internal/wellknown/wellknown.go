@@ -21,11 +21,15 @@ var (
 	listedMailboxes string // by list.sh
 	//go:embed own-mailboxes.txt
 	ownMailboxes string
+	//go:embed redirectors.txt
+	listedRedirectors string
 )
 
 var (
 	domains   = sync.OnceValue(func() map[string]bool { return linesOf(listed + own + ownMailboxes) })
 	mailboxes = sync.OnceValue(func() map[string]bool { return linesOf(listedMailboxes + ownMailboxes) })
+
+	redirectors = sync.OnceValue(func() map[string]bool { return linesOf(listedRedirectors) })
 )
 
 func linesOf(text string) map[string]bool {
@@ -39,21 +43,23 @@ func linesOf(text string) map[string]bool {
 }
 
 // Domain reports whether a host in lower case, or a domain above it, is well known. The link of a
-// place on a host, "forms.example/abc", is not: it belongs to one customer.
+// place on a host, "forms.example/abc", is not: it belongs to one customer. Only places that
+// redirect to a link in their query are, such as "www.google.com/url".
 func Domain(link []byte) bool {
-	if bytes.IndexByte(link, '/') >= 0 {
-		return false
-	}
 	all := domains()
-	for len(link) > 0 {
+	host, _, place := bytes.Cut(link, []byte{'/'})
+	if place {
+		all = redirectors()
+	}
+	for len(host) > 0 {
 		if all[string(link)] {
 			return true
 		}
-		dot := bytes.IndexByte(link, '.')
+		dot := bytes.IndexByte(host, '.')
 		if dot < 0 {
 			return false
 		}
-		link = link[dot+1:]
+		host, link = host[dot+1:], link[dot+1:]
 	}
 	return false
 }

@@ -3,18 +3,23 @@ package wellknown
 import (
 	"strings"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/mail/link"
 )
 
 // TestDomain: a well-known domain and every host below it, and nothing that only looks like one.
 func TestDomain(t *testing.T) {
-	for link, want := range map[string]bool{
+	for name, want := range map[string]bool{
 		"google.com": true, "docs.google.com": true, "list-manage.com": true, "eu.list-manage.com": true, "bit.ly": true,
 		"gmx.de": true, "storage.googleapis.com": true,
 		"notgoogle.com": false, "google.com.evil.example": false, "com": false, "": false, ".": false, "evil.example": false,
 		"forms.gle/abc": false, "tenant.github.io": false, "tenant.notion.site": false,
+		"www.google.com/url": true, "google.com/url": true, "eur02.safelinks.protection.outlook.com/": true,
+		"google.com/urls": false, "google.com/": false, "notgoogle.com/url": false, "evil.example/google.com/url": false,
+		"google.com.evil.example/url": false, "/url": false, "/": false,
 	} {
-		if got := Domain([]byte(link)); got != want {
-			t.Errorf("%q is well known: %v, want %v", link, got, want)
+		if got := Domain([]byte(name)); got != want {
+			t.Errorf("%q is well known: %v, want %v", name, got, want)
 		}
 	}
 }
@@ -68,15 +73,27 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// TestRedirectors: every redirecting page of the list is the place of a link through it.
+func TestRedirectors(t *testing.T) {
+	for place := range redirectors() {
+		host, path, _ := strings.Cut(place, "/")
+		url := "https://www." + host + "/" + path + "?u=https%3A%2F%2Ftarget.example%2Fpage"
+		all := link.All(url)
+		if len(all) != 2 || all[1].Domain != "target.example" || !Domain([]byte(all[0].Place())) {
+			t.Errorf("%s: %q has the links %+v", place, url, all)
+		}
+	}
+}
+
 func FuzzDomain(f *testing.F) {
 	for _, link := range []string{"docs.google.com", "unknown.example", "forms.example/abc", "win.onmicrosoft.com",
-		"win.github.io"} {
+		"win.github.io", "www.google.com/url"} {
 		f.Add([]byte(link))
 	}
-	f.Fuzz(func(t *testing.T, link []byte) {
-		if Domain(link) && !Domain(append([]byte("x."), link...)) {
-			t.Errorf("%q is well known, and a host below it is not", link)
+	f.Fuzz(func(t *testing.T, name []byte) {
+		if Domain(name) && !Domain(append([]byte("x."), name...)) {
+			t.Errorf("%q is well known, and a host below it is not", name)
 		}
-		Tenant(link)
+		Tenant(name)
 	})
 }

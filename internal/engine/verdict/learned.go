@@ -86,7 +86,8 @@ func (d *decision) unjudged() bool {
 		d.Learned.Reports >= learn.FirstReports && !d.wantedText()
 }
 
-// wordsAlone reports whether the administrator lets the words of a message condemn it, whatever else is suspected of it.
+// wordsAlone reports whether the administrator lets the words of a message condemn it, if nothing else decides or it is
+// suspected anyway.
 func (d *decision) wordsAlone() bool {
 	suspected := d.class == bulkhead.ClassSuspected && d.by != byQuoted && !d.text.quoted && !d.senderGood &&
 		d.Learned.Reports >= learn.FirstReports && !d.wantedText()

@@ -274,3 +274,34 @@ func TestOriginNames(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestInside: spam that imitates a text which comes every day from a private address makes the next copy from there
+// suspected at most.
+func TestInside(t *testing.T) {
+	c := newClock()
+	e := open(t, Options{Now: c.Now, Tally: week})
+	copyOf := func(n int) []bulkhead.Signature {
+		return []bulkhead.Signature{sig(bulkhead.Exact, n), sig(bulkhead.Near, 1), sig(bulkhead.Near, 2),
+			sig(bulkhead.Near, 3)}
+	}
+	outside := bulkhead.NamedSignature(bulkhead.Network, "192.0.2.0/24")
+	inside := bulkhead.Source{Client: netip.MustParseAddr("192.168.1.20")}
+	for n := range 3 {
+		report(t, e, bulkhead.Report{Signatures: copyOf(n), Source: inside, Recipients: []string{"ann", "bob"}})
+		c.Advance(24 * time.Hour)
+	}
+	for n, name := range []string{"a", "b"} {
+		put(t, e, name, trust.Trusted, 1, netip.Addr{})
+		report(t, e, by(name, bulkhead.Spam, append(copyOf(10+n), outside)...))
+	}
+	for client, want := range map[string]string{"192.168.1.20": "usual-text", "127.0.0.1": "usual-text",
+		"192.0.2.5": "two-votes", "": "two-votes"} {
+		q := bulkhead.Query{Signatures: copyOf(20)}
+		if client != "" {
+			q.Source.Client = netip.MustParseAddr(client)
+		}
+		if v, err := e.Check(t.Context(), q); err != nil || v.Rule != want {
+			t.Errorf("from %q: %v by %s, %v, want %s", client, v.Class, v.Rule, err, want)
+		}
+	}
+}

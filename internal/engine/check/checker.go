@@ -4,6 +4,7 @@ package check
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -211,13 +212,19 @@ func (c *Checker) Check(q *bulkhead.Query, v *bulkhead.Verdict, held *[]filter.K
 	v.Whitelisted = white.message(&q.Source, q.Signatures)
 	s.decider.Policy = policy
 	s.message = verdict.Case{Signatures: q.Signatures, Findings: findings, Evidence: s.evidence, Pairs: s,
-		Contents: s.holds(q.Signatures, odds.Odds), Revoked: odds.Revoked(), Terse: q.Terse, Learned: c.learnt(q, sources)}
+		Contents: s.holds(q.Signatures, odds.Odds), Revoked: odds.Revoked(), Terse: q.Terse, Learned: c.learnt(q, sources),
+		Inside: inside(q.Source.Client)}
 	defer func() { s.message = verdict.Case{} }()
 	outcome := s.decider.Message(v, &s.message)
 	if held != nil {
 		*held = append(*held, s.contents.keys...)
 	}
 	return outcome, nil
+}
+
+// inside reports whether an address is private. Mail from there comes from within the site, or through its gateway.
+func inside(client netip.Addr) bool {
+	return client.IsValid() && (!client.IsGlobalUnicast() || client.IsPrivate())
 }
 
 // Policy returns the administrator's settings for verdicts.

@@ -398,14 +398,17 @@ func (t *text) usual() bool { return t.part() && t.old >= t.reported }
 
 // usualText reports whether no sender was verified, and a text was delivered on several days before today, as often as
 // it was reported, and so was much mail of its network for the reports of that: the notices of an office's telephones.
-// A few reports of spam that imitates it say little of the next one.
+// A few reports of spam that imitates it say little of the next one. Mail from private addresses has no network: spam
+// from elsewhere cannot come from there.
 func (d *decision) usualText() bool {
 	t := &d.text
-	return d.listed && d.sender < 0 && t.days >= usualDays && t.old >= t.reported &&
-		slices.ContainsFunc(d.parts.Networks, func(i int) bool {
-			e := &d.Evidence[i]
-			return e.Days >= usualDays && e.settled() >= unreportedCopies*e.reported()
-		})
+	if !d.listed || d.sender >= 0 || t.days < usualDays || t.old < t.reported {
+		return false
+	}
+	return d.Inside && len(d.parts.Networks) == 0 || slices.ContainsFunc(d.parts.Networks, func(i int) bool {
+		e := &d.Evidence[i]
+		return e.Days >= usualDays && e.settled() >= unreportedCopies*e.reported()
+	})
 }
 
 // recent returns the number of copies of the text, of which recent ones count less.

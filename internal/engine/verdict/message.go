@@ -66,6 +66,7 @@ type Case struct {
 	Contents   Contents
 	Revoked    float64 // see [Odds.Revoked]
 	Terse      bool    // no reasons are needed
+	Inside     bool    // the client has a private address, and so no network
 	Learned    Learned
 }
 

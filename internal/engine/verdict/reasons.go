@@ -71,8 +71,7 @@ func (d *decision) because(confidence int) string {
 		}
 		return d.textReason() + "; no sender of this one was verified, but " + why + sure
 	case byUsualText:
-		return d.textReason() + "; the text and other mail from there were often delivered on earlier days, so it is " +
-			"suspected only, " + sure
+		return d.textReason() + "; mail like it was often delivered on earlier days, so it is suspected only, " + sure
 	case byUnseen:
 		return d.textReason() + "; no mail of its sender was delivered before, " + sure
 	case byOneVoice:

@@ -91,7 +91,8 @@ var mailRules = []rule{
 		"It quotes or forwards a listed text."},
 	{byUsualText, bulkhead.ClassSuspected, (*decision).usualText,
 		"It is a changed copy of a listed text that was delivered on three days or more, as often as it was reported. No " +
-			"sender was verified, and its network had mail on as many days, with twelve settled deliveries for each report."},
+			"sender was verified, and it came from a private address; or its network had mail on as many days, with twelve " +
+			"settled deliveries for each report."},
 	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
 		"It is a changed copy of an often reported text that two votes list. No known sender sends the text, or it was " +
 			"reported with two different senders or links."},

@@ -17,6 +17,7 @@ type drawn struct {
 	policy   Policy
 	contents []Match
 	learned  Learned
+	inside   bool
 }
 
 // Matches implements [Contents].
@@ -24,7 +25,7 @@ func (m *drawn) Matches() []Match { return m.contents }
 
 func (m *drawn) judge() bulkhead.Verdict {
 	d := Decider{Policy: m.policy}
-	c := Case{Contents: m, Learned: m.learned}
+	c := Case{Contents: m, Learned: m.learned, Inside: m.inside}
 	for _, p := range m.parts {
 		f := p.counts
 		f.Signature = p.signature()

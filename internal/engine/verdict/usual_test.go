@@ -15,15 +15,19 @@ func TestUsualText(t *testing.T) {
 		text     history
 		from     history
 		verified bool
+		inside   bool
 		want     bulkhead.Class
 	}{
-		{"imitated", history{3, 6, 6}, history{3, 1, 0}, false, bulkhead.ClassSuspected},
-		{"delivered on two days", history{2, 6, 6}, history{3, 1, 0}, false, bulkhead.ClassSpam},
-		{"delivered less often than reported", history{3, 5, 6}, history{3, 1, 0}, false, bulkhead.ClassSpam},
-		{"from a network of two days", history{3, 6, 6}, history{2, 9, 0}, false, bulkhead.ClassSpam},
-		{"reported from there", history{3, 6, 6}, history{3, 72, 6}, false, bulkhead.ClassSuspected},
-		{"reported from there more often", history{3, 6, 6}, history{3, 71, 6}, false, bulkhead.ClassSpam},
-		{"with a verified sender", history{3, 6, 6}, history{3, 72, 6}, true, bulkhead.ClassSpam},
+		{"imitated", history{3, 6, 6}, history{3, 1, 0}, false, false, bulkhead.ClassSuspected},
+		{"delivered on two days", history{2, 6, 6}, history{3, 1, 0}, false, false, bulkhead.ClassSpam},
+		{"delivered less often than reported", history{3, 5, 6}, history{3, 1, 0}, false, false, bulkhead.ClassSpam},
+		{"from a network of two days", history{3, 6, 6}, history{2, 9, 0}, false, false, bulkhead.ClassSpam},
+		{"reported from there", history{3, 6, 6}, history{3, 72, 6}, false, false, bulkhead.ClassSuspected},
+		{"reported from there more often", history{3, 6, 6}, history{3, 71, 6}, false, false, bulkhead.ClassSpam},
+		{"with a verified sender", history{3, 6, 6}, history{3, 72, 6}, true, false, bulkhead.ClassSpam},
+		{"from a private address", history{3, 6, 6}, history{}, false, true, bulkhead.ClassSuspected},
+		{"from a private address on two days", history{2, 6, 6}, history{}, false, true, bulkhead.ClassSpam},
+		{"from an unknown address", history{3, 6, 6}, history{}, false, false, bulkhead.ClassSpam},
 	} {
 		of := func(h history) Evidence {
 			e := voted(h.reports, 0)
@@ -32,11 +36,15 @@ func TestUsualText(t *testing.T) {
 		}
 		text := of(tt.text)
 		text.Own = Listed
-		parts := append(nearly(text), network(of(tt.from)))
+		parts := nearly(text)
+		if tt.from.days > 0 {
+			parts = append(parts, network(of(tt.from)))
+		}
 		if tt.verified {
 			parts = append(nearly(text), from("new.example", of(tt.from)), link("other.example", Evidence{}))
 		}
-		if v, _, _ := judge(parts, nil, ""); v.Class != tt.want {
+		m := drawn{policy: Policy{Promotion: 1, NearMatch: 2, Mature: true}, parts: parts, inside: tt.inside}
+		if v := m.judge(); v.Class != tt.want {
 			t.Errorf("%s: %v by %s, want %v", tt.name, v.Class, v.Rule, tt.want)
 		}
 	}

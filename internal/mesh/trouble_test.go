@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ func serveNATS(t *testing.T, o server.Options) (url string) {
 	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
 	if o.JetStream {
 		o.StoreDir = t.TempDir()
+		o.JetStreamMaxStore = cmp.Or(o.JetStreamMaxStore, 1<<40) // else it depends on the free space of the disk
 	}
 	ns, err := server.NewServer(&o)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
@@ -40,15 +42,24 @@ func StartCluster(t testing.TB) *Cluster {
 		c.options[i].Routes = server.RoutesFromStr(strings.Join(routes, ","))
 		c.Start(i)
 	}
-	await.True(t, "a leader of the cluster", func() bool {
-		ready := 0
-		for _, s := range c.servers {
-			if s.JetStreamIsCurrent() && s.NumRoutes() > 0 {
-				ready++
-			}
-		}
-		return ready == len(c.servers)
+	conn, err := nats.Connect(strings.Join(c.URLs(), ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The leader may not have heard yet that each server has JetStream, and places nothing on the others.
+	await.True(t, "a cluster that places three replicas", func() bool {
+		probe := jetstream.StreamConfig{Name: "probe", Replicas: len(c.servers)}
+		_, err := js.CreateOrUpdateStream(t.Context(), probe)
+		return err == nil
 	})
+	if err := js.DeleteStream(t.Context(), "probe"); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 

@@ -59,7 +59,7 @@ func startCluster(t *testing.T, s setup) *cluster {
 			others = append(others, "nats-route://"+r)
 		}
 		conf := fmt.Sprintf(
-			"listen: %q\nserver_name: n%d\njetstream { store_dir: %q, %s }\n"+
+			"listen: %q\nserver_name: n%d\njetstream { store_dir: %q, max_file_store: 1TB, %s }\n"+
 				"cluster { name: c, listen: %q, routes: [%s]\n%s }\n%s",
 			clients[i], i, t.TempDir(), s.jetstream, routes[i], strings.Join(others, ", "), s.cluster, s.users)
 		if s.leafs != "" {
@@ -382,7 +382,7 @@ func TestLeaf(t *testing.T) {
 	address := freePort(t)
 	leaf := func() *exec.Cmd {
 		return runServer(
-			t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, domain: site }\n"+
+			t, fmt.Sprintf("listen: %q\nserver_name: leaf\njetstream { store_dir: %q, max_file_store: 1TB, domain: site }\n"+
 				"leafnodes { reconnect: 1, remotes: [ { urls: [%s] } ] }\n%s",
 				address, t.TempDir(), strings.Join(remotes, ", "), w.users(domain)))
 	}

@@ -82,7 +82,7 @@ func newNATSNet(t *testing.T, seed uint64) *natsNet {
 func (k *natsNet) start() {
 	host, port := splitPort(k.t, k.address)
 	ns, err := server.NewServer(&server.Options{Host: host, Port: port, NoSigs: true, JetStream: true,
-		StoreDir: memoryDir(k.t)})
+		StoreDir: memoryDir(k.t), JetStreamMaxStore: 1 << 40}) // else it depends on the free memory
 	if err != nil {
 		k.t.Fatal(err)
 	}

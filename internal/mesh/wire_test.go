@@ -21,7 +21,7 @@ import (
 func serveBroker(t testing.TB) string {
 	t.Helper()
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
-		JetStream: true, StoreDir: t.TempDir()})
+		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 40})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http/httptest"
 	"path/filepath"
 	"sync"
@@ -130,9 +129,11 @@ func (s *site) startNATS() {
 
 // change changes the map, as often as another administrator is faster.
 func (s *site) change(plan func(m *shard.Map, note shard.Note) (*shard.Map, error)) *shard.Map {
+	ctx, cancel := context.WithTimeout(s.t.Context(), await.Patience) // not the default time of a request
+	defer cancel()
 	for {
 		note := shard.Note{At: time.Now(), By: "test", What: "change"}
-		m, revision, err := s.admin.Get(s.t.Context())
+		m, revision, err := s.admin.Get(ctx)
 		var next *shard.Map
 		if errors.Is(err, bucket.ErrNone) {
 			next, err = shard.New(s.pairs[0].shard(), note)
@@ -143,7 +144,7 @@ func (s *site) change(plan func(m *shard.Map, note shard.Note) (*shard.Map, erro
 			return m
 		}
 		if err == nil {
-			err = s.admin.Put(s.t.Context(), next, revision)
+			err = s.admin.Put(ctx, next, revision)
 		}
 		if err == nil {
 			return next
@@ -452,7 +453,6 @@ func TestShards(t *testing.T) {
 
 	// The servers of the map go down, and edges begin again with the map that they have.
 	version := current()
-	s.o.Port = s.nats.Addr().(*net.TCPAddr).Port
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()
 	for i := range edges {

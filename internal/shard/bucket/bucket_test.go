@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -46,7 +45,8 @@ func first(t testing.TB) *shard.Map {
 // succeeded is in the last map, and the history has each version once.
 func TestTwoAdministrators(t *testing.T) {
 	url := "nats://" + natstest.Start(t)
-	ctx := t.Context()
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience) // not the default time of a request
+	defer cancel()
 	if _, _, err := open(t, url).Get(ctx); !errors.Is(err, ErrNone) {
 		t.Fatalf("an empty server: %v", err)
 	}
@@ -182,7 +182,6 @@ func TestFollow(t *testing.T) {
 	m, _ = older.Add(shard.Shard{Name: "c", URLs: []string{"http://127.0.0.1:3"}}, note("add"))
 	put(m, nil) // a change of the older map is a later one
 	await.True(t, "shard c", func() bool { s := f.State(); return s.Map.Has("c") && s.Problem == nil })
-	options.Port = ns.Addr().(*net.TCPAddr).Port
 	ns.Shutdown()
 	ns.WaitForShutdown()
 	await.True(t, "the problem", func() bool { return f.State().Problem != nil })

@@ -2,12 +2,14 @@
 package natstest
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // Start starts a NATS server with JetStream on the loopback address, and returns its host and port. The server ends
@@ -18,9 +20,14 @@ func Start(t testing.TB) (address string) {
 	return Server(t, o).Addr().String()
 }
 
-// Server starts a NATS server with options. The server ends with the test, if not before.
+// Server starts a NATS server with options. The server ends with the test, if not before. In place of port -1 it gets
+// a reserved port, which is free for another server with the same options afterwards.
 func Server(t testing.TB, o *server.Options) *server.Server {
 	t.Helper()
+	if o.Port == server.RANDOM_PORT {
+		o.Port = nodetest.FreePort(t)
+	}
+	o.JetStreamMaxStore = cmp.Or(o.JetStreamMaxStore, 1<<40) // else it depends on the free space of the disk
 	ns, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 func TestExposed(t *testing.T) {
@@ -94,7 +96,8 @@ func TestListenPacketsReaders(t *testing.T) {
 func TestListenPacketsBothFamilies(t *testing.T) {
 	for _, taken := range []struct{ network, host string }{{"udp4", "0.0.0.0"}, {"udp6", "::"}} {
 		t.Run(taken.network, func(t *testing.T) {
-			pc, err := net.ListenPacket(taken.network, net.JoinHostPort(taken.host, "0"))
+			port := fmt.Sprint(nodetest.FreePort(t))
+			pc, err := net.ListenPacket(taken.network, net.JoinHostPort(taken.host, port))
 			if errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL) {
 				t.Skip(err)
 			}
@@ -102,7 +105,6 @@ func TestListenPacketsBothFamilies(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer pc.Close()
-			port := fmt.Sprint(pc.LocalAddr().(*net.UDPAddr).Port)
 			for range 2 { // the second shows that the first left nothing open
 				conns, err := ListenPackets(t.Context(), ":"+port, 2)
 				closeAll(conns)

@@ -160,10 +160,7 @@ func TestClientTCP(t *testing.T) {
 			t.Errorf("%d digests are stored, %v", n, err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, l.Close())
-	absent, err := Dial(t.Context(), l.Addr().String(), &Options{TCP: true, Timeout: time.Second})
+	absent, err := Dial(t.Context(), nodetest.Address(t), &Options{TCP: true, Timeout: time.Second})
 	must(t, err)
 	defer absent.Close()
 	if d, err := absent.Ping(t.Context()); d != 0 || err == nil || !strings.HasPrefix(err.Error(), "fuzzy: ") {

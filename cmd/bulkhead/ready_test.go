@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // TestReady checks that a health check distinguishes a node that accepts requests from a node that
@@ -55,13 +55,8 @@ func TestReady(t *testing.T) {
 			srv.Close()
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
 	var output bytes.Buffer
-	if got := run([]string{"ready", "--server", "http://" + l.Addr().String()}, nil, &output,
+	if got := run([]string{"ready", "--server", "http://" + nodetest.Address(t)}, nil, &output,
 		&output); got != int(cli.Unavailable) {
 		t.Errorf("no node answers: exit code %d, want %d: %s", got, cli.Unavailable, &output)
 	}

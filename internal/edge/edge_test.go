@@ -125,8 +125,8 @@ func TestClearinghouse(t *testing.T) {
 // the log says so once, and that all requests succeed when it is back.
 func TestAway(t *testing.T) {
 	house := &prototest.House{}
-	srv := node(t, house, "")
-	address, now := srv.Listener.Addr().String(), newClock()
+	address, now := nodetest.Address(t), newClock()
+	srv := node(t, house, address)
 	var log bytes.Buffer
 	e := New(Options{
 		Upstream: upstream(t, srv.URL), Timeout: 10 * time.Second, Now: now.Now,

@@ -2,8 +2,6 @@ package natsdial
 
 import (
 	"errors"
-	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // options are the settings of a connection to some servers, with short waits.
@@ -21,12 +20,9 @@ func options(servers ...string) Options {
 		Pings: 2}
 }
 
-// guarded returns a server for user x with a password, at a port; 0 chooses one.
+// guarded returns a server for user x with a password, at a port.
 func guarded(t *testing.T, port int, password string) (ns *server.Server, address string) {
 	t.Helper()
-	if port == 0 {
-		port = server.RANDOM_PORT
-	}
 	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, Username: "x",
 		Password: password})
 	if err != nil {
@@ -38,21 +34,11 @@ func guarded(t *testing.T, port int, password string) (ns *server.Server, addres
 	return ns, ns.Addr().String()
 }
 
-// down returns an address where no server listens.
-func down(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // TestRefusedForAWhile has a server that refuses the node again and again, and then admits it. An error of a request
 // names the refusal until then.
 func TestRefusedForAWhile(t *testing.T) {
-	refusing, address := guarded(t, 0, "other")
+	port := nodetest.FreePort(t)
+	refusing, address := guarded(t, port, "other")
 	conn, err := Connect(options("nats://x:secret@" + address))
 	if err != nil {
 		t.Fatal(err)
@@ -71,14 +57,6 @@ func TestRefusedForAWhile(t *testing.T) {
 	}
 	refusing.Shutdown()
 	refusing.WaitForShutdown()
-	_, text, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
 	guarded(t, port, "secret")
 	await.True(t, "the connection", conn.IsConnected)
 	if got := Why(conn, errLate); got != errLate {
@@ -89,9 +67,9 @@ func TestRefusedForAWhile(t *testing.T) {
 // TestEntry checks the reason why no server admits a node, for each order of a server that is down, one that refuses
 // and one that admits.
 func TestEntry(t *testing.T) {
-	_, refusing := guarded(t, 0, "other")
-	_, admitting := guarded(t, 0, "secret")
-	urls := map[string]string{"refuses": refusing, "admits": admitting, "down": down(t)}
+	_, refusing := guarded(t, nodetest.FreePort(t), "other")
+	_, admitting := guarded(t, nodetest.FreePort(t), "secret")
+	urls := map[string]string{"refuses": refusing, "admits": admitting, "down": nodetest.Address(t)}
 	for _, order := range []string{"refuses", "down", "admits", "refuses down", "down refuses", "down admits",
 		"admits down", "refuses admits", "refuses down admits"} {
 		var servers []string

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/config"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // A journal keeps the log of a node.
@@ -249,12 +250,7 @@ func TestFailedStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := free.Addr().String()
-	free.Close()
+	first := nodetest.Address(t)
 	dir, log := t.TempDir(), &journal{}
 	listen := fmt.Sprintf(
 		"[listen]\nhttp = %q\nrazor2 = \"127.0.0.1:0\"\npyzor = \"127.0.0.1:0\"\nfuzzy = \"127.0.0.1:0\"\n", first)

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -23,6 +22,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/bubble"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
 // A member is an identity without a certificate.
@@ -61,11 +61,7 @@ func serverOf(t *testing.T, o server.Options) *server.Server {
 // forgets the refusal when it tries a server that is down.
 func TestRefusedOrDown(t *testing.T) {
 	ns := plainServer(t)
-	down, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	down.Close()
+	down := nodetest.FreePort(t)
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +71,7 @@ func TestRefusedOrDown(t *testing.T) {
 	opts.Access.Credentials, opts.Now = natsdial.NoCredentials, time.Now
 	servers := []string{"nats://x:y@" + ns.Addr().String()}
 	for n := range 7 {
-		servers = append(servers, fmt.Sprintf("nats://x:y@127.0.0.%d:%d", 1+n, down.Addr().(*net.TCPAddr).Port))
+		servers = append(servers, fmt.Sprintf("nats://x:y@127.0.0.%d:%d", 1+n, down))
 	}
 	c, err := DialExternal(opts, servers)
 	if err != nil {
@@ -99,16 +95,11 @@ func TestRefusedOrDown(t *testing.T) {
 
 // TestRefusedLater has a node whose only server is down at first, and then refuses it.
 func TestRefusedLater(t *testing.T) {
-	down, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := down.Addr().(*net.TCPAddr)
-	down.Close()
+	port := nodetest.FreePort(t)
 	s := &site{T: t, log: new(logtest.Log)}
 	o := s.options(newNode(t), network)
 	o.Access.Credentials = natsdial.NoCredentials
-	c, err := DialExternal(o, []string{"nats://x:y@" + address.String()})
+	c, err := DialExternal(o, []string{fmt.Sprint("nats://x:y@127.0.0.1:", port)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +108,7 @@ func TestRefusedLater(t *testing.T) {
 	defer stop()
 	go c.watchEntry(ctx)
 	await.True(t, "the server is down", func() bool { return strings.Contains(c.Status().Error, "refused") })
-	serverOf(t, server.Options{Port: address.Port, Username: "a", Password: "b"})
+	serverOf(t, server.Options{Port: port, Username: "a", Password: "b"})
 	await.True(t, "the server refuses the node", func() bool {
 		return strings.Contains(c.Status().Error, "Authorization Violation")
 	})

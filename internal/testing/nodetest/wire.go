@@ -35,7 +35,7 @@ func NewWire(t testing.TB, to string) *Wire {
 	w.wg.Go(w.accept)
 	t.Cleanup(func() {
 		l.Close()
-		w.Sever()
+		w.Partition(true)
 		w.wg.Wait()
 	})
 	return w
@@ -78,12 +78,25 @@ func (w *Wire) accept() {
 			c.Close()
 			continue
 		}
-		w.mu.Lock()
-		w.conns[c], w.conns[d] = true, true
-		w.mu.Unlock()
+		if !w.add(c, d) {
+			continue
+		}
 		w.wg.Go(func() { w.pump(d, c, &w.Up) })
 		w.wg.Go(func() { w.pump(c, d, &w.Down) })
 	}
+}
+
+// add notes the two ends of a connection. If the wire was cut while they were made, it closes them and returns false.
+func (w *Wire) add(c, d net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut.Load() {
+		c.Close()
+		d.Close()
+		return false
+	}
+	w.conns[c], w.conns[d] = true, true
+	return true
 }
 
 func (w *Wire) pump(to, from net.Conn, n *atomic.Int64) {

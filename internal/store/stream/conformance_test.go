@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
 )
 
@@ -95,7 +96,7 @@ type remote struct {
 
 func (r *remote) journal(t *testing.T) *Journal {
 	t.Helper()
-	j, err := Open(Options{Servers: r.urls, Name: "test", MaxBytes: r.max, Key: [32]byte{1}})
+	j, err := Open(Options{Servers: r.urls, Name: "test", MaxBytes: r.max, Key: [32]byte{1}, Wait: await.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,11 +121,12 @@ func TestBehind(t *testing.T) {
 		t.Error("the second node may take over, though nothing is known of what it has")
 	}
 	a.ClearBehind()
+	began := time.Now()
 	if err := a.once(ctx); err != nil {
 		t.Fatal(err)
 	}
 	read()
-	if b.Free(1) {
+	if free := b.Free(1); free && time.Since(began) < brief { // a busy machine may be later
 		t.Error("the second node may take over while the lease lasts")
 	}
 	await.True(t, "the end of the lease", over)

@@ -24,7 +24,7 @@ func TestVerify(t *testing.T) {
 		var mu sync.Mutex
 		var seen []string
 		s := &Server{
-			Clearinghouse: house, Policies: []Policy{{Spam: Reject}}, Timeout: time.Second,
+			Clearinghouse: house, Policies: []Policy{{Spam: Reject}}, Timeout: time.Minute,
 			Lists: lists{"friend.example": {List: "good", Tone: "white"}, "198.51.100.99": {List: "good", Tone: "white"}},
 			Verify: func(_ context.Context, raw []byte, client netip.Addr, sender string) (dkim []string, spf string) {
 				mu.Lock()

@@ -78,7 +78,7 @@ func FuzzSession(f *testing.F) {
 // TestGarbage floods the server with noise of many kinds and then asks it a
 // question.
 func TestGarbage(t *testing.T) {
-	s := &Server{Clearinghouse: &prototest.House{}, RequestTime: time.Second}
+	s := &Server{Clearinghouse: &prototest.House{}}
 	address := start(t, s)
 	noise := make([]byte, 1<<20)
 	rand.Read(noise)

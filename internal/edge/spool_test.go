@@ -210,7 +210,7 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 	defer s.Close()
 	up := &flaky{fault: 1}
-	e := New(Options{Upstream: up, Timeout: time.Second, Spool: s})
+	e := New(Options{Upstream: up, Timeout: time.Minute, Spool: s})
 	taken := 0
 	for {
 		r := bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{sig(taken)}}
@@ -301,7 +301,7 @@ func TestMalformedInSpool(t *testing.T) {
 	}
 	defer s.Close()
 	up := &desk{away: true}
-	e := New(Options{Upstream: up, Timeout: time.Second, Spool: s})
+	e := New(Options{Upstream: up, Timeout: time.Minute, Spool: s})
 	ids := []string{"first", "malformed", "last", "malformed"}
 	for _, id := range ids {
 		if _, err := e.Report(t.Context(), bulkhead.Report{ID: id, Signatures: query(1).Signatures}); err != nil {
@@ -651,7 +651,7 @@ func TestNothingToDeliver(t *testing.T) {
 func TestSeveral(t *testing.T) {
 	house := &shared{counted: make(map[string]int), votes: make(map[string][]bulkhead.Vote)}
 	first, second := &flaky{house: house}, &flaky{house: house}
-	e := New(Options{Upstream: Several(first, second), Timeout: time.Second})
+	e := New(Options{Upstream: Several(first, second), Timeout: time.Minute})
 	r := bulkhead.Report{Vote: bulkhead.Spam, Signatures: []bulkhead.Signature{sig(1)}}
 	for i, fault := range []int{1, 2, 0} {
 		first.set(fault)

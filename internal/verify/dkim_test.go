@@ -126,7 +126,7 @@ func TestLimits(t *testing.T) {
 		{"the eighth", strings.Repeat("DKIM-Signature: v=1\r\n", maxSignatures-1) + plain, true, [3]int64{}},
 		{"the ninth", strings.Repeat("DKIM-Signature: v=1\r\n", maxSignatures) + plain, false, [3]int64{1, 0, 0}},
 	} {
-		v := New(Options{Resolver: dns.Address})
+		v := patient(Options{Resolver: dns.Address})
 		got, _ := v.Verify(t.Context(), []byte(tt.message), netip.Addr{}, "")
 		counts := [3]int64{v.Stats.Surplus.Load(), v.Stats.Headers.Load(), v.Stats.Signatures.Load()}
 		if (len(got) == 1) != tt.want || counts != tt.counts {
@@ -148,7 +148,7 @@ func TestSigners(t *testing.T) {
 		}
 	}
 	slices.Reverse(want)
-	v := New(Options{Resolver: nodetest.ServeDNS(t, records).Address})
+	v := patient(Options{Resolver: nodetest.ServeDNS(t, records).Address})
 	if got, _ := v.Verify(t.Context(), []byte(message), netip.Addr{}, ""); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

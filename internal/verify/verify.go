@@ -40,8 +40,9 @@ type Verifier struct {
 	// Stats count what was not verified because of a limit.
 	Stats Stats
 
-	dns *cache
-	log *slog.Logger
+	dns  *cache
+	log  *slog.Logger
+	wait time.Duration // for DNS answers
 }
 
 // Stats are counters of a [Verifier]; all may be read at any time.
@@ -67,7 +68,7 @@ func New(o Options) *Verifier {
 			return new(net.Dialer).DialContext(ctx, network, o.Resolver)
 		}
 	}
-	return &Verifier{dns: newCache(r, o.Now), log: o.Log}
+	return &Verifier{dns: newCache(r, o.Now), log: o.Log, wait: maxTime}
 }
 
 // Verify returns the verified domains of a message, in lower case: the domains of its valid
@@ -85,7 +86,7 @@ func New(o Options) *Verifier {
 // send for it ("+all") is not verified.
 func (v *Verifier) Verify(ctx context.Context, raw []byte, client netip.Addr,
 	sender string) (dkimDomains []string, spfDomain string) {
-	limit := maxTime
+	limit := v.wait
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)/2)
 	}

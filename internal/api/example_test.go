@@ -18,7 +18,7 @@ func Example() {
 	// A node, here with an exact clearinghouse in memory.
 	server, err := api.New(api.Options{
 		Clearinghouse: &prototest.House{},
-		Read: func(_ context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		Read: func(_ context.Context, raw []byte, _ []string) ([]bulkhead.Signature, bulkhead.Source, error) {
 			sum := sha256.Sum256(raw)
 			sig, err := bulkhead.NewSignature(bulkhead.Exact, sum[:])
 			return []bulkhead.Signature{sig}, bulkhead.Source{}, err

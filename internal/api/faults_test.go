@@ -183,11 +183,11 @@ func TestEveryFaultIsAnswered(t *testing.T) {
 		users := ailingUsers{newFakeUsers(), a}
 		mta := ailingMTA{fakeMTA{known: make(map[string]int)}, a}
 		o.Users, o.Accounts, o.Peers, o.RateLimits, o.Lists = users, users.fakeUsers, peers, mta, mta
-		o.Read = func(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		o.Read = func(ctx context.Context, raw []byte, dkim []string) ([]bulkhead.Signature, bulkhead.Source, error) {
 			if err := a.Call(); err != nil {
 				return nil, bulkhead.Source{}, err
 			}
-			return readMail(ctx, raw)
+			return readMail(ctx, raw, dkim)
 		}
 	})
 	const sigs = `"signatures":["pyzor/digest:da39a3ee5e6b4b0d3255bfef95601890afd80709"]`

@@ -153,7 +153,7 @@ func (s *Server) mail(r *request) ([]bulkhead.Signature, bulkhead.Source, error)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	sigs, source, err := s.opts.Read(ctx, raw)
+	sigs, source, err := s.opts.Read(ctx, raw, r.query["dkim"])
 	if err != nil {
 		return nil, bulkhead.Source{}, err
 	}
@@ -168,7 +168,6 @@ func (s *Server) mail(r *request) ([]bulkhead.Signature, bulkhead.Source, error)
 			return nil, bulkhead.Source{}, fmt.Errorf("%w: client %.60q is not an address", bulkhead.ErrMalformed, v)
 		}
 	}
-	source.DKIM = append(source.DKIM, r.query["dkim"]...)
 	return s.withSenders(r, sigs, source), source, nil
 }
 

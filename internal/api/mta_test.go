@@ -50,7 +50,7 @@ func TestRateLimitsAndLists(t *testing.T) {
 	f, users := fakeMTA{known: make(map[string]int)}, newFakeUsers()
 	s, err := New(Options{
 		Clearinghouse: &prototest.House{}, RateLimits: f, Lists: f, Accounts: users, Users: users,
-		Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		Read: func(context.Context, []byte, []string) ([]bulkhead.Signature, bulkhead.Source, error) {
 			return nil, bulkhead.Source{}, nil
 		},
 		Access: Access{AnonymousCheck: Everyone, AnonymousReport: Everyone, MaxBody: 1 << 20, MaxBatch: 1, MaxSignatures: 1},

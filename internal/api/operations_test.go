@@ -172,8 +172,8 @@ func (b *backstage) server(t *testing.T, bare bool) *Server {
 		}
 		o.Node, o.History, o.Whitelist, o.Config, o.Audit, o.Pairing, o.Peers = b, b, b, b, b, b, b
 		o.Lists, o.RateLimits = b, b
-		o.Read = func(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
-			sigs, source, err := readMail(ctx, raw)
+		o.Read = func(ctx context.Context, raw []byte, dkim []string) ([]bulkhead.Signature, bulkhead.Source, error) {
+			sigs, source, err := readMail(ctx, raw, dkim)
 			source.Features = []string{"w1", "w2"}
 			return sigs, source, err
 		}

@@ -29,9 +29,9 @@ import (
 type Options struct {
 	// Clearinghouse answers the requests.
 	Clearinghouse bulkhead.Clearinghouse
-	// Read returns the signatures of a whole message and its source by its headers. It
-	// must not keep raw, and ends with ctx.
-	Read func(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error)
+	// Read returns the signatures of a whole message, and its source by its headers and the domains whose DKIM
+	// signatures the client has verified. It must not keep raw, and ends with ctx.
+	Read func(ctx context.Context, raw []byte, dkim []string) ([]bulkhead.Signature, bulkhead.Source, error)
 	// Senders returns the signatures of a message's sender. nil: senders have none.
 	Senders func(bulkhead.Source) []bulkhead.Signature
 	// Accounts identifies the holders of tokens. nil: every token is refused.

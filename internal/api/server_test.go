@@ -26,9 +26,10 @@ import (
 
 // readMail stands in for package signature: one signature over the body, none
 // for a short one, and the sender from the first header line.
-func readMail(_ context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+func readMail(_ context.Context, raw []byte, dkim []string) ([]bulkhead.Signature, bulkhead.Source, error) {
 	head, body, _ := bytes.Cut(raw, []byte("\n\n"))
-	source := bulkhead.Source{Sender: string(bytes.TrimPrefix(bytes.SplitN(head, []byte("\n"), 2)[0], []byte("From: ")))}
+	source := bulkhead.Source{DKIM: dkim,
+		Sender: string(bytes.TrimPrefix(bytes.SplitN(head, []byte("\n"), 2)[0], []byte("From: ")))}
 	if name, _, ok := strings.Cut(source.Sender, " <"); len(body) < 20 && ok {
 		return []bulkhead.Signature{bulkhead.NamedSignature(bulkhead.Claim, name)}, source, nil
 	} else if len(body) < 20 {
@@ -638,7 +639,7 @@ func TestSenders(t *testing.T) {
 // whose client is asked to try again.
 func TestReadEnds(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) {
-		o.Read = func(ctx context.Context, _ []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		o.Read = func(ctx context.Context, _ []byte, _ []string) ([]bulkhead.Signature, bulkhead.Source, error) {
 			if end, ok := ctx.Deadline(); !ok || time.Until(end) > readTimeout {
 				t.Errorf("a message is read with a deadline of %v, %t", end, ok)
 			}

@@ -29,7 +29,7 @@ import (
 // node serves house over HTTP on an address, or on any free address for "".
 func node(t testing.TB, house bulkhead.Clearinghouse, address string) *httptest.Server {
 	t.Helper()
-	read := func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+	read := func(context.Context, []byte, []string) ([]bulkhead.Signature, bulkhead.Source, error) {
 		return nil, bulkhead.Source{}, errors.New("no mail here")
 	}
 	handler, err := api.New(api.Options{Clearinghouse: house, Read: read})

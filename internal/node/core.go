@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -317,6 +318,16 @@ type messages struct{ core *core }
 // Read implements [doors.Messages].
 func (m messages) Read(ctx context.Context, raw []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
 	return m.ReadVerified(ctx, raw, "", nil, "")
+}
+
+// ReadSigned is Read for a message of which the caller has verified DKIM signatures of some domains.
+func (m messages) ReadSigned(ctx context.Context, raw []byte, dkim []string) ([]bulkhead.Signature, bulkhead.Source,
+	error) {
+	signers := make([]string, 0, len(dkim))
+	for _, name := range dkim {
+		signers = append(signers, strings.ToLower(name)) // as SourceVerified compares them
+	}
+	return m.ReadVerified(ctx, raw, "", signers, "")
 }
 
 // ReadVerified implements [doors.Messages].

@@ -39,7 +39,7 @@ func (n *Node) startDoors(ctx context.Context, st *stage) error {
 func (n *Node) api() api.Options {
 	mta := manage.NewMTA(n.mta.limits, n.mta.lists)
 	o := api.Options{
-		Read: messages{n.core}.Read, Senders: signature.Senders, Accounts: n.accounts, Users: n.accounts,
+		Read: messages{n.core}.ReadSigned, Senders: signature.Senders, Accounts: n.accounts, Users: n.accounts,
 		RateLimits: mta, Lists: mta, Peers: n.peers, Pairing: n.peers, Whitelist: n.whitelist, Config: n.configuration(),
 		Audit: n.records.audit, Node: n.state, Verdicts: n.records.sums.Verdicts, Ready: n.ready, Advance: n.advancer(),
 		Sizes:   func(of admin.SizeQuestion) (admin.Sizes, error) { return Sizes(n.cfg.Load(), of) },

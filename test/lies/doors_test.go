@@ -382,7 +382,7 @@ func openMilter(t testing.TB, house bulkhead.Clearinghouse) []operation {
 func newAPI(t testing.TB, house bulkhead.Clearinghouse) *api.Server {
 	sig := bulkhead.MustSignature(bulkhead.Exact, []byte("the ferry to the island"))
 	s, err := api.New(api.Options{Clearinghouse: house,
-		Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+		Read: func(context.Context, []byte, []string) ([]bulkhead.Signature, bulkhead.Source, error) {
 			return []bulkhead.Signature{sig}, bulkhead.Source{}, nil
 		}})
 	if err != nil {

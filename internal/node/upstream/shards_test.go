@@ -69,7 +69,7 @@ func newPair(t testing.TB, name string) *pair {
 	p := &pair{name: name, engine: e}
 	for i := range p.servers {
 		handler, err := api.New(api.Options{Clearinghouse: &node{e, p, int32(i)},
-			Read: func(context.Context, []byte) ([]bulkhead.Signature, bulkhead.Source, error) {
+			Read: func(context.Context, []byte, []string) ([]bulkhead.Signature, bulkhead.Source, error) {
 				return nil, bulkhead.Source{}, errors.New("no mail here")
 			}})
 		if err != nil {

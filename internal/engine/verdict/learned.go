@@ -50,7 +50,7 @@ var learnedRules = []rule{
 	{byWordsAlone, bulkhead.ClassSpam, (*decision).wordsAlone,
 		"Nothing else decides, or the message is suspected and quotes no reported text. The score is 0.999 or more after " +
 			"50 reports, and `condemn` in `[learn]` is set."},
-	{byWords, bulkhead.ClassSuspected, func(d *decision) bool { return d.unjudged() && d.Learned.Score >= mostLike },
+	{byWords, bulkhead.ClassSuspected, (*decision).words,
 		"Nothing else decides, and the score is 0.99 or more after 50 reports."},
 	{byUnlikeSender, bulkhead.ClassUnknown, func(d *decision) bool {
 		return d.by == byGoodSender && d.Learned.Score >= unlikeSender && !d.wantedText()
@@ -72,26 +72,33 @@ func (d *decision) weighLearned() {
 // need a higher score.
 func (d *decision) likeReported() bool {
 	switch {
-	case d.class != bulkhead.ClassSuspected || d.by == byQuoted || d.text.quoted || d.wantedText():
+	case d.class != bulkhead.ClassSuspected || d.text.quoted || d.wantedText():
 		return false
-	case !d.quotes():
-		return d.otherReports() >= likeReported
+	case d.holdsPart():
+		return d.wordsCount() && d.otherReports() >= mostLike
 	}
-	return !d.senderGood && d.Learned.Reports >= learn.FirstReports && d.otherReports() >= mostLike
+	return d.otherReports() >= likeReported
 }
 
-// unjudged reports whether no rule has decided on a message, and its sender is not of good standing.
-func (d *decision) unjudged() bool {
-	return d.class == bulkhead.ClassUnknown && d.by == noRule && d.excuse == noRule && !d.senderGood &&
-		d.Learned.Reports >= learn.FirstReports && !d.wantedText()
+// wordsCount reports whether the words of a message may count against it beside few other signs: enough messages were
+// reported, its sender is not of good standing, it quotes no reported text, and votes do not call it wanted.
+func (d *decision) wordsCount() bool {
+	return d.Learned.Reports >= learn.FirstReports && !d.senderGood && !d.text.quoted && !d.wantedText()
+}
+
+// unjudged reports whether no rule has decided on a message, or excused it.
+func (d *decision) unjudged() bool { return d.class == bulkhead.ClassUnknown && d.excuse == noRule }
+
+// words reports whether a message of which nothing else is known has the words of reported mail.
+func (d *decision) words() bool {
+	return d.unjudged() && d.Learned.Score >= mostLike && d.wordsCount()
 }
 
 // wordsAlone reports whether the administrator lets the words of a message condemn it, if nothing else decides or it is
 // suspected anyway.
 func (d *decision) wordsAlone() bool {
-	suspected := d.class == bulkhead.ClassSuspected && d.by != byQuoted && !d.text.quoted && !d.senderGood &&
-		d.Learned.Reports >= learn.FirstReports && !d.wantedText()
-	return d.Learned.Condemns && (suspected || d.unjudged()) && d.Learned.Score >= nearlyCertain
+	return d.Learned.Condemns && d.Learned.Score >= nearlyCertain && d.wordsCount() &&
+		(d.unjudged() || d.class == bulkhead.ClassSuspected)
 }
 
 // deliveriesOfReport is the largest number of deliveries for each report at which a part of a message is further
@@ -123,8 +130,8 @@ func (d *decision) newSender() bool {
 // out. These are the reports of parts of the message, which are no evidence of its words.
 func (d *decision) likeBeside(least, without float64, reports []float64) bool {
 	l := &d.Learned
-	if d.class == bulkhead.ClassSpam || d.class == bulkhead.ClassGood || d.senderGood || d.excuse != noRule ||
-		d.text.quoted || l.Score < least || l.Reports < learn.FirstReports || l.Without == nil || d.wantedText() {
+	if d.class == bulkhead.ClassSpam || d.class == bulkhead.ClassGood || d.excuse != noRule || l.Score < least ||
+		l.Without == nil || !d.wordsCount() {
 		return false
 	}
 	return slices.ContainsFunc(reports, func(n float64) bool { return n > 0 && l.Without(n) >= without })
@@ -182,10 +189,9 @@ func (d *decision) otherReports() float64 {
 	return d.Learned.Without(n + furtherReports)
 }
 
-// quotes reports whether the message and a reported one contain the same text, as a quote or otherwise. Its
-// words are then the text's.
-func (d *decision) quotes() bool {
-	if d.by == byQuoted || d.by == byHoldsPart || d.text.quoted || d.text.scheme == bulkhead.Part {
+// holdsPart reports whether the message and a reported one contain the same text. Its words are then the text's.
+func (d *decision) holdsPart() bool {
+	if d.text.scheme == bulkhead.Part {
 		return true
 	}
 	for i := range d.Signatures {

@@ -216,7 +216,7 @@ func TestContainsReportedText(t *testing.T) {
 	} {
 		without = 0
 		d := decision{Case: &Case{}, class: bulkhead.ClassSuspected, by: byHoldsPart, senderGood: tt.good, finding: -1,
-			text: text{quoted: tt.quoted, weight: weight{reported: 4}}}
+			text: text{scheme: bulkhead.Part, quoted: tt.quoted, weight: weight{reported: 4}}}
 		d.Learned = Learned{Score: 1, Used: 9, Reports: tt.reports, Without: func(n float64) float64 {
 			without = n
 			return tt.without
@@ -244,8 +244,7 @@ func TestWordsAlone(t *testing.T) {
 		"a less certain part": {suspect, with(func(l *Learned) { l.Score = 0.998 }), false},
 		"few reports":         {suspect, with(func(l *Learned) { l.Reports = 49 }), false},
 		"not set":             {suspect, with(func(l *Learned) { l.Condemns = false }), false},
-		"a quote":             {mailOf(suspect, func(d *decision) { d.by = byQuoted }), certain, false},
-		"a quote beside":      {mailOf(suspect, func(d *decision) { d.text.quoted = true }), certain, false},
+		"a quote":             {mailOf(suspect, func(d *decision) { d.text.quoted = true }), certain, false},
 		"a known sender":      {mailOf(suspect, func(d *decision) { d.senderGood = true }), certain, false},
 		"a wanted text":       {mailOf(suspect, func(d *decision) { d.pair.wanted = true }), certain, false},
 		"excused":             {mailOf(unknown, func(d *decision) { d.excuse = byService }), certain, false},
@@ -258,9 +257,8 @@ func TestWordsAlone(t *testing.T) {
 	}
 }
 
-// TestQuotes checks which messages have their words from a reported text: those that quote it, and those that
-// contain a part of it.
-func TestQuotes(t *testing.T) {
+// TestHoldsPart checks which messages have their words from a reported text: those that contain a part of it.
+func TestHoldsPart(t *testing.T) {
 	part, near := bulkhead.MustSignature(bulkhead.Part, []byte("part")), bulkhead.MustSignature(bulkhead.Near, []byte("n"))
 	reported, unknown := bulkhead.Finding{Judged: bulkhead.JudgedSpam}, bulkhead.Finding{}
 	for name, tt := range map[string]struct {
@@ -268,9 +266,6 @@ func TestQuotes(t *testing.T) {
 		want bool
 	}{
 		"a near copy":         {decision{}, false},
-		"a quote":             {decision{by: byQuoted}, true},
-		"a part":              {decision{by: byHoldsPart}, true},
-		"a quote beside":      {decision{text: text{quoted: true}}, true},
 		"a text with a part":  {decision{text: text{scheme: bulkhead.Part}}, true},
 		"a text without":      {decision{text: text{scheme: bulkhead.Near}}, false},
 		"a part was reported": {decision{Case: &Case{Findings: []bulkhead.Finding{unknown, reported}}}, true},
@@ -280,7 +275,7 @@ func TestQuotes(t *testing.T) {
 			tt.d.Case = &Case{Findings: []bulkhead.Finding{unknown, unknown}}
 		}
 		tt.d.Signatures = []bulkhead.Signature{near, part}
-		if got := tt.d.quotes(); got != tt.want {
+		if got := tt.d.holdsPart(); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}

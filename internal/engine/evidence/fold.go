@@ -90,10 +90,7 @@ func (r *Reader) readMore(s *sum, x *index, row []uint64, all []filter.Key, watc
 
 // allKinds returns the keys, in an epoch, of all kinds of an ask that contribute to a record.
 func (r *Reader) allKinds(i, epoch int) (all [Claims]filter.Key) {
-	key := r.request.asks[i].Key
-	if epoch > 0 {
-		key = r.Keys.At(epoch, key)
-	}
+	key := r.keyAt(epoch, r.request.asks[i].Key)
 	for kind := range Claims {
 		all[kind] = key.With(kind)
 	}
@@ -271,10 +268,7 @@ func (r *Reader) furtherKeys(i, epoch int) []filter.Key {
 	if wants&Names != 0 {
 		f.kinds = append(f.kinds, Addresses)
 	}
-	key := r.request.asks[i].Key
-	if epoch > 0 {
-		key = r.Keys.At(epoch, key)
-	}
+	key := r.keyAt(epoch, r.request.asks[i].Key)
 	for _, kind := range f.kinds {
 		r.further.keys = append(r.further.keys, key.With(kind))
 	}

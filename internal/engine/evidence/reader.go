@@ -185,9 +185,7 @@ func (r *Reader) append(ask int) {
 	if r.batch.form == ofBack {
 		key = r.Keys.Back(key)
 	}
-	if r.batch.epoch > 0 {
-		key = r.Keys.At(r.batch.epoch, key)
-	}
+	key = r.keyAt(r.batch.epoch, key)
 	switch r.batch.form {
 	case ofKinds:
 		for kind := range r.batch.kinds {
@@ -200,6 +198,14 @@ func (r *Reader) append(ask int) {
 	default:
 		r.batch.keys = AppendWeights(r.batch.keys, key)
 	}
+}
+
+// keyAt returns the form of a key in an epoch. Most nodes have only one.
+func (r *Reader) keyAt(epoch int, key filter.Key) filter.Key {
+	if epoch == 0 {
+		return key
+	}
+	return r.Keys.At(epoch, key)
 }
 
 // turnTo converts the keys of the look-up to an epoch. Most nodes have only one epoch.
@@ -446,11 +452,7 @@ func (r *Reader) countExtra(c *counts) {
 	}
 	r.further.keys = r.further.keys[:0]
 	for _, x := range r.further.asks {
-		key := r.request.asks[x.ask].Key
-		if c.epoch > 0 {
-			key = r.Keys.At(c.epoch, key)
-		}
-		r.further.keys = append(r.further.keys, key.With(x.kind))
+		r.further.keys = append(r.further.keys, r.keyAt(c.epoch, r.request.asks[x.ask].Key).With(x.kind))
 	}
 	r.further.counts = slices.Grow(r.further.counts[:0], len(r.further.keys))[:len(r.further.keys)]
 	c.array.CountBatch(r.further.keys, r.further.counts)

@@ -104,15 +104,11 @@ func (r *Resolver) turns() {
 			r.buf.keys = append(r.buf.keys, r.items[i].key)
 		}
 	}
-	has := r.hasAll(open.Spam)
-	r.over.listed().also(r.buf.keys, has)
-	for j, i := range r.buf.which {
-		r.items[i].listed = has[j]
+	for j, has := range r.hasNow(open.Spam, r.over.listed()) {
+		r.items[r.buf.which[j]].listed = has
 	}
-	has = r.hasAll(open.Revoked)
-	r.over.takenOff().also(r.buf.keys, has)
-	for j, i := range r.buf.which {
-		r.items[i].revoked = has[j]
+	for j, has := range r.hasNow(open.Revoked, r.over.takenOff()) {
+		r.items[r.buf.which[j]].revoked = has
 	}
 }
 

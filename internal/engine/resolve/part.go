@@ -17,21 +17,17 @@ func (r *Resolver) together(m *Message) {
 	open := r.view.Block.Live[0]
 	if open.Floor > 0 {
 		r.samplesOf(m, r.manyVoted)
-		before := slices.Clone(r.hasAll(open.Spam))
-		for i, seen := range r.hasAll(open.PublishedSpam) {
-			if k := r.buf.keys[i]; !seen && !r.over.publishedSpam.has(k) && (before[i] || r.over.listed().has(k)) {
-				r.show(k)
+		before := slices.Clone(r.hasNow(open.Spam, r.over.listed()))
+		for i, seen := range r.hasNow(open.PublishedSpam, &r.over.publishedSpam) {
+			if !seen && before[i] {
+				r.show(r.buf.keys[i])
 			}
 		}
 	}
 	r.samplesOf(m, func(*item) bool { return true })
-	if len(r.buf.keys) == 0 {
-		return
-	}
-	has := r.hasAll(open.Spam)
-	for i, k := range r.buf.keys {
-		if !has[i] && !r.over.listed().has(k) {
-			r.enterSpam(k)
+	for i, has := range r.hasNow(open.Spam, r.over.listed()) {
+		if !has {
+			r.enterSpam(r.buf.keys[i])
 		}
 	}
 }

@@ -303,6 +303,13 @@ func (r *Resolver) hasAll(set book.Bitset) []bool {
 	return r.buf.has
 }
 
+// hasNow looks r.buf.keys up in an array, together with what the batch has added to it.
+func (r *Resolver) hasNow(set book.Bitset, added *table) []bool {
+	has := r.hasAll(set)
+	added.also(r.buf.keys, has)
+	return has
+}
+
 // countAll looks r.buf.keys up in a counting array: the counts of a tally, or the names.
 func (r *Resolver) countAll(array book.Counter) []uint32 {
 	r.buf.counts = slices.Grow(r.buf.counts[:0], len(r.buf.keys))[:len(r.buf.keys)]

@@ -69,8 +69,7 @@ func (r *Resolver) users(who string) {
 	for _, base := range fresh {
 		for _, k := range []filter.Key{r.opts.Keys.Sender(who, base), base.With(evidence.Addresses),
 			r.place(who, base).With(evidence.Sighting)} {
-			r.over.names.add(k, 1)
-			r.out.Names.add(k, 1)
+			r.name(k, 1)
 		}
 	}
 	if len(r.view.Remote.Origins)+len(r.view.Remote.Counts) > 0 {
@@ -146,8 +145,7 @@ func (r *Resolver) showNames(m *Message) {
 	if open.Floor > 0 {
 		added = &r.over.publishedSpam
 	}
-	shown := r.hasAll(shared)
-	added.also(r.buf.keys, shown)
+	shown := r.hasNow(shared, added)
 	r.buf.bases = bases[:0]
 	for i, base := range bases {
 		if !shown[i] {

@@ -57,11 +57,9 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 		fresh := r.names(m)
 		if sender >= 0 && r.buf.names[sender] > 0 && !m.Seen.Caught {
 			all, n := r.opts.Keys.Everything(), r.buf.names[sender]
-			r.out.Counts.add(all.With(evidence.Sighting), n)
-			r.out.Names.add(all.With(evidence.Sighting), n)
+			r.countAndName(all.With(evidence.Sighting), n)
 			if fresh {
-				r.out.Counts.add(all.With(evidence.Addresses), 1)
-				r.out.Names.add(all.With(evidence.Addresses), 1)
+				r.countAndName(all.With(evidence.Addresses), 1)
 			}
 		}
 	}
@@ -181,17 +179,14 @@ func (r *Resolver) names(m *Message) (fresh bool) {
 	}
 	full := open.NamesFull()
 	if domain >= 0 && address >= 0 && had[domain] > 0 && had[address] == 0 && !full {
-		k := m.Keys[r.buf.which[domain]].With(evidence.Addresses)
-		r.out.Names.add(k, 1)
-		r.out.Counts.add(k, 1)
+		r.countAndName(m.Keys[r.buf.which[domain]].With(evidence.Addresses), 1)
 	}
 	for j, k := range r.buf.keys {
 		n := r.buf.names[r.buf.which[j]]
 		if n == 0 || had[j] == 0 && full {
 			continue
 		}
-		r.over.names.add(k, n)
-		r.out.Names.add(k, n)
+		r.name(k, n)
 	}
 	if domain >= 0 && !m.Seen.Caught && !full {
 		own := m.Signatures[r.buf.which[domain]].Sum()
@@ -202,6 +197,18 @@ func (r *Resolver) names(m *Message) (fresh bool) {
 	}
 	r.showNames(m)
 	return fresh
+}
+
+// name raises a count of names. Decisions of the same batch see it.
+func (r *Resolver) name(k filter.Key, n uint32) {
+	r.over.names.add(k, n)
+	r.out.Names.add(k, n)
+}
+
+// countAndName raises a count in both books. No decision of the batch reads it.
+func (r *Resolver) countAndName(k filter.Key, n uint32) {
+	r.out.Counts.add(k, n)
+	r.out.Names.add(k, n)
 }
 
 // claims decides a sighting by a stranger. It counts once for a text, regardless of its number and

@@ -245,8 +245,7 @@ func (r *Resolver) fresh(m *Message, who *voter) {
 	for _, k := range m.Keys {
 		r.buf.keys = append(r.buf.keys, votes.Of(k))
 	}
-	known := r.hasAll(r.view.Block.Live[0].Votes)
-	r.over.votes().also(r.buf.keys, known)
+	known := r.hasNow(r.view.Block.Live[0].Votes, r.over.votes())
 	for i, k := range r.buf.keys {
 		if !known[i] {
 			r.items[i].fresh = true

@@ -41,7 +41,7 @@ func (d *decision) decide(isBulk bool) {
 	d.sender = d.parts.Sender(d.Evidence)
 	d.senderGood = d.sender >= 0 && d.standing(d.sender) && !d.abusedAddress() && d.signersStand()
 	d.listed = d.text.judged == bulkhead.JudgedSpam
-	if !d.parts.Digests && (d.listed || isBulk && d.senderGood) {
+	if d.listed || isBulk && d.senderGood {
 		d.readPairs()
 	}
 	d.apply(firstRules)
@@ -315,20 +315,18 @@ func (d *decision) fresh(i int) bool {
 		return false
 	}
 	isNew := e.Good == 0 && e.deliveries() <= float64(most) && e.settled() <= freshOfVerified
-	return isNew && d.Policy.Mature && d.Findings[i].Judged != bulkhead.Revoked && !d.knownNetwork() &&
+	return isNew && d.Findings[i].Judged != bulkhead.Revoked && !d.knownNetwork() &&
 		d.Policy.doubts(bulkhead.LinkFacet, e, e.history()) && !d.common(i)
 }
 
-// suspected reports whether a part that was not revoked is under suspicion, or is a listed link. It
-// returns false for a part that unrelated senders use.
+// suspected reports whether a part is under suspicion, was not revoked and is not common. A listed link is also under
+// suspicion.
 func (d *decision) suspected(i int) bool {
 	f, e := d.Signatures[i].Scheme().Facet(), &d.Evidence[i]
 	if f == bulkhead.SenderFacet && e.regular() && d.Policy.Strength(e, twoVotes) < twoVotes-slack {
 		return false
 	}
-	is := f == bulkhead.LinkFacet && d.isListed(i) ||
-		d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, e)
-	return is && !d.common(i)
+	return d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, e) && !d.common(i)
 }
 
 // knownNetwork reports whether no sender was verified, and the message comes from a network that regularly
@@ -439,7 +437,7 @@ func (d *decision) seen() bool { return d.sender >= 0 && d.before(d.sender) }
 // own, are of good standing with more deliveries than the text has reports.
 func (d *decision) linksStand() bool {
 	for _, i := range d.parts.Links {
-		if d.isListed(i) || !d.standing(i) || float64(d.Evidence[i].Old) < d.text.reported {
+		if !d.standing(i) || float64(d.Evidence[i].Old) < d.text.reported {
 			return false
 		}
 	}

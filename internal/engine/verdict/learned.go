@@ -130,7 +130,7 @@ func (d *decision) newSender() bool {
 // out. These are the reports of parts of the message, which are no evidence of its words.
 func (d *decision) likeBeside(least, without float64, reports []float64) bool {
 	l := &d.Learned
-	if d.class == bulkhead.ClassSpam || d.class == bulkhead.ClassGood || d.excuse != noRule || l.Score < least ||
+	if d.class == bulkhead.ClassSpam || d.excuse != noRule || l.Score < least ||
 		l.Without == nil || !d.wordsCount() {
 		return false
 	}

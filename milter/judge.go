@@ -127,20 +127,20 @@ func (s *Server) judge(ctx context.Context, e *envelope, raw []byte, replyTo []s
 const (
 	surely     = 45 // confidence of a changed copy of a text with a whole vote against it
 	forOneVote = 10 // sightings of the text for each vote
-	// knownNetwork is the rule for the mail of a network that regularly sends other mail.
-	knownNetwork = "known-network"
+	// knownNetwork and usualText are the rules for mail like that of earlier days from its network.
+	knownNetwork, usualText = "known-network", "usual-text"
 )
 
 // unanswered reports whether a suspected message is nearly a whole text that a reader reported, which
-// was hardly seen otherwise, while no sender of it was verified and its network is not known either. The
-// plugins have the same rule.
+// was hardly seen otherwise, while no sender of it was verified, and its network sent no such mail before. The plugins
+// have the same rule.
 func unanswered(v *bulkhead.Verdict, sigs []bulkhead.Signature) bool {
 	near := slices.ContainsFunc(v.Findings, func(f bulkhead.Finding) bool {
 		return f.Signature.Scheme() == bulkhead.Near && f.Judged == bulkhead.JudgedSpam
 	})
 	nobody := slices.ContainsFunc(sigs, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Network })
-	return v.Class == bulkhead.ClassSuspected && v.Rule != knownNetwork && near && nobody && v.Confidence >= surely &&
-		v.Sightings <= forOneVote*max(1, v.SpamVotes)
+	return v.Class == bulkhead.ClassSuspected && v.Rule != knownNetwork && v.Rule != usualText && near && nobody &&
+		v.Confidence >= surely && v.Sightings <= forOneVote*max(1, v.SpamVotes)
 }
 
 // verified holds the verified domains of a message.

@@ -27,6 +27,7 @@ func TestUnanswered(t *testing.T) {
 		{"a changed copy", func(*bulkhead.Verdict) {}, nobody, true},
 		{"a verified sender", func(*bulkhead.Verdict) {}, somebody, false},
 		{"a network that sends other mail", func(v *bulkhead.Verdict) { v.Rule = "known-network" }, nobody, false},
+		{"a usual text", func(v *bulkhead.Verdict) { v.Rule = "usual-text" }, nobody, false},
 		{"often seen", func(v *bulkhead.Verdict) { v.Sightings = 11 }, nobody, false},
 		{"often seen and reported", func(v *bulkhead.Verdict) { v.Sightings, v.SpamVotes = 20, 2 }, nobody, true},
 		{"a vote of peers alone", func(v *bulkhead.Verdict) { v.SpamVotes = 0 }, nobody, true},

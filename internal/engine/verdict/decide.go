@@ -335,12 +335,11 @@ func (d *decision) knownNetwork() bool {
 	return d.sender < 0 && slices.ContainsFunc(d.parts.Networks, d.regular)
 }
 
-// familiar reports whether no sender was verified, but mail of earlier days came from the network and had each of the
-// links, and none of it was reported. A text similar to an abused one may then be the sender's own, as in ownMail.
-// Links that all use are no sender's. The text must have been delivered before, too, as often as it was reported: a
-// spammer can prepare links and networks for a new text.
+// familiar reports whether mail of earlier days came from the network and had each of the links, and none of it was
+// reported. A text similar to an abused one may then be the sender's own, as in ownMail. Links that all use are no
+// sender's.
 func (d *decision) familiar() bool {
-	if d.sender >= 0 || d.text.old < d.text.reported || !slices.ContainsFunc(d.parts.Networks, d.unblamed) {
+	if !slices.ContainsFunc(d.parts.Networks, d.unblamed) {
 		return false
 	}
 	own := false
@@ -359,14 +358,13 @@ func (d *decision) before(i int) bool { return d.Evidence[i].settled() > 0 || d.
 
 // unblamed reports whether mail with a part was delivered at least half a day ago, and none was reported.
 func (d *decision) unblamed(i int) bool {
-	e := &d.Evidence[i]
-	return d.Findings[i].Spam == 0 && e.Unblamed == 0 && e.Peers.Spam == 0 && d.before(i)
+	return d.Findings[i].Spam == 0 && d.Evidence[i].blameless() && d.before(i)
 }
 
 // twoVotes and unanswered are rules for changed copies of a listed text that readers often report.
 func (d *decision) twoVotes() bool {
 	t := &d.text
-	if !d.listed || t.part() || t.strength < twoVotes-slack || !t.often() || d.familiar() {
+	if !d.listed || t.part() || t.strength < twoVotes-slack || !t.often() {
 		return false
 	}
 	if t.unlike() {
@@ -377,7 +375,7 @@ func (d *decision) twoVotes() bool {
 
 func (d *decision) unanswered() bool {
 	t := &d.text
-	return d.listed && d.nobodyAnswers() && t.good == 0 && t.often() && !t.usual()
+	return d.listed && d.nobodyAnswers() && t.good == 0 && t.often() && !(t.part() && t.usual())
 }
 
 // often reports whether the text was reported often for the number of its copies. A template that
@@ -390,23 +388,25 @@ func (t *text) unlike() bool { return t.contexts >= 2 }
 // part reports whether the message contains less than half of the text.
 func (t *text) part() bool { return t.scheme == bulkhead.Part && t.bands < PartWhole }
 
-// usual reports whether the message contains less than half of the text, and that part was delivered before today as
-// often as it was reported: the footer of a club, or the frame of a contact form.
-func (t *text) usual() bool { return t.part() && t.old >= t.reported }
+// usual reports whether the text was delivered before today as often as it was reported: the notices of an office's
+// telephones, the footer of a club, or the frame of a contact form. A few reports of spam that imitates it say little
+// of the next one. A spammer can prepare links and networks, but not for a new text.
+func (t *text) usual() bool { return t.old >= t.reported }
 
-// usualText reports whether no sender was verified, and a text was delivered on several days before today, as often as
-// it was reported, and so was much mail of its network for the reports of that: the notices of an office's telephones.
-// A few reports of spam that imitates it say little of the next one. Mail from private addresses has no network: spam
-// from elsewhere cannot come from there.
+// usualText reports whether no sender was verified, but a usual text came from where its mail comes from: from a
+// network and with links that are familiar, or on several days from a network that sent much mail for its reports. Mail
+// from private addresses has no network: spam from elsewhere cannot come from there.
 func (d *decision) usualText() bool {
-	t := &d.text
-	if !d.listed || d.sender >= 0 || t.days < usualDays || t.old < t.reported {
+	if !d.listed || d.sender >= 0 || !d.text.usual() {
 		return false
 	}
-	return d.Inside && len(d.parts.Networks) == 0 || slices.ContainsFunc(d.parts.Networks, func(i int) bool {
-		e := &d.Evidence[i]
-		return e.Days >= usualDays && e.settled() >= unreportedCopies*e.reported()
-	})
+	return d.familiar() || d.text.days >= usualDays && (d.Inside || slices.ContainsFunc(d.parts.Networks, d.daily))
+}
+
+// daily reports whether a network had mail on several days before today, and much of it for its reports.
+func (d *decision) daily(network int) bool {
+	e := &d.Evidence[network]
+	return e.Days >= usualDays && e.settled() >= unreportedCopies*e.reported()
 }
 
 // recent returns the number of copies of the text, of which recent ones count less.
@@ -420,7 +420,7 @@ func (d *decision) nobodyAnswers() bool {
 
 // blameless reports whether the sender is verified and none of its mail was reported as spam.
 func (d *decision) blameless() bool {
-	return d.sender >= 0 && d.Evidence[d.sender].Unblamed == 0 && d.Evidence[d.sender].Peers.Spam == 0
+	return d.sender >= 0 && d.Evidence[d.sender].blameless()
 }
 
 // ownMail reports whether the sender is blameless and all links are its own. A text similar to an

@@ -65,13 +65,9 @@ func (d *decision) because(confidence int) string {
 	case byUnanswered:
 		return d.textReason() + "; no sender of this one was verified" + d.few() + ", " + sure
 	case byKnownNet:
-		why := "its network regularly sends other mail, "
-		if d.familiar() {
-			why = "its network and its links had earlier mail, none of which was reported, "
-		}
-		return d.textReason() + "; no sender of this one was verified, but " + why + sure
+		return d.textReason() + "; no sender of this one was verified, but its network regularly sends other mail, " + sure
 	case byUsualText:
-		return d.textReason() + "; mail like it was often delivered on earlier days, so it is suspected only, " + sure
+		return d.textReason() + "; mail like it was delivered on earlier days, so it is suspected only, " + sure
 	case byUnseen:
 		return d.textReason() + "; no mail of its sender was delivered before, " + sure
 	case byOneVoice:

@@ -90,16 +90,16 @@ var mailRules = []rule{
 	{byQuoted, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.text.quoted },
 		"It quotes or forwards a listed text."},
 	{byUsualText, bulkhead.ClassSuspected, (*decision).usualText,
-		"It is a changed copy of a listed text that was delivered on three days or more, as often as it was reported. No " +
-			"sender was verified, and it came from a private address; or its network had mail on as many days, with twelve " +
-			"settled deliveries for each report."},
+		"It is a changed copy of a listed text that was delivered before today as often as it was reported. No sender was " +
+			"verified. Mail came from its network and with its links before today, and none of it was reported. Or the text " +
+			"was delivered on three days or more, and came from a private address, or from a network with mail on as many " +
+			"days, and with twelve settled deliveries for each report."},
 	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
 		"It is a changed copy of an often reported text that two votes list. No known sender sends the text, or it was " +
 			"reported with two different senders or links."},
-	{byKnownNet, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && (d.knownNetwork() || d.familiar()) },
+	{byKnownNet, bulkhead.ClassSuspected, func(d *decision) bool { return d.listed && d.knownNetwork() },
 		"It is a changed copy of a listed text. No sender was verified, but its network sent much mail before today that " +
-			"was neither flagged nor reported; or mail came from there and with its links before today, and none of it was " +
-			"reported."},
+			"was neither flagged nor reported."},
 	{byUnanswered, bulkhead.ClassSpam, (*decision).unanswered,
 		"It is a changed copy of an often reported text that one vote lists, no sender was verified, and the node is " +
 			"mature. A part of the text that was delivered before today as often as it was reported is not enough."},

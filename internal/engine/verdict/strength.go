@@ -317,6 +317,9 @@ func (e *Evidence) Novelty() float64 { return 1 / (votesWorth + e.Established())
 // nothing spam.
 func (e *Evidence) Guarded() bool { return e.Good >= goodDeliveries }
 
+// blameless reports whether no vote for spam fell on mail with a part, here or at a peer.
+func (e *Evidence) blameless() bool { return e.Unblamed == 0 && e.Peers.Spam == 0 }
+
 // reported returns the number of roots' votes for spam, each whole, regardless of votes against it. A peer that lists
 // counts with its weight.
 func (e *Evidence) reported() float64 {

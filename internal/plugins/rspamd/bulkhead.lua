@@ -190,7 +190,8 @@ end
 -- was hardly delivered without complaint, and neither its network nor its links had mail before that speaks for it.
 local function nearly_reported(answer)
   local votes = math.max(1, tonumber(answer.spam_votes) or 0)
-  if answer.class ~= 'suspected' or answer.rule == 'known-network' or (tonumber(answer.confidence) or 0) < least_confidence
+  if answer.class ~= 'suspected' or answer.rule == 'known-network' or answer.rule == 'usual-text'
+    or (tonumber(answer.confidence) or 0) < least_confidence
     or (tonumber(answer.sightings) or 0) > most_sightings * votes then
     return false
   end

@@ -189,12 +189,12 @@ sub number {
 }
 
 # nearly_reported says that a message is suspected because nearly the same text was
-# reported, was hardly delivered without complaint, and comes from no network that regularly
-# sends other mail.
+# reported, was hardly delivered without complaint, and comes from no network that sent
+# other mail, or such a text, before.
 sub nearly_reported {
   my ($verdict) = @_;
   my $votes = number($verdict->{spam_votes}) || 1;
-  return 0 if $verdict->{class} ne 'suspected' || ($verdict->{rule} // '') eq 'known-network' || number($verdict->{confidence}) < $least_confidence
+  return 0 if $verdict->{class} ne 'suspected' || ($verdict->{rule} // '') =~ /^(?:known-network|usual-text)$/ || number($verdict->{confidence}) < $least_confidence
     || number($verdict->{sightings}) > $most_sightings * $votes || ref $verdict->{findings} ne 'ARRAY';
   return scalar grep {
     ref eq 'HASH' && defined $_->{signature} && $_->{signature} =~ m{^bulkhead/near:} && defined $_->{judged} && $_->{judged} eq 'spam'

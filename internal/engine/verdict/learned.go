@@ -50,7 +50,9 @@ var learnedRules = []rule{
 	{byWordsAlone, bulkhead.ClassSpam, (*decision).wordsAlone,
 		"Nothing else decides, or the message is suspected and quotes no reported text. The score is 0.999 or more after " +
 			"50 reports, and `condemn` in `[learn]` is set."},
-	{byWords, bulkhead.ClassSuspected, (*decision).words,
+	{byWords, bulkhead.ClassSuspected, func(d *decision) bool {
+		return d.class == bulkhead.ClassUnknown && d.mostLikeReported()
+	},
 		"Nothing else decides, and the score is 0.99 or more after 50 reports."},
 	{byUnlikeSender, bulkhead.ClassUnknown, func(d *decision) bool {
 		return d.by == byGoodSender && d.Learned.Score >= unlikeSender && !d.wantedText()
@@ -86,19 +88,12 @@ func (d *decision) wordsCount() bool {
 	return d.Learned.Reports >= learn.FirstReports && !d.senderGood && !d.text.quoted && !d.wantedText()
 }
 
-// unjudged reports whether no rule has decided on a message, or excused it.
-func (d *decision) unjudged() bool { return d.class == bulkhead.ClassUnknown && d.excuse == noRule }
-
-// words reports whether a message of which nothing else is known has the words of reported mail.
-func (d *decision) words() bool {
-	return d.unjudged() && d.Learned.Score >= mostLike && d.wordsCount()
-}
-
 // wordsAlone reports whether the administrator lets the words of a message condemn it, if nothing else decides or it is
 // suspected anyway.
 func (d *decision) wordsAlone() bool {
+	nothing := d.class == bulkhead.ClassUnknown && d.excuse == noRule
 	return d.Learned.Condemns && d.Learned.Score >= nearlyCertain && d.wordsCount() &&
-		(d.unjudged() || d.class == bulkhead.ClassSuspected)
+		(nothing || d.class == bulkhead.ClassSuspected)
 }
 
 // deliveriesOfReport is the largest number of deliveries for each report at which a part of a message is further
@@ -108,7 +103,7 @@ const deliveriesOfReport = freshDeliveries
 // wordsAndPart reports whether the words of a message are like reported ones, and one of its links or its sender was
 // reported.
 func (d *decision) wordsAndPart() bool {
-	return d.likeBeside(mostLike, unlikeSender, d.reportsOfParts())
+	return d.mostLikeReported() && d.likeWithout(unlikeSender, d.reportsOfParts())
 }
 
 // newSender is wordsAndPart for the first mail of a verified sender. A lower score by other reports is enough then:
@@ -116,25 +111,27 @@ func (d *decision) wordsAndPart() bool {
 // and samples of it also count. A claimed name does not: any sender can claim the name of such a sender, and have it
 // reported.
 func (d *decision) newSender() bool {
-	if !d.Policy.Mature || d.sender < 0 || d.Evidence[d.sender].settled() > 0 {
+	if !d.mostLikeReported() || !d.Policy.Mature || d.sender < 0 || d.seen() {
 		return false
 	}
-	reports := d.reportsOfParts()
+	reports := append(d.reportsOfParts(), d.reportsOfSamples()...)
 	if t := &d.text; d.listed && t.good == 0 && t.often() {
 		reports = append(reports, t.reported)
 	}
-	return d.likeBeside(mostLike, likeReported, append(reports, d.reportsOfSamples()...)) && !d.seen()
+	return d.likeWithout(likeReported, reports)
 }
 
-// likeBeside reports whether the score is least or more, and without or more if one of the numbers of reports is left
-// out. These are the reports of parts of the message, which are no evidence of its words.
-func (d *decision) likeBeside(least, without float64, reports []float64) bool {
-	l := &d.Learned
-	if d.class == bulkhead.ClassSpam || d.excuse != noRule || l.Score < least ||
-		l.Without == nil || !d.wordsCount() {
-		return false
-	}
-	return slices.ContainsFunc(reports, func(n float64) bool { return n > 0 && l.Without(n) >= without })
+// mostLikeReported reports whether no report was excused, and the words of the message are nearly as certain as they
+// can be.
+func (d *decision) mostLikeReported() bool {
+	return d.class != bulkhead.ClassSpam && d.excuse == noRule && d.Learned.Score >= mostLike && d.wordsCount()
+}
+
+// likeWithout reports whether the score is least or more if one of the numbers of reports is left out. These are the
+// reports of parts of the message, which are no evidence of its words.
+func (d *decision) likeWithout(least float64, reports []float64) bool {
+	without := d.Learned.Without
+	return without != nil && slices.ContainsFunc(reports, func(n float64) bool { return n > 0 && without(n) >= least })
 }
 
 // reportsOfParts returns the numbers of reports of links and senders. Unrelated senders share a network, and any

@@ -5,7 +5,6 @@ import (
 	"math/bits"
 
 	"github.com/bulkhead-mail/bulkhead"
-	"github.com/bulkhead-mail/bulkhead/filter"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/book"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/evidence"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
@@ -63,9 +62,7 @@ func (r *Resolver) spreads(m *Message, n uint32) {
 	}
 	which := identity(m)
 	if text := m.Keys[which]; !r.noticed.spreading[text] {
-		if len(r.noticed.spreading) >= maxRevoked {
-			clear(r.noticed.spreading)
-		}
+		bound(r.noticed.spreading)
 		r.noticed.spreading[text] = true
 		r.noticed.gatherings = append(r.noticed.gatherings, Gathering{
 			Signature: m.Signatures[which], Vote: m.Vote, Deliveries: book.Add(seen.Sightings, n),
@@ -86,19 +83,21 @@ func (r *Resolver) accused(m *Message) {
 	if r.noticed.accusing[a.Signature] >= level {
 		return
 	}
-	if len(r.noticed.accusing) >= maxRevoked {
-		clear(r.noticed.accusing)
-	}
+	bound(r.noticed.accusing)
 	r.noticed.accusing[a.Signature] = level
 	r.noticed.gatherings = append(r.noticed.gatherings, Gathering{Signature: a.Signature, Vote: bulkhead.Spam,
-		Deliveries: a.Deliveries,
-		Peers:      a.Peers})
+		Deliveries: a.Deliveries, Peers: a.Peers})
 }
 
-// maxRevoked bounds each of three maps in memory: the texts whose revocations are counted, which no
-// array of the engine counts, the texts known to spread, and the signatures that peers are known to
-// list. A map that exceeds it is emptied.
-const maxRevoked = 4096
+// maxNoticed bounds each map of what was noticed.
+const maxNoticed = 4096
+
+// bound empties a map that is full.
+func bound[K comparable, V any](m map[K]V) {
+	if len(m) >= maxNoticed {
+		clear(m)
+	}
+}
 
 // watch records the gatherings that a vote on an item causes. changed reports whether the vote
 // changed the item's listing, and turn is the turn in which it listed it. watch considers the exact
@@ -146,24 +145,11 @@ func reaches(n, least uint32) bool {
 func (r *Resolver) votersOf(it *item, v bulkhead.Vote) uint32 {
 	switch v {
 	case bulkhead.Spam:
-		return r.voters(it.key.With(evidence.Spam))
+		return r.tallied(it.key, evidence.Spam)
 	case bulkhead.Ham:
-		return r.voters(it.key.With(evidence.Ham))
+		return r.tallied(it.key, evidence.Ham)
 	}
-	if len(r.noticed.revokers) >= maxRevoked {
-		clear(r.noticed.revokers)
-	}
+	bound(r.noticed.revokers)
 	r.noticed.revokers[it.key]++
 	return r.noticed.revokers[it.key]
-}
-
-// voters returns the number of voters on one side of a text, including this vote.
-func (r *Resolver) voters(k filter.Key) (sum uint32) {
-	for _, g := range r.view.Tally.Live {
-		r.buf.keys = append(r.buf.keys[:0], k)
-		n := r.countAll(g.Counts)
-		r.over.Counts(g.Start, r.buf.keys, n)
-		sum = book.Add(sum, n[0])
-	}
-	return sum
 }

@@ -203,12 +203,12 @@ func TestSpreading(t *testing.T) {
 			t.Errorf("report %d of two texts: noted %+v, want %d", i, got, want)
 		}
 	}
-	for i := range 2*maxRevoked + 10 { // of many texts, the memory is bounded
+	for i := range 2*maxNoticed + 10 { // of many texts, the memory is bounded
 		m := message(bulkhead.Report{Signatures: []bulkhead.Signature{sig(bulkhead.Exact, i)},
 			Reporter: bulkhead.Reporter{Account: "a"}})
 		m.Seen = Seen{GoodSender: true, Sightings: 9}
 		b.begin()
-		if _, err := b.r.Report(m); err != nil || len(b.r.Gatherings()) != 1 || len(b.r.noticed.spreading) > maxRevoked {
+		if _, err := b.r.Report(m); err != nil || len(b.r.Gatherings()) != 1 || len(b.r.noticed.spreading) > maxNoticed {
 			t.Fatalf("text %d: %d gatherings, %d texts in memory, %v", i, len(b.r.Gatherings()), len(b.r.noticed.spreading), err)
 		}
 	}
@@ -237,11 +237,11 @@ func TestAccusing(t *testing.T) {
 			t.Errorf("step %d: peers with a weight of %v, caught %v: %+v, want %v", i, tt.peers, tt.caught, got, tt.want)
 		}
 	}
-	for i := range maxRevoked + 10 {
+	for i := range maxNoticed + 10 {
 		m := message(bulkhead.Report{Signatures: mail(1, "shop.example"), Reporter: bulkhead.Reporter{Account: "a"}})
 		m.Seen.Accused = Accused{Signature: link(fmt.Sprint(i, ".example")), Peers: 1}
 		b.begin()
-		if _, err := b.r.Report(m); err != nil || len(b.r.Gatherings()) != 1 || len(b.r.noticed.accusing) > maxRevoked {
+		if _, err := b.r.Report(m); err != nil || len(b.r.Gatherings()) != 1 || len(b.r.noticed.accusing) > maxNoticed {
 			t.Fatalf("link %d: %d gatherings, %d links in memory, %v", i, len(b.r.Gatherings()), len(b.r.noticed.accusing), err)
 		}
 	}
@@ -250,14 +250,14 @@ func TestAccusing(t *testing.T) {
 // TestRevokersBounded checks that revocations are counted by text, in a memory of bounded size.
 func TestRevokersBounded(t *testing.T) {
 	b := newBooks(t)
-	for i := range maxRevoked + 10 {
+	for i := range maxNoticed + 10 {
 		it := item{key: filter.Key{Hi: uint64(i)}}
 		want := uint32(1)
 		if i == 0 {
 			b.r.votersOf(&it, bulkhead.Revocation)
 			want = 2
 		}
-		if n := b.r.votersOf(&it, bulkhead.Revocation); n != want || len(b.r.noticed.revokers) > maxRevoked {
+		if n := b.r.votersOf(&it, bulkhead.Revocation); n != want || len(b.r.noticed.revokers) > maxNoticed {
 			t.Fatalf("text %d: %d revocations, want %d; %d texts in memory", i, n, want, len(b.r.noticed.revokers))
 		}
 	}

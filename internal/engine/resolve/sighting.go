@@ -220,7 +220,7 @@ func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 		f := m.Signatures[i].Scheme().Facet()
 		switch {
 		case f != bulkhead.TextFacet && f != bulkhead.NoFacet, m.Signatures[i].Scheme() == bulkhead.Part,
-			r.claimed(base) >= limit:
+			r.tallied(base, evidence.Claims) >= limit:
 			receipt.Pending++
 		case !r.firstReport(r.opts.Keys.Claim(voice, base)):
 			receipt.Duplicate++
@@ -232,12 +232,12 @@ func (r *Resolver) claims(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	}
 }
 
-// claimed returns the number of sightings of a key that came from strangers.
-func (r *Resolver) claimed(base filter.Key) (sum uint32) {
+// tallied returns a count of a key in the live generations of the tally and in the batch.
+func (r *Resolver) tallied(base filter.Key, kind uint8) (sum uint32) {
 	for _, g := range r.view.Tally.Live {
 		epoch, _ := r.view.Epoch(g.CountsGeometry)
-		r.buf.keys = append(r.buf.keys[:0], r.opts.Keys.At(epoch, base).With(evidence.Claims))
+		r.buf.keys = append(r.buf.keys[:0], r.opts.Keys.At(epoch, base).With(kind))
 		sum = book.Add(sum, r.countAll(g.Counts)[0])
 	}
-	return book.Add(sum, r.over.counted().count(base.With(evidence.Claims)))
+	return book.Add(sum, r.over.counted().count(base.With(kind)))
 }

@@ -44,11 +44,10 @@ func (s Step) Number() (n, of int) { return int(s-LeastStep) + 1, len(steps) }
 // Least returns the least weight of votes, in promotion weights, on which spam by the rule rests at
 // the step; 0: the rule's own.
 func (s Step) Least(r Rule) float64 {
-	if at := &steps[s-LeastStep]; r == byExactText {
-		return at.exact
-	} else {
-		return at.other
+	if r == byExactText {
+		return steps[s-LeastStep].exact
 	}
+	return steps[s-LeastStep].other
 }
 
 // enough reports whether the votes behind a rule that calls the message spam are enough at the

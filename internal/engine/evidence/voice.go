@@ -27,28 +27,25 @@ type voices struct {
 // incarnations share the voice of their owner.
 func newVoices(v *replica.View, promotion float64) *voices {
 	vs := &voices{promotion: promotion, number: make(map[string]int)}
-	one := make(map[string]string) // for an origin that shares a voice, another origin with the same voice
-	var of func(origin string) string
-	of = func(origin string) string {
-		next, ok := one[origin]
-		if !ok {
-			return origin
+	same := make(map[string]string) // for an origin that shares a voice, another origin with the same voice
+	of := func(origin string) string {
+		for next, ok := same[origin]; ok; next, ok = same[origin] {
+			origin = next
 		}
-		last := of(next)
-		one[origin] = last
-		return last
+		return origin
+	}
+	join := func(origin, with string, weight float64) {
+		if a, b := of(origin), of(with); weight < promotion && a != b {
+			same[a] = b
+		}
 	}
 	for _, m := range v.Counts {
 		for _, origin := range m.Origins {
-			if m.Weight < promotion && of(origin) != of(m.Origins[0]) {
-				one[of(origin)] = of(m.Origins[0])
-			}
+			join(origin, m.Origins[0], m.Weight)
 		}
 	}
 	for _, r := range v.Origins {
-		if r.Weight < promotion && of(r.ID) != of(r.Owner()) {
-			one[of(r.ID)] = of(r.Owner())
-		}
+		join(r.ID, r.Owner(), r.Weight)
 	}
 	add := func(origin string, weight float64) {
 		if weight <= 0 || weight >= promotion {

@@ -22,15 +22,12 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 	}
 	texts := r.copies(m, m.Keys[identity(m)].With(1))
 	r.buf.names = r.buf.names[:0]
-	any, sender := false, -1 // whether any name counts, and the first name of the verified sender
+	any := false // whether any name counts
 	for i, base := range m.Keys {
 		n, f := texts, m.Signatures[i].Scheme().Facet()
 		if named(f) {
 			n = r.copies(m, base.With(2))
 			any = any || n > 0
-		}
-		if m.Signatures[i].Scheme() == bulkhead.Sender && sender < 0 {
-			sender = i
 		}
 		r.buf.names = append(r.buf.names, n)
 		if n == 0 {
@@ -38,30 +35,36 @@ func (r *Resolver) sighting(receipt *bulkhead.Receipt, m *Message, who *voter) {
 			continue
 		}
 		receipt.Counted++
-		// No decision of the batch reads sightings, so the overlay need not have them.
-		r.out.Counts.add(base.With(evidence.Sighting), n)
-		switch {
-		case r.undelivered(m, f):
-			r.out.Counts.add(base.With(evidence.Caught), n)
-		case f == bulkhead.NetworkFacet && !m.Seen.Flagged:
-			r.out.Counts.add(base.With(evidence.Good), n)
-		case m.Seen.GoodSender && (f == bulkhead.LinkFacet || stands(m.Signatures[i].Scheme())):
-			r.out.Counts.add(base.With(evidence.Good), n)
-		}
+		r.see(m, i, n)
 	}
 	r.spreads(m, texts)
 	r.accused(m)
 	r.held(m, texts)
 	r.learnDelivery(m)
-	if any {
-		fresh := r.names(m)
-		if sender >= 0 && r.buf.names[sender] > 0 && !m.Seen.Caught {
-			all, n := r.opts.Keys.Everything(), r.buf.names[sender]
-			r.countAndName(all.With(evidence.Sighting), n)
-			if fresh {
-				r.countAndName(all.With(evidence.Addresses), 1)
-			}
+	if !any {
+		return
+	}
+	fresh := r.names(m)
+	sender := slices.IndexFunc(m.Signatures, func(s bulkhead.Signature) bool { return s.Scheme() == bulkhead.Sender })
+	if sender >= 0 && r.buf.names[sender] > 0 && !m.Seen.Caught {
+		all := r.opts.Keys.Everything()
+		r.countAndName(all.With(evidence.Sighting), r.buf.names[sender])
+		if fresh {
+			r.countAndName(all.With(evidence.Addresses), 1)
 		}
+	}
+}
+
+// see counts n copies for a signature. No decision of the batch reads sightings, so the overlay need not have them.
+func (r *Resolver) see(m *Message, i int, n uint32) {
+	base, f := m.Keys[i], m.Signatures[i].Scheme().Facet()
+	r.out.Counts.add(base.With(evidence.Sighting), n)
+	switch {
+	case r.undelivered(m, f):
+		r.out.Counts.add(base.With(evidence.Caught), n)
+	case f == bulkhead.NetworkFacet && !m.Seen.Flagged,
+		m.Seen.GoodSender && (f == bulkhead.LinkFacet || stands(m.Signatures[i].Scheme())):
+		r.out.Counts.add(base.With(evidence.Good), n)
 	}
 }
 
@@ -173,27 +176,24 @@ func (r *Resolver) names(m *Message) (fresh bool) {
 	open := r.view.Block.Live[0]
 	had := r.countAll(open.Names)
 	r.over.names.raise(r.buf.keys, had)
-	fresh = true
+	fresh, full := true, open.NamesFull()
 	for j, i := range r.buf.which {
 		fresh = fresh && (had[j] == 0 || m.Signatures[i].Scheme() != bulkhead.Sender)
-	}
-	full := open.NamesFull()
-	if domain >= 0 && address >= 0 && had[domain] > 0 && had[address] == 0 && !full {
-		r.countAndName(m.Keys[r.buf.which[domain]].With(evidence.Addresses), 1)
-	}
-	for j, k := range r.buf.keys {
-		n := r.buf.names[r.buf.which[j]]
-		if n == 0 || had[j] == 0 && full {
-			continue
+		if n := r.buf.names[i]; n > 0 && (had[j] > 0 || !full) {
+			r.name(r.buf.keys[j], n)
 		}
-		r.name(k, n)
 	}
-	if domain >= 0 && !m.Seen.Caught && !full {
-		own := m.Signatures[r.buf.which[domain]].Sum()
-		if address >= 0 && had[address] > 0 {
+	if domain >= 0 && !full {
+		known := address >= 0 && had[address] > 0
+		if address >= 0 && had[domain] > 0 && !known {
+			r.countAndName(m.Keys[r.buf.which[domain]].With(evidence.Addresses), 1)
+		}
+		if known && !m.Seen.Caught {
 			r.authors(m, m.Keys[r.buf.which[address]])
 		}
-		r.senders(m, own)
+		if !m.Seen.Caught {
+			r.senders(m, m.Signatures[r.buf.which[domain]].Sum())
+		}
 	}
 	r.showNames(m)
 	return fresh

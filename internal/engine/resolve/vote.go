@@ -95,34 +95,36 @@ func (r *Resolver) signatures(m *Message, who *voter) {
 	r.present.established = r.least(m)
 	r.linked(m)
 	for i := range r.items {
-		it := &r.items[i]
-		if it.mute {
-			continue
-		}
-		it.want[it.kind] = who.units
-		if m.Vote == bulkhead.Spam && blamed(it.facet) {
-			share := r.share(i)
-			if it.facet == bulkhead.LinkFacet {
-				share = min(share, r.fault(m, i))
-			}
-			it.want[it.kind] = portion(who.units, share)
-			if who.Root {
-				it.want[evidence.Unblamed] = who.units
-			}
-		}
+		r.weight(m, who, i)
+	}
+}
+
+// weight sets the weight that the vote should have on a signature.
+func (r *Resolver) weight(m *Message, who *voter, i int) {
+	it := &r.items[i]
+	if it.mute {
+		return
+	}
+	it.want[it.kind] = who.units
+	if m.Vote != bulkhead.Spam || !blamed(it.facet) {
+		return
+	}
+	share := r.share(i)
+	if it.facet == bulkhead.LinkFacet {
+		share = min(share, r.fault(m, i))
+	}
+	it.want[it.kind] = portion(who.units, share)
+	if who.Root {
+		it.want[evidence.Unblamed] = who.units
 	}
 }
 
 // listings returns the aspects of an item's listings that the vote needs. An item without votes on
 // this node can only be listed by peers.
 func (r *Resolver) listings(m *Message, i int) evidence.Wants {
-	if m.Vote != bulkhead.Spam || len(r.view.Remote.Origins)+len(r.view.Remote.Lists) > 0 {
+	peers := len(r.view.Remote.Origins)+len(r.view.Remote.Lists) > 0
+	if m.Vote != bulkhead.Spam || peers || slices.ContainsFunc(r.ledger.of(i), func(c column) bool { return c.marked }) {
 		return evidence.States
-	}
-	for _, c := range r.ledger.of(i) {
-		if c.marked {
-			return evidence.States
-		}
 	}
 	return 0
 }

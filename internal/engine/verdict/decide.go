@@ -230,15 +230,15 @@ func (d *decision) asked(i int) bool {
 // clean reports whether some mail of a network was neither flagged nor spam in the last days, or none of it
 // was reported. A listing by older votes would otherwise outlast the spam by weeks, and a server that hands
 // on lists and spam would be suspected with its lists.
-func (d *decision) clean(i int) bool {
-	return d.Findings[i].Spam == 0 || d.Evidence[i].Good >= cleanMails
+func (d *decision) clean(network int) bool {
+	return d.Findings[network].Spam == 0 || d.Evidence[network].Good >= cleanMails
 }
 
-// regular reports whether a network sends much other mail than spam, for its reports, and did so before
+// known reports whether a network sends much other mail than spam, for its reports, and did so before
 // today: a server of lists, for example. The copies that a campaign has sent from there today do not count.
-func (d *decision) regular(i int) bool {
-	least := cleanMails + unreportedCopies*float64(d.Findings[i].Spam)
-	return float64(d.Evidence[i].Good) >= least && d.Evidence[i].settled() >= least
+func (d *decision) known(network int) bool {
+	least := cleanMails + unreportedCopies*float64(d.Findings[network].Spam)
+	return float64(d.Evidence[network].Good) >= least && d.Evidence[network].settled() >= least
 }
 
 func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
@@ -329,10 +329,9 @@ func (d *decision) suspected(i int) bool {
 	return d.Findings[i].Judged != bulkhead.Revoked && d.Policy.suspected(f, e) && !d.common(i)
 }
 
-// knownNetwork reports whether no sender was verified, and the message comes from a network that regularly
-// sends other mail.
+// knownNetwork reports whether no sender was verified, and the message comes from a known network.
 func (d *decision) knownNetwork() bool {
-	return d.sender < 0 && slices.ContainsFunc(d.parts.Networks, d.regular)
+	return d.sender < 0 && slices.ContainsFunc(d.parts.Networks, d.known)
 }
 
 // familiar reports whether mail of earlier days came from the network and had each of the links, and none of it was

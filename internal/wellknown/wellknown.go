@@ -42,14 +42,17 @@ func linesOf(text string) map[string]bool {
 	return all
 }
 
-// Domain reports whether a host in lower case, or a domain above it, is well known. The link of a
-// place on a host, "forms.example/abc", is not: it belongs to one customer. Only places that
+// Domain reports whether a host in lower case, or a domain above it, is well known. So is a host below which a company
+// gives names to its customers, such as "s3.amazonaws.com": what leads to the host itself names a customer in its path.
+// The link of a place on a host, "forms.example/abc", is not well known: it belongs to one customer. Only places that
 // redirect to a link in their query are, such as "www.google.com/url".
 func Domain(link []byte) bool {
 	all := domains()
 	host, _, place := bytes.Cut(link, []byte{'/'})
 	if place {
 		all = redirectors()
+	} else if suffix, icann := publicsuffix.PublicSuffix(string(host)); !icann && len(suffix) == len(host) {
+		return strings.Contains(suffix, ".")
 	}
 	for len(host) > 0 {
 		if all[string(link)] {

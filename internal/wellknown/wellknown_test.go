@@ -17,6 +17,9 @@ func TestDomain(t *testing.T) {
 		"www.google.com/url": true, "google.com/url": true, "eur02.safelinks.protection.outlook.com/": true,
 		"google.com/urls": false, "google.com/": false, "notgoogle.com/url": false, "evil.example/google.com/url": false,
 		"google.com.evil.example/url": false, "/url": false, "/": false,
+		"s3.amazonaws.com": true, "s3.eu-west-1.amazonaws.com": true, "github.io": true, "s3.amazonaws.com/bucket": false,
+		"bucket.s3.amazonaws.com": false, "amazonaws.com": false, "co.uk": false, "evil": false,
+		"f000.backblazeb2.com": true, "f000.backblazeb2.com/file/bucket": false,
 	} {
 		if got := Domain([]byte(name)); got != want {
 			t.Errorf("%q is well known: %v, want %v", name, got, want)

@@ -24,13 +24,35 @@ const platformParts = " about api app apps attachments b blob bucket buckets cha
 	" share shared shares site sites spreadsheets storage u uc user users" +
 	" v v0 v1 v2 view viewer w web "
 
+// tenants holds the domains of publishing platforms at which each customer has a host, such as
+// "customer.substack.com". Paths there lead to the customer's pages.
+var tenants = func() map[string]bool {
+	set := make(map[string]bool)
+	for name := range strings.FieldsSeq(tenantDomains) {
+		set[name] = true
+	}
+	return set
+}()
+
+const tenantDomains = " beehiiv.com gumroad.com livejournal.com medium.com substack.com tumblr.com" +
+	" weebly.com wordpress.com "
+
+// isTenant reports whether a host belongs to one customer of a publishing platform.
+func isTenant(host string) bool {
+	name, domain, _ := strings.Cut(host, ".")
+	return tenants[domain] && name != "www"
+}
+
 // Place identifies the customer of a public platform to whom the link belongs. It returns host
 // and path, up to the first part that may identify a customer, at most four parts; for example
 // "forms.example.com/d/e/abcdef". If no part of the path does, the parameter id, if there is one,
-// follows. Without a path it ends in "/".
+// follows. Without a path, or if the host identifies the customer, it ends in "/".
 func (l *Link) Place() string {
 	path, query, _ := strings.Cut(l.Path, "?")
 	place := l.authority()
+	if isTenant(l.Host) {
+		return place + "/"
+	}
 	levels := 0
 	for path != "" {
 		var part string

@@ -18,7 +18,7 @@ const maxContacts = 8
 // a Monero address with a payment identifier.
 const maxContactWord = 106
 
-// contactSignatures returns the bulkhead/contact signatures of the texts of m that a reader sees.
+// contactSignatures returns the bulkhead/contact signatures of the subject and the texts of m that a reader sees.
 // If there are more than [maxContacts], a keyed hash chooses among them, as for links.
 func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bulkhead.Signature, error) {
 	choice := newLinkChoice(key)
@@ -28,6 +28,7 @@ func contactSignatures(ctx context.Context, m *mail.Message, key [16]byte) ([]bu
 	if err != nil {
 		return nil, err
 	}
+	findContacts([]byte(m.Subject), p, found)
 	for _, m := range all {
 		for i := range m.Parts {
 			if !m.Parts[i].IsText() {

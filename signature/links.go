@@ -26,10 +26,12 @@ func linkSignatures(ctx context.Context, m *mail.Message, key [16]byte, abroad *
 	_, home, _ := strings.Cut(m.From, "@")
 	home = cmp.Or(registrable(home), home)
 	err := m.EachLink(ctx, func(l link.Link, use mail.LinkUse) bool {
-		if use != mail.LoadedLink {
-			choice.add(&l, use)
-			*abroad = *abroad || l.Domain != home
+		// A mail server's report has the names of other servers.
+		if use == mail.LoadedLink || use == mail.NamedLink && (m.Daemon || m.Returned) {
+			return true
 		}
+		choice.add(&l, use)
+		*abroad = *abroad || use != mail.NamedLink && l.Domain != home
 		return true
 	})
 	return choice.signatures(), err
@@ -76,17 +78,17 @@ func (c *linkChoice) add(l *link.Link, use mail.LinkUse) {
 }
 
 // placeOf is [link.Link.Place], which costs more than to look whether the link before had the
-// same: only the parameter id of a query matters.
+// same: only the parameters id and phone of a query matter.
 func (c *linkChoice) placeOf(l *link.Link) string {
 	query := strings.IndexByte(l.Path, '?') + 1
 	if query == 0 {
 		query = len(l.Path)
 	}
-	if strings.Contains(l.Path[query:], "id=") {
+	if strings.Contains(l.Path[query:], "id=") || strings.Contains(l.Path[query:], "phone=") {
 		return l.Place()
 	}
-	if c.place == "" || c.last.Host != l.Host || c.last.Port != l.Port || c.last.Path != l.Path[:query] {
-		c.last, c.place = link.Link{Host: l.Host, Port: l.Port, Path: l.Path[:query]}, l.Place()
+	if c.place == "" || c.last.Host != l.Host || c.last.Path != l.Path[:query] {
+		c.last, c.place = link.Link{Host: l.Host, Path: l.Path[:query]}, l.Place()
 	}
 	return c.place
 }

@@ -15,12 +15,13 @@ type LinkUse uint8
 // The uses of links.
 const (
 	FollowedLink LinkUse = iota // the reader may follow it
+	NamedLink                   // it is a name in the text, such as example.com, that the reader may follow
 	HiddenLink                  // the reader cannot see it
 	LoadedLink                  // it is shown in the text, such as a picture, and not followed
 )
 
 // EachLink calls visit with the links of a message in their order, repeated ones
-// included, until visit returns false. These are the links in mark-up and in text
+// included, until visit returns false. These are the links in the subject, in mark-up and in text
 // outside of it, also in attachments that are text or contain text, but not in a text
 // that a later alternative with links replaces. Each link is followed by those that it
 // redirects to. EachLink fails only when ctx ends, with an error that wraps that of ctx.
@@ -44,6 +45,7 @@ func (m *Message) EachLink(ctx context.Context, visit func(l link.Link, use Link
 	if err != nil {
 		return err
 	}
+	w.text(scan.Bytes(m.Subject), FollowedLink)
 	for _, m := range all {
 		if err := w.message(ctx, m, replaced); err != nil {
 			return err
@@ -119,7 +121,15 @@ func (w *linkWalk) text(text []byte, use LinkUse) {
 			// cut is longer than any link.
 			n = max(pace.Step-link.MaxURL, lastBlank(text[:pace.Step])+1)
 		}
-		link.Find(text[:n], func(url string) bool { return w.link(url, use) })
+		link.Find(text[:n], func(url string) bool {
+			switch {
+			case url[0] != '/':
+				return w.link(url, use)
+			case use == FollowedLink:
+				return w.link(url, NamedLink)
+			}
+			return true // of a script
+		})
 		text = text[n:]
 	}
 }

@@ -10,8 +10,9 @@ import (
 // Find calls found with the links that mail programs recognise in plain text, and with links that
 // are disguised from filters: text that begins with http://, https:// or www., also after other
 // letters; hxxp for http; names with a dot in brackets or spelt out in brackets, as in
-// example[.]com and example(dot)com; and names with a path that end in a domain that there is, as
-// in example.com/offer. It ends when found returns false. Its time is linear in text.
+// example[.]com and example(dot)com; and names below a domain that there is, as example.com/offer.
+// Such a name without a path is "//example.com": only some mail programs make it a link. Find
+// ends when found returns false. Its time is linear in text.
 func Find(text []byte, found func(url string) bool) {
 	next := [len(marks)]int{} // of each mark, the first at or behind at
 	for i := range next {
@@ -38,17 +39,12 @@ func Find(text []byte, found func(url string) bool) {
 		for end < len(text) && classes[text[end]] != breaking {
 			end++
 		}
-		if end-start >= len("www.a.b") && !endsSentence(text[start:end], mark-start) && !inWord(text[start:end], found) {
+		// A word whose first mark is its end ends a sentence, or announces one.
+		if end-start >= len("www.a.b") && mark < end-1 && !inWord(text[start:end], found) {
 			return
 		}
 		at = end
 	}
-}
-
-// endsSentence reports whether the first mark of a word is the point behind it, and no link is
-// before that. Only after "://" may there be one without a mark, as in "http://1.": an address.
-func endsSentence(word []byte, mark int) bool {
-	return mark == len(word)-1 && word[mark] == '.' && bytes.IndexByte(word, ':') < 0
 }
 
 // A byteClass is the meaning of a byte in the search for links.
@@ -60,7 +56,7 @@ const (
 )
 
 // marks are the bytes of which every word that holds a link has one.
-const marks = ".(["
+const marks = ".:(["
 
 var classes = func() (c [256]byteClass) {
 	for i := range ' ' + 1 {
@@ -116,24 +112,38 @@ func inPiece(text string, limit int, found func(string) bool) bool {
 	return true
 }
 
-// bare finds a name with a path at the start of a word, behind opening signs, and
-// reports whether to go on.
+// bare finds a name, perhaps with a port and a path, that is a word between signs, and reports whether to go on.
 func bare(word string, found func(string) bool) bool {
-	word = strings.TrimLeft(word, "([{'*_|")
-	end := strings.IndexByte(word, '/')
-	if end < len("a.b") || end > maxHost || end == len(word)-1 || !strings.Contains(word[1:end], ".") {
+	word = strings.TrimRight(strings.TrimLeft(word, "([{'*_|"), ".,;:!?)]}'*_|")
+	end := 0
+	for end < len(word) && nameByte(word[end]) {
+		end++
+	}
+	name, rest := word[:end], word[end:]
+	if end < len("a.b") || end > maxHost || !strings.Contains(name[1:], ".") || rest != "" && rest[0] != '/' &&
+		rest[0] != ':' || !registered(name) {
 		return true
 	}
-	for i := range end {
-		if !nameByte(word[i]) {
-			return true
-		}
-	}
-	if !registered(word[:end]) {
+	switch _, path, _ := strings.Cut(rest, "/"); {
+	case path != "":
+		return found("http://" + word)
+	case maybeFile(name):
 		return true
 	}
-	return found("http://" + strings.TrimRight(word, ".,;:!?)]}'*_|"))
+	return found("//" + name)
 }
+
+// maybeFile reports whether a name without a path may be the name of a file or a part of a program, or two sentences
+// without a blank between them.
+func maybeFile(name string) bool {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return strings.Contains(extensions, " "+strings.ToLower(last)+" ") || strings.ToLower(last) != last &&
+		strings.ToUpper(name) != name
+}
+
+// extensions are the domains at the top that also end names of files, or of parts of programs.
+const extensions = " ac am app auto bb bz cc cf data gz in inc java la map md ml mm mo mov name" +
+	" pl pm prof ps pub py rs sh so sub tf vi work zip "
 
 // differ returns where the texts first differ, -1 if the one begins the other.
 func differ(a, b string) int {

@@ -22,8 +22,7 @@ type Link struct {
 	// Host is a name in lower case and ASCII, without a final dot, or an IP address;
 	// IPv6 without brackets.
 	Host string
-	// Domain is the registrable domain of Host; of an IP address its Host, with the
-	// port if there is one.
+	// Domain is the registrable domain of Host; of an IP address its Host.
 	Domain string
 	// Port is "" if it is the one that the scheme has anyway.
 	Port string
@@ -83,9 +82,7 @@ func (r *Reader) host(authority, scheme string) *knownHost {
 	}
 	l := Link{Host: known.host, Port: known.port}
 	known.domain = l.Host
-	if isAddress(l.Host) {
-		known.domain = l.authority()
-	} else if d, ok := Registrable(l.Host); ok {
+	if d, ok := Registrable(l.Host); ok && !isAddress(l.Host) {
 		known.domain = d
 	}
 	return known

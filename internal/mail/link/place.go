@@ -18,24 +18,18 @@ var platform = func() map[string]bool {
 const platformParts = " about api app apps attachments b blob bucket buckets chat" +
 	" content d design document documents download downloads " +
 	"drawings drive e embed events f fi file files folder folders" +
-	" form forms index.html index.php ipfs ipns o object objects" +
+	" form forms index.html index.php invite ipfs ipns joinchat o object objects" +
 	" open p page pages " +
-	"presentation preview profile public r redirect responsepage.aspx s scl" +
-	" share shared shares site sites spreadsheets storage u uc user users" +
+	"presentation preview profile public r redirect responsepage.aspx s scl send" +
+	" share shared shares site sites spreadsheets storage ti u uc user users" +
 	" v v0 v1 v2 view viewer w web "
 
 // tenants holds the domains of publishing platforms at which each customer has a host, such as
 // "customer.substack.com". Paths there lead to the customer's pages.
-var tenants = func() map[string]bool {
-	set := make(map[string]bool)
-	for name := range strings.FieldsSeq(tenantDomains) {
-		set[name] = true
-	}
-	return set
-}()
-
-const tenantDomains = " beehiiv.com gumroad.com livejournal.com medium.com substack.com tumblr.com" +
-	" weebly.com wordpress.com "
+var tenants = map[string]bool{
+	"beehiiv.com": true, "gumroad.com": true, "livejournal.com": true, "medium.com": true, "substack.com": true,
+	"tumblr.com": true, "weebly.com": true, "wordpress.com": true,
+}
 
 // isTenant reports whether a host belongs to one customer of a publishing platform.
 func isTenant(host string) bool {
@@ -43,14 +37,14 @@ func isTenant(host string) bool {
 	return tenants[domain] && name != "www"
 }
 
-// Place identifies the customer of a public platform to whom the link belongs. It returns host
-// and path, up to the first part that may identify a customer, at most four parts; for example
-// "forms.example.com/d/e/abcdef". If no part of the path does, the parameter id, if there is one,
+// Place identifies the customer of a public platform to whom the link belongs. It returns host, without a
+// port, and path, up to the first part that may identify a customer, at most four parts; for example
+// "forms.example.com/d/e/abcdef". If no part of the path does, the parameter id or phone, if there is one,
 // follows. Without a path, or if the host identifies the customer, it ends in "/".
 func (l *Link) Place() string {
 	path, query, _ := strings.Cut(l.Path, "?")
-	place := l.authority()
-	if isTenant(l.Host) {
+	place := l.Host
+	if isTenant(place) {
 		return place + "/"
 	}
 	levels := 0
@@ -68,8 +62,8 @@ func (l *Link) Place() string {
 		return place + "/"
 	}
 	for parameter := range strings.SplitSeq(query, "&") {
-		if value, ok := strings.CutPrefix(parameter, "id="); ok && value != "" {
-			return place + "?id=" + value[:min(len(value), maxFirst)]
+		if name, value, _ := strings.Cut(parameter, "="); (name == "id" || name == "phone") && value != "" {
+			return place + "?" + name + "=" + value[:min(len(value), maxFirst)]
 		}
 	}
 	return place

@@ -82,8 +82,8 @@ func (r *Reader) appendTarget(all []Link, name, value string) []Link {
 		return r.appendLink(all, value)
 	case strings.HasPrefix(value, "http-3A__"), strings.HasPrefix(value, "https-3A__"):
 		return r.appendLink(all, decode(proofpoint.Replace(value))) // Proofpoint's URL Defense, version 2
-	case strings.Contains(targets, " "+strings.ToLower(name)+" ") && named(value[:hostEnd(value)]) &&
-		registered(value[:hostEnd(value)]):
+	case (strings.Contains(targets, " "+strings.ToLower(name)+" ") || strings.Contains(value, "/")) &&
+		named(value[:hostEnd(value)]) && registered(value[:hostEnd(value)]):
 		return r.appendLink(all, "http://"+value)
 	}
 	return all

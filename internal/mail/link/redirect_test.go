@@ -33,6 +33,7 @@ func TestRedirects(t *testing.T) {
 		"fragment, slash":    "https://good.example/#/" + once,
 		"path":               "https://good.example/amp/" + target,
 		"without a scheme":   "https://good.example/?redirect_url=evil.example.com/x",
+		"an odd parameter":   "https://good.example/?anything=evil.example.com/x",
 		"two slashes":        "https://good.example/?anything=//evil.example",
 		"URL Defense":        "https://good.example/v2/url?u=https-3A__evil.example_x-3Fy-3D1&d=abc",
 		"URL Defense, v3":    "https://good.example/v3/__" + target + "__;!!abc",
@@ -42,7 +43,7 @@ func TestRedirects(t *testing.T) {
 		"second in a second": "https://good.example/?u=" + url.QueryEscape("https://other.example/?u="+once),
 	} {
 		want := "evil.example"
-		if name == "without a scheme" {
+		if name == "without a scheme" || name == "an odd parameter" {
 			want = "example.com"
 		}
 		if got := domains(text); !slices.Contains(got, want) {
@@ -50,7 +51,7 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"https://good.example/?q=evil.example.com/x", "https://good.example/?url=readme", "https://good.example/?url=v1.2",
+		"https://good.example/?q=evil.example.com", "https://good.example/?url=readme", "https://good.example/?url=v1.2",
 		"https://good.example/?u=aHR0cA", "https://good.example/?u=aHR0c!!!!",
 		"https://good.example/?u=ann@example.com", "https://good.example/#top",
 	} {
@@ -82,7 +83,7 @@ func TestPlaces(t *testing.T) {
 		"https://ipfs.io/ipfs/bafybei/login.html":                     "ipfs.io/ipfs/bafybei",
 		"https://t.me/evil":                                           "t.me/evil",
 		"https://evil.substack.com/p/first-post":                      "evil.substack.com/",
-		"https://evil.wordpress.com:8443/2026/11/post?id=7":           "evil.wordpress.com:8443/",
+		"https://evil.wordpress.com:8443/2026/11/post?id=7":           "evil.wordpress.com/",
 		"https://www.medium.com/evil/post":                            "www.medium.com/evil",
 		"https://medium.com/evil/post":                                "medium.com/evil",
 		"https://email.mg1.substack.com/c/abc":                        "email.mg1.substack.com/c",
@@ -91,6 +92,10 @@ func TestPlaces(t *testing.T) {
 		"https://shop.example/?id=7":                                  "shop.example/",
 		"https://shop.example/a/b/c":                                  "shop.example/a",
 		"https://shop.example/s/s/s/s/s/x":                            "shop.example/s/s/s/s",
+		"https://api.whatsapp.com/send?text=x&phone=15550109999":      "api.whatsapp.com/send?phone=15550109999",
+		"https://discord.com/invite/evil":                             "discord.com/invite/evil",
+		"https://telegram.me/joinchat/evil":                           "telegram.me/joinchat/evil",
+		"https://line.me/R/ti/p/@evil":                                "line.me/R/ti/p/@evil",
 	} {
 		if l, ok := Parse(text); !ok || l.Place() != want {
 			t.Errorf("%s: %q, want %q", text, l.Place(), want)
@@ -98,19 +103,23 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestBareNames: a name with a path is a link, what is like one is not.
+// TestBareNames: a name with a path is a link, a name alone may be one, and what is like one is not.
 func TestBareNames(t *testing.T) {
 	for text, want := range map[string]string{
-		"go to evil.com/offer now":        "http://evil.com/offer",
-		"(evil.co.uk/x).":                 "http://evil.co.uk/x",
-		"evil.example/x":                  "", // no domain there is
-		"and/or his/her 1/2 a.b/c x.y/ ":  "",
-		"evil.com and end.The next":       "",
-		"readme.txt/x v1.2/3 1.2.3.4/24":  "",
-		"ann@evil.com/x":                  "",
-		"dir/evil.com/x /evil.com/x":      "",
-		"com/x .com/x":                    "",
-		"http://a.example/ evil.org/path": "http://a.example/ http://evil.org/path",
+		"go to evil.com/offer now":                          "http://evil.com/offer",
+		"(evil.co.uk/x).":                                   "http://evil.co.uk/x",
+		"evil.example/x":                                    "", // no domain there is
+		"and/or his/her 1/2 a.b/c x.y/ ":                    "",
+		"evil.com and end.The next":                         "//evil.com",
+		"(evil.shop), *EVIL.TOP* or evil.click:8080 today.": "//evil.shop //EVIL.TOP //evil.click",
+		"evil.com:8080/x":                                   "http://evil.com:8080/x",
+		"configure.ac readme.md Sign.in main.rs:12":         "", // files, and words
+		"ann@evil.com co.uk example.test list.add(x)":       "",
+		"readme.txt/x v1.2/3 1.2.3.4/24":                    "",
+		"ann@evil.com/x":                                    "",
+		"dir/evil.com/x /evil.com/x":                        "",
+		"com/x .com/x":                                      "",
+		"http://a.example/ evil.org/path":                   "http://a.example/ http://evil.org/path",
 	} {
 		var got []string
 		Find([]byte(text), func(url string) bool { got = append(got, url); return true })

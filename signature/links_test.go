@@ -87,6 +87,8 @@ func TestLinks(t *testing.T) {
 		{"name in a server's report", []byte("From: MAILER-DAEMON@a.example\n\nSent by mx.example.com to http://b.example/x"),
 			"b.example b.example/x"},
 		{"subject", []byte("Subject: see http://a.example/x\n\nmore"), "a.example a.example/x"},
+		{"attached text of no type", attached("application/octet-stream; name=a.TXT", "see attached", "http://a.example/x"),
+			"a.example a.example/x"},
 		{"userinfo", mailtest.Page(`<a href="http://bank.example@evil.example">x</a>`), "evil.example evil.example/"},
 		{"none", mailtest.Page(`<a href="#x">x</a> <a href="mailto:a@b.example">x</a>`), ""},
 	} {

@@ -63,6 +63,10 @@ func (m *Message) Inside(ctx context.Context) (*Message, error) {
 			in.take(document.Item{Name: part.Name, Kind: document.Page, Data: part.Data}, p)
 			continue
 		}
+		if document.IsText(part.Name, part.Data) {
+			in.take(document.Item{Name: part.Name, Kind: document.Text, Data: part.Data}, p)
+			continue
+		}
 		for _, item := range document.Open(ctx, part.Name, part.Data, &budget) {
 			if item.Kind == document.File && holdingOf("application/octet-stream", item.Name) == holdsMessage &&
 				beginsMessage(item.Data, true) {

@@ -42,7 +42,8 @@ func shown(line []byte) ([]byte, bool) {
 		name = name[i+1:] // behind the name of a group
 	}
 	switch strings.ToUpper(string(name)) {
-	case "SUMMARY", "DESCRIPTION", "LOCATION", "COMMENT", "CONTACT", "URL", "ATTACH", "CONFERENCE", "NOTE":
+	case "SUMMARY", "DESCRIPTION", "LOCATION", "COMMENT", "CONTACT", "URL", "ATTACH", "CONFERENCE", "NOTE",
+		"X-ALT-DESC": // the description as a page
 	default:
 		return nil, false
 	}

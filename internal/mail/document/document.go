@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead/internal/pace"
 	"github.com/bulkhead-mail/bulkhead/internal/text/scan"
@@ -68,6 +69,9 @@ func IsPage(name string) bool {
 	}
 	return false
 }
+
+// IsText reports whether a desktop shows a file of the name and with the content as plain text.
+func IsText(name string, data []byte) bool { return extension(name) == ".txt" && utf8.Valid(data) }
 
 // extension returns the end of the name of a file, from its last point on, in lower case. Windows ignores points and
 // blanks behind it.

@@ -253,8 +253,9 @@ func TestCalendar(t *testing.T) {
 	const entry = "BEGIN:VCALENDAR\r\nUID:4711\r\n" +
 		"SUMMARY;LANGUAGE=en:Your payment\\, now\r\n" +
 		"DESCRIPTION;ALTREP=\"cid:x:y\":Pay at\\nhttp://pay.exa\r\n mple/x or\r\n\t else\r\n" +
-		"DTSTART:20260101\r\nLOCATION\r\nURL:http://a.example/\r\nEND:VCALENDAR"
-	const want = "Your payment, now\nPay at\nhttp://pay.example/x or else\nhttp://a.example/\n"
+		"DTSTART:20260101\r\nLOCATION\r\nURL:http://a.example/\r\n" +
+		"X-ALT-DESC;FMTTYPE=text/html:<p>\r\nEND:VCALENDAR"
+	const want = "Your payment, now\nPay at\nhttp://pay.example/x or else\nhttp://a.example/\n<p>\n"
 	if got := Calendar(entry); string(got) != want {
 		t.Errorf("%q, want %q", got, want)
 	}

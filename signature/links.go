@@ -72,7 +72,8 @@ func newLinkChoice(key [16]byte) *linkChoice {
 }
 
 func (c *linkChoice) add(l *link.Link, use mail.LinkUse) {
-	if d := c.insert(&c.domains, l.Domain, use); d != nil {
+	// A name alone is no place: "platform.example/" would not be as well known as its domain.
+	if d := c.insert(&c.domains, l.Domain, use); d != nil && use != mail.NamedLink {
 		c.insert(&d.places, c.placeOf(l), use)
 	}
 }
@@ -125,14 +126,16 @@ func (c *linkChoice) signatures() []bulkhead.Signature {
 	links := 0
 	for round := 0; round < maxLinks && links < maxLinks; round++ {
 		for _, d := range c.domains {
-			if round >= len(d.places) || links == maxLinks {
+			if round > 0 && round >= len(d.places) || links == maxLinks {
 				continue
 			}
 			links++
 			if round == 0 {
 				sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, d.name))
 			}
-			sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, d.places[round].name))
+			if round < len(d.places) {
+				sigs = append(sigs, bulkhead.NamedSignature(bulkhead.Link, d.places[round].name))
+			}
 		}
 	}
 	return sigs

@@ -82,7 +82,7 @@ func TestLinks(t *testing.T) {
 		{"text attached", attached("text/plain", "see attached", "http://a.example/x"), "a.example a.example/x"},
 		{"numbers", mailtest.Page(`<a href="http://0xC0000201:8080/x/y">x</a>`), "192.0.2.1 192.0.2.1/x"},
 		{"name in a text", mailtest.Plain("Go to evil.example.com or http://a.example/ today."),
-			"a.example a.example/ example.com evil.example.com/"},
+			"a.example a.example/ example.com"},
 		{"name in the script of a page", attached("text/html", "see attached", "<script>my.example.com = 1</script>"), ""},
 		{"name in a server's report", []byte("From: MAILER-DAEMON@a.example\n\nSent by mx.example.com to http://b.example/x"),
 			"b.example b.example/x"},

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -180,8 +181,9 @@ func TestListedLink(t *testing.T) {
 		parts, pairs := drawMessage(t)
 		at := drawStep(t)
 		before, _, _ := at.judge(parts, pairs, "")
-		e := voted(rapid.IntRange(2, 40).Draw(t, "votes"),
-			0).delivered(rapid.SampledFrom([]int{0, 5, 90}).Draw(t, "deliveries"))
+		e := Evidence{}.delivered(rapid.SampledFrom([]int{0, 5, 90}).Draw(t, "deliveries"))
+		least := int(math.Ceil(Need(bulkhead.LinkFacet, &e)))
+		e = voted(rapid.IntRange(least, 40).Draw(t, "votes"), 0).delivered(int(e.Old))
 		name := rapid.SampledFrom([]string{"evil.example", "own.example/evil"}).Draw(t, "link")
 		after, _, _ := at.judge(append(parts, link(name, e)), pairs, "")
 		if badness(after.Class) < badness(before.Class) {

@@ -253,6 +253,33 @@ func TestPeersList(t *testing.T) {
 	}
 }
 
+// TestPeersDeliver checks that deliveries at peers count against a listing by the node's own votes, except for a link.
+func TestPeersDeliver(t *testing.T) {
+	for s, want := range map[bulkhead.Signature]verdict.State{
+		link("shop.example"): verdict.Listed, sender("shop.example"): verdict.Nothing,
+	} {
+		b := newBooks(t)
+		voters(b)
+		g, err := filter.SizeFor(filter.Target{Kind: filter.Cells, Signatures: 2000, Rate: 1e-9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts, err := arrays.NewCounting(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts.Add(maker.Base(&s).With(evidence.Sighting), 100)
+		b.view.Remote = &replica.View{Origins: []*replica.Held{{Origin: replica.Origin{ID: "p", Weight: 1},
+			Tally: []*replica.Tally{{Start: uint64(b.now.Add(-day).Unix()), Counts: counts}}}}}
+		for _, voter := range []string{"a", "b"} {
+			b.report(by(voter, bulkhead.Spam, s))
+		}
+		if got := b.of(s); got.Own != want || got.Old != 100 {
+			t.Errorf("%v with %d deliveries at a peer: state %d after two votes, want %d", s, got.Old, got.Own, want)
+		}
+	}
+}
+
 // TestUndo checks that undoing a voice's vote on mail of many facets leaves every weight and
 // listing as if it had never been cast, and that ballots have nothing that judges nothing.
 func TestUndo(t *testing.T) {

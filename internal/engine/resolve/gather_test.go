@@ -97,7 +97,7 @@ func TestListsReceived(t *testing.T) {
 	voters(b)
 	var turns []int
 	for range 9 {
-		for _, vote := range []bulkhead.Vote{bulkhead.Spam, bulkhead.Ham} {
+		for _, vote := range []bulkhead.Vote{bulkhead.Spam, bulkhead.Spam, bulkhead.Ham} { // a repeated vote lists nothing
 			for _, g := range gathered(b, message(by("a", vote, sig(bulkhead.Exact, 1)))) {
 				turns = append(turns, g.Turns)
 				if g.Voters != 1 || g.Lists || vote != bulkhead.Spam {

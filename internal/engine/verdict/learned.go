@@ -74,9 +74,9 @@ func (d *decision) weighLearned() {
 // need a higher score.
 func (d *decision) likeReported() bool {
 	switch {
-	case d.class != bulkhead.ClassSuspected || d.text.quoted || d.wantedText():
+	case d.class != bulkhead.ClassSuspected || d.wantedText():
 		return false
-	case d.holdsPart():
+	case d.holdsPart(): // or quotes it
 		return d.wordsCount() && d.otherReports() >= mostLike
 	}
 	return d.otherReports() >= likeReported

@@ -93,8 +93,8 @@ func TestWordsAndPart(t *testing.T) {
 	one := voted(1, 0)
 	one.Unblamed = Unit
 	with := func(e Evidence, n uint32) Evidence { e.New = n; return e }
-	good, half := with(one, 3), with(one, 17)
-	good.Good, half.Votes.Spam = 1, Unit/2
+	good, half, balanced, revoked := with(one, 3), with(one, 17), voted(1, 1), one
+	good.Good, half.Votes.Spam, balanced.Own, revoked.Own = 1, Unit/2, Nothing, ListedRevoked
 	platform := func(e Evidence) part { return link("docs.google.com", e) }
 	for _, tt := range []struct {
 		name    string
@@ -109,6 +109,8 @@ func TestWordsAndPart(t *testing.T) {
 		{"17 deliveries", []part{platform(with(one, 17))}, 1, 1, true},
 		{"18 deliveries", []part{platform(with(one, 18))}, 1, 1, false},
 		{"a link of known senders", []part{platform(good)}, 1, 1, false},
+		{"a link with a vote against it", []part{platform(balanced)}, 1, 1, false},
+		{"a link that was revoked", []part{platform(revoked)}, 1, 1, false},
 		{"a sender", []part{from("odd.example", half)}, 1, 1, true},
 		{"a claimed name", []part{{scheme: bulkhead.Claim, name: "A Shop", Evidence: one}}, 1, 1, false},
 		{"a network", []part{network(one)}, 1, 1, false},
@@ -151,6 +153,9 @@ func TestNewSender(t *testing.T) {
 		{"a sample", mature, []part{stranger, text}, sample, 0.99, 50, 0.5, true},
 		{"a link", mature, []part{stranger, text, link("docs.google.com", one)}, nil, 0.99, 50, 0.5, true},
 		{"a changed copy", mature, append(nearly(one), stranger), nil, 0.99, 50, 0.5, true},
+		{"one that is often delivered", mature, append(nearly(voted(2, 0).delivered(61)), stranger), nil, 0.99, 50, 1, false},
+		{"one that known senders send", mature, append(nearly(one), stranger, body(bulkhead.PyzorDigest, Evidence{Good: 1})),
+			nil, 0.99, 50, 1, false},
 		{"other words", mature, []part{stranger, text}, sample, 0.98, 50, 0.5, false},
 		{"a report that is the words' only one", mature, []part{stranger, text}, sample, 1, 50, 0.49, false},
 		{"49 reports", mature, []part{stranger, text}, sample, 1, 49, 1, false},
@@ -160,6 +165,7 @@ func TestNewSender(t *testing.T) {
 		{"a sender of yesterday", mature, []part{from("new.example", Evidence{Old: 1}), text}, sample, 0.99, 50, 1, false},
 		{"a sender of the last hours", mature, []part{from("new.example", Evidence{Old: 1, Late: 1}), text}, sample, 0.99,
 			50, 1, true},
+		{"a sender of mail at a peer", mature, []part{from("peers.example", Evidence{}), text}, sample, 0.99, 50, 1, false},
 		{"a quoted sample", mature, []part{stranger, text}, []Match{{Evidence: one, Samples: 1, Quoted: true}}, 0.99, 50, 1,
 			false},
 		{"18 deliveries of a sample", mature, []part{stranger, text},
@@ -168,12 +174,13 @@ func TestNewSender(t *testing.T) {
 			[]Match{{Evidence: with(func(e *Evidence) { e.Good = 1 }), Samples: 1}}, 0.99, 50, 1, false},
 	} {
 		learned := Learned{Score: tt.score, Used: 9, Reports: tt.reports, Without: func(n float64) float64 {
-			if n == 1 {
+			if n <= 2 {
 				return tt.without
 			}
 			return 0 // like-reported leaves out two more
 		}}
-		m := drawn{policy: tt.policy, parts: tt.parts, contents: tt.contents, learned: learned}
+		m := drawn{policy: tt.policy, parts: tt.parts, contents: tt.contents, learned: learned,
+			vouched: map[string]bool{"peers.example": true}}
 		if v := m.judge(); (v.Rule == "new-sender") != tt.spam || (v.Class == bulkhead.ClassSpam) != tt.spam {
 			t.Errorf("%s: %v by %s", tt.name, v.Class, v.Rule)
 		}
@@ -183,18 +190,37 @@ func TestNewSender(t *testing.T) {
 // TestOwnReportIsNoFurtherEvidence checks that a message is not condemned by the words of the very report
 // that made it suspected.
 func TestOwnReportIsNoFurtherEvidence(t *testing.T) {
-	asked := 0.0
-	m := drawn{policy: Policy{Promotion: 1, NearMatch: 2}, parts: nearly(voted(1, 0)),
-		learned: Learned{Score: 1, Used: 9, Reports: 90, Without: func(n float64) float64 {
-			asked = n
-			return 0.4
-		}}}
-	if v := m.judge(); v.Class != bulkhead.ClassSuspected || asked != 3 {
-		t.Errorf("%v by %q without %v reports", v.Class, v.Rule, asked)
+	linked := func(voters uint32, e Evidence) []part {
+		p := link("odd.example", e)
+		p.counts.Spam = voters
+		return []part{body(bulkhead.Exact, Evidence{}), p}
 	}
-	m.learned.Without = func(float64) float64 { return 0.6 }
-	if v := m.judge(); v.Class != bulkhead.ClassSpam || v.Rule != "like-reported" {
-		t.Errorf("%v by %q with other reports", v.Class, v.Rule)
+	one, shared := voted(1, 0), voted(1, 0)
+	shared.Unblamed = 6 * Unit
+	faint := nearly(one)
+	for i := range 2 {
+		faint[i].counts.Spam = 5
+	}
+	for name, tt := range map[string]struct {
+		parts []part
+		want  float64 // reports that are left out
+	}{
+		"a text": {nearly(one), 3}, "a text of five voters": {faint, 7}, "a link": {linked(1, one), 3},
+		"a link of five voters": {linked(5, one), 7}, "a link that shares six votes": {linked(1, shared), 8},
+	} {
+		asked := 0.0
+		m := drawn{policy: Policy{Promotion: 1, NearMatch: 2, Mature: true}, parts: tt.parts,
+			learned: Learned{Score: 1, Used: 9, Reports: 90, Without: func(n float64) float64 {
+				asked = max(asked, n)
+				return 0.4
+			}}}
+		if v := m.judge(); v.Class != bulkhead.ClassSuspected || asked != tt.want {
+			t.Errorf("%s: %v by %q without %v reports, want %v", name, v.Class, v.Rule, asked, tt.want)
+		}
+		m.learned.Without = func(float64) float64 { return 0.6 }
+		if v := m.judge(); v.Class != bulkhead.ClassSpam || v.Rule != "like-reported" {
+			t.Errorf("%s: %v by %q with other reports", name, v.Class, v.Rule)
+		}
 	}
 }
 
@@ -247,6 +273,7 @@ func TestWordsAlone(t *testing.T) {
 		"a quote":             {mailOf(suspect, func(d *decision) { d.text.quoted = true }), certain, false},
 		"a known sender":      {mailOf(suspect, func(d *decision) { d.senderGood = true }), certain, false},
 		"a wanted text":       {mailOf(suspect, func(d *decision) { d.pair.wanted = true }), certain, false},
+		"a revoked text":      {mailOf(unknown, func(d *decision) { d.text.judged = bulkhead.Revoked }), certain, false},
 		"excused":             {mailOf(unknown, func(d *decision) { d.excuse = byService }), certain, false},
 	} {
 		tt.d.Case, tt.d.finding = &Case{}, -1

@@ -18,6 +18,7 @@ type drawn struct {
 	contents []Match
 	learned  Learned
 	inside   bool
+	vouched  map[string]bool // see pairVotes
 }
 
 // Matches implements [Contents].
@@ -33,7 +34,7 @@ func (m *drawn) judge() bulkhead.Verdict {
 		c.Signatures, c.Findings, c.Evidence = append(c.Signatures, f.Signature), append(c.Findings, f),
 			append(c.Evidence, p.Evidence)
 	}
-	c.Pairs = &pairVotes{sigs: c.Signatures, votes: m.pairs}
+	c.Pairs = &pairVotes{sigs: c.Signatures, votes: m.pairs, vouched: m.vouched}
 	v := bulkhead.Verdict{Findings: c.Findings, Threshold: 20}
 	d.Message(&v, &c)
 	return v

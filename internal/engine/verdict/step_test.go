@@ -79,19 +79,28 @@ func TestUnseenSender(t *testing.T) {
 	sent := one
 	sent.Good = 3
 	for _, tt := range []struct {
-		name  string
-		parts []part
-		want  bulkhead.Class
+		name     string
+		parts    []part
+		contents []Match
+		want     bulkhead.Class
 	}{
-		{"nobody knows the sender", append(nearly(one), from("new.example", Evidence{})), bulkhead.ClassSpam},
-		{"the sender was seen", append(nearly(one), from("new.example", Evidence{New: 1})), bulkhead.ClassSuspected},
-		{"the text was delivered", append(nearly(one.delivered(20)), from("new.example", Evidence{})), bulkhead.ClassUnknown},
+		{"nobody knows the sender", append(nearly(one), from("new.example", Evidence{})), nil, bulkhead.ClassSpam},
+		{"the sender was seen", append(nearly(one), from("new.example", Evidence{New: 1})), nil, bulkhead.ClassSuspected},
+		{"the text was delivered", append(nearly(one.delivered(20)), from("new.example", Evidence{})), nil,
+			bulkhead.ClassUnknown},
 		{"it was delivered today", append(nearly(Evidence{Votes: one.Votes, Own: one.Own, New: 12}),
-			from("new.example", Evidence{})), bulkhead.ClassSuspected},
+			from("new.example", Evidence{})), nil, bulkhead.ClassSuspected},
+		{"two reported it, and many did not", append(nearly(voted(2, 0).delivered(61)), from("new.example", Evidence{})), nil,
+			bulkhead.ClassSuspected},
+		{"it contains half of the text", []part{body(bulkhead.Exact, Evidence{}), from("new.example", Evidence{})},
+			[]Match{within(one, PartWhole, false)}, bulkhead.ClassSpam},
+		{"it contains less", []part{body(bulkhead.Exact, Evidence{}), from("new.example", Evidence{})},
+			[]Match{within(one, PartWhole-1, false)}, bulkhead.ClassSuspected},
 		{"good senders send it", append(nearly(one), from("new.example", Evidence{}), body(bulkhead.PyzorDigest,
-			Evidence{Good: 3})), bulkhead.ClassSuspected},
+			Evidence{Good: 3})), nil, bulkhead.ClassSuspected},
 	} {
-		if v, _, _ := judgeBy(policy, tt.parts, nil, ""); v.Class != tt.want {
+		m := drawn{policy: policy, parts: tt.parts, contents: tt.contents}
+		if v := m.judge(); v.Class != tt.want {
 			t.Errorf("%s: %v by %s, want %v", tt.name, v.Class, v.Rule, tt.want)
 		}
 	}

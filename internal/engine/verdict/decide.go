@@ -392,11 +392,12 @@ func (t *text) part() bool { return t.scheme == bulkhead.Part && t.bands < PartW
 // of the next one. A spammer can prepare links and networks, but not for a new text.
 func (t *text) usual() bool { return t.old >= t.reported }
 
-// usualText reports whether no sender was verified, but a usual text came from where its mail comes from: from a
-// network and with links that are familiar, or on several days from a network that sent much mail for its reports. Mail
-// from private addresses has no network: spam from elsewhere cannot come from there.
+// usualText reports whether a usual text came from where its mail comes from: from a network and with links that are
+// familiar, or on several days from a network that sent much mail for its reports. Mail from private addresses has no
+// network: spam from elsewhere cannot come from there. A verified sender is no worse than none, if it had mail and none
+// was reported.
 func (d *decision) usualText() bool {
-	if !d.listed || d.sender >= 0 || !d.text.usual() {
+	if !d.listed || !d.text.usual() || d.sender >= 0 && !d.unblamed(d.sender) {
 		return false
 	}
 	return d.familiar() || d.text.days >= usualDays && (d.Inside || slices.ContainsFunc(d.parts.Networks, d.daily))

@@ -91,9 +91,9 @@ var mailRules = []rule{
 		"It quotes or forwards a listed text."},
 	{byUsualText, bulkhead.ClassSuspected, (*decision).usualText,
 		"It is a changed copy of a listed text that was delivered before today as often as it was reported. No sender was " +
-			"verified. Mail came from its network and with its links before today, and none of it was reported. Or the text " +
-			"was delivered on three days or more, and came from a private address, or from a network with mail on as many " +
-			"days, and with twelve settled deliveries for each report."},
+			"verified, or mail of the sender came before today, and none of it was reported. The same holds for the network " +
+			"and the links. Or the text was delivered on three days or more, and came from a private address, or from a " +
+			"network with mail on as many days, and with twelve settled deliveries for each report."},
 	{byTwoVoices, bulkhead.ClassSpam, (*decision).twoVotes,
 		"It is a changed copy of an often reported text that two votes list. No known sender sends the text, or it was " +
 			"reported with two different senders or links."},

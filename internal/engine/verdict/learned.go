@@ -115,7 +115,7 @@ func (d *decision) newSender() bool {
 		return false
 	}
 	reports := append(d.reportsOfParts(), d.reportsOfSamples()...)
-	if t := &d.text; d.listed && t.good == 0 && t.often() {
+	if t := &d.text; t.good == 0 && t.often() {
 		reports = append(reports, t.reported)
 	}
 	return d.likeWithout(likeReported, reports)

@@ -58,7 +58,7 @@ func TestScoreOfOthers(t *testing.T) {
 func TestWantedHasNoScore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawAny(t)
-		m.learned = Learned{Score: 1, Used: 9, Reports: 900, Condemns: true}
+		m.learned = Learned{Score: 1, Used: 9, Reports: 900, Condemns: true, Without: func(float64) float64 { return 1 }}
 		marked := false
 		for i := range m.parts {
 			if p := &m.parts[i]; p.scheme == bulkhead.Exact {
@@ -75,7 +75,7 @@ func TestWantedHasNoScore(t *testing.T) {
 	})
 }
 
-// TestScoreInWords checks the reason for a score.
+// TestScoreInWords checks the reason for a score, and that bulk needs more than one.
 func TestScoreInWords(t *testing.T) {
 	m := drawn{policy: Policy{Promotion: 1, NearMatch: 2}, parts: []part{body(bulkhead.Exact, Evidence{})},
 		learned: Learned{Score: 0.99999, Used: 12, Reports: 60, Words: []string{"w:prize", "c:color:red", "m: text/html/0",
@@ -84,6 +84,10 @@ func TestScoreInWords(t *testing.T) {
 		`style "color:red", type text/html/0, no name`
 	if v := m.judge(); v.Reasons[0] != want || v.Rule != "words" || v.Learned != 0.99999 {
 		t.Errorf("%+v, want %q", v, want)
+	}
+	m.parts[0].counts.Sightings = 20
+	if v := m.judge(); v.Class != bulkhead.ClassBulk {
+		t.Errorf("bulk with these words: %v by %s", v.Class, v.Rule)
 	}
 }
 
@@ -109,6 +113,7 @@ func TestWordsAndPart(t *testing.T) {
 		{"17 deliveries", []part{platform(with(one, 17))}, 1, 1, true},
 		{"18 deliveries", []part{platform(with(one, 18))}, 1, 1, false},
 		{"a link of known senders", []part{platform(good)}, 1, 1, false},
+		{"the sender's own link", []part{from("own.example", Evidence{}), link("own.example", one)}, 1, 1, false},
 		{"a link with a vote against it", []part{platform(balanced)}, 1, 1, false},
 		{"a link that was revoked", []part{platform(revoked)}, 1, 1, false},
 		{"a sender", []part{from("odd.example", half)}, 1, 1, true},
@@ -170,6 +175,10 @@ func TestNewSender(t *testing.T) {
 			false},
 		{"18 deliveries of a sample", mature, []part{stranger, text},
 			[]Match{{Evidence: with(func(e *Evidence) { e.New = 18 }), Samples: 1}}, 0.99, 50, 1, false},
+		{"a sample beside one of 18 deliveries", mature, []part{stranger, text},
+			append([]Match{{Evidence: with(func(e *Evidence) { e.New = 18 }), Samples: 1}}, sample...), 0.99, 50, 1, false},
+		{"a text that is seldom reported", mature, append(nearly(with(func(e *Evidence) { e.New = 68 })), stranger), nil,
+			0.99, 50, 1, false},
 		{"a sample of known senders", mature, []part{stranger, text},
 			[]Match{{Evidence: with(func(e *Evidence) { e.Good = 1 }), Samples: 1}}, 0.99, 50, 1, false},
 	} {
@@ -280,6 +289,26 @@ func TestWordsAlone(t *testing.T) {
 		tt.d.Learned = tt.learned
 		if got := tt.d.wordsAlone(); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// TestUnlikeSender checks which scores make mail unknown that its sender alone makes good.
+func TestUnlikeSender(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		text  Evidence
+		score float64
+		want  bulkhead.Class
+	}{
+		{"like reported mail", Evidence{}, 0.9, bulkhead.ClassUnknown},
+		{"less so", Evidence{}, 0.89, bulkhead.ClassGood},
+		{"a text that a user wants", voted(0, 1), 1, bulkhead.ClassGood},
+	} {
+		m := drawn{policy: Policy{Promotion: 1, NearMatch: 2, Mature: true}, learned: Learned{Score: tt.score, Used: 9},
+			parts: []part{body(bulkhead.Exact, tt.text), from("known.example", Evidence{}.delivered(30))}}
+		if v := m.judge(); v.Class != tt.want {
+			t.Errorf("%s: %v by %s, want %v", tt.name, v.Class, v.Rule, tt.want)
 		}
 	}
 }

@@ -85,6 +85,7 @@ func TestUnseenSender(t *testing.T) {
 		want     bulkhead.Class
 	}{
 		{"nobody knows the sender", append(nearly(one), from("new.example", Evidence{})), nil, bulkhead.ClassSpam},
+		{"nobody reported the text", append(nearly(Evidence{}), from("new.example", Evidence{})), nil, bulkhead.ClassUnknown},
 		{"the sender was seen", append(nearly(one), from("new.example", Evidence{New: 1})), nil, bulkhead.ClassSuspected},
 		{"the text was delivered", append(nearly(one.delivered(20)), from("new.example", Evidence{})), nil,
 			bulkhead.ClassUnknown},
@@ -102,6 +103,10 @@ func TestUnseenSender(t *testing.T) {
 		m := drawn{policy: policy, parts: tt.parts, contents: tt.contents}
 		if v := m.judge(); v.Class != tt.want {
 			t.Errorf("%s: %v by %s, want %v", tt.name, v.Class, v.Rule, tt.want)
+		}
+		m.policy.Mature = false
+		if v := m.judge(); v.Class == bulkhead.ClassSpam {
+			t.Errorf("%s, at a new node: %v by %s", tt.name, v.Class, v.Rule)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package wellknown
 import (
 	"bytes"
 	_ "embed"
+	"net/netip"
 	"strings"
 	"sync"
 
@@ -51,8 +52,8 @@ func Domain(link []byte) bool {
 	host, _, place := bytes.Cut(link, []byte{'/'})
 	if place {
 		all = redirectors()
-	} else if suffix, icann := publicsuffix.PublicSuffix(string(host)); !icann && len(suffix) == len(host) {
-		return strings.Contains(suffix, ".")
+	} else if ofCustomers(string(host)) {
+		return true
 	}
 	for len(host) > 0 {
 		if all[string(link)] {
@@ -65,6 +66,14 @@ func Domain(link []byte) bool {
 		host, link = host[dot+1:], link[dot+1:]
 	}
 	return false
+}
+
+// ofCustomers reports whether a company gives the names below a host to its customers. An address is its own suffix,
+// and no list has it.
+func ofCustomers(host string) bool {
+	suffix, icann := publicsuffix.PublicSuffix(host)
+	_, err := netip.ParseAddr(host)
+	return !icann && suffix == host && strings.Contains(suffix, ".") && err != nil
 }
 
 // Company reports whether a domain in lower case is well known itself, and is no provider of mailboxes. Its verified

@@ -35,15 +35,12 @@ type node struct {
 // begin is a time at which no generation ends during a test.
 var begin = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// brief is the longest time of a request where a test cuts connections or stops servers. Other nodes wait longer.
-const brief = 2 * time.Second
-
-func open(t *testing.T, dir string, urls []string, wait time.Duration, follow error) *node {
+func open(t *testing.T, dir string, urls []string, follow error) *node {
 	t.Helper()
 	n := new(node)
 	var err error
 	n.journal, err = stream.Open(stream.Options{Servers: urls, Name: "test", MaxBytes: 64 << 20, Keep: 32 << 20,
-		Key: [32]byte{1}, Wait: wait})
+		Key: [32]byte{1}, Wait: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,15 +84,13 @@ type oracle struct {
 	acked atomic.Int64
 }
 
-// load sends reports from eight clients until end is called, each until a node has acknowledged it. at returns the node
-// to ask.
-func (o *oracle) load(t *testing.T, at func() *engine.Engine) (end func()) {
-	var enough atomic.Bool
+// load sends n reports from each of some clients, each until some node has acknowledged it. at returns the node to ask.
+func (o *oracle) load(t *testing.T, clients, n int, at func() *engine.Engine) *sync.WaitGroup {
 	var all sync.WaitGroup
-	for c := range 8 {
+	for c := range clients {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(34, uint64(c)))
-			for i := 0; !enough.Load(); i++ {
+			for i := range n {
 				k := rng.IntN(100)
 				r := bulkhead.Report{Vote: bulkhead.Sighting, ID: fmt.Sprintf("%d-%d", c, i), Count: 1,
 					Signatures: []bulkhead.Signature{enginetest.Signature(k)}}
@@ -116,17 +111,7 @@ func (o *oracle) load(t *testing.T, at func() *engine.Engine) (end func()) {
 			}
 		})
 	}
-	return func() {
-		enough.Store(true)
-		all.Wait()
-	}
-}
-
-// proceed waits until a number of further reports is acknowledged.
-func (o *oracle) proceed(t *testing.T, what string, reports int64) {
-	t.Helper()
-	before := o.acked.Load()
-	await.True(t, what, func() bool { return o.acked.Load() > before+reports })
+	return &all
 }
 
 func (o *oracle) check(t *testing.T, what string, e *engine.Engine) {
@@ -146,29 +131,35 @@ func TestServersDie(t *testing.T) {
 	}
 	cluster := natstest.StartCluster(t)
 	dir := t.TempDir()
-	n := open(t, filepath.Join(dir, "store"), cluster.URLs(), brief, nil)
+	n := open(t, filepath.Join(dir, "store"), cluster.URLs(), nil)
 	if s := n.journal.State(); s.Replicas != 3 {
 		t.Fatalf("%d replicas of a cluster", s.Replicas)
 	}
 	o := &oracle{count: make(map[int]uint32)}
-	end := o.load(t, func() *engine.Engine { return n.engine })
+	running := o.load(t, 8, 1500, func() *engine.Engine { return n.engine })
 	for range 3 {
-		o.proceed(t, "reports before a server dies", 1000)
+		before := o.acked.Load()
+		await.True(t, "reports before a server dies", func() bool {
+			return o.acked.Load() > before+300 || o.acked.Load() == 12000
+		})
 		leader := cluster.Leader("test")
 		if leader < 0 {
 			leader = 0
 		}
 		cluster.Stop(leader)
+		before = o.acked.Load()
 		began := time.Now()
-		o.proceed(t, "reports with two servers", 1000)
+		await.True(t, "reports with two servers", func() bool {
+			return o.acked.Load() > before+300 || o.acked.Load() == 12000
+		})
 		t.Logf("reports are acknowledged again after at most %v", time.Since(began).Round(10*time.Millisecond))
 		cluster.Start(leader)
 	}
-	end()
+	running.Wait()
 	o.check(t, "the node", n.engine)
 	n.close(t)
 	await.True(t, "a leader of the stream", func() bool { return cluster.Leader("test") >= 0 })
-	other := open(t, filepath.Join(dir, "other"), cluster.URLs(), await.Patience, nil)
+	other := open(t, filepath.Join(dir, "other"), cluster.URLs(), nil)
 	o.check(t, "a node without a store", other.engine)
 	t.Logf("%d reports in %d entries", o.acked.Load(), n.journal.LastIndex())
 }
@@ -188,15 +179,16 @@ func TestPartition(t *testing.T) {
 			follow = errors.New("follows")
 			copyStore(t, nodes[0].Load().store, filepath.Join(dir, "1"))
 		}
-		nodes[i].Store(open(t, filepath.Join(dir, fmt.Sprint(i)), urls(i), brief, follow))
+		nodes[i].Store(open(t, filepath.Join(dir, fmt.Sprint(i)), urls(i), follow))
 	}
 	var asked atomic.Int64
-	end := o.load(t, func() *engine.Engine { // clients ask both nodes
+	running := o.load(t, 8, 500, func() *engine.Engine { // clients ask both nodes
 		return nodes[asked.Add(1)%2].Load().engine
 	})
 	first := 0
 	for term := range uint64(6) {
-		o.proceed(t, "reports", 500)
+		before := o.acked.Load()
+		await.True(t, "reports", func() bool { return o.acked.Load() > before+200 || o.acked.Load() == 4000 })
 		if term%2 == 0 {
 			wires[first].Partition(true)
 		}
@@ -214,10 +206,10 @@ func TestPartition(t *testing.T) {
 			}
 		}
 		former.close(t)
-		nodes[first].Store(open(t, filepath.Join(dir, fmt.Sprint(first)), urls(first), brief, errors.New("follows")))
+		nodes[first].Store(open(t, filepath.Join(dir, fmt.Sprint(first)), urls(first), errors.New("follows")))
 		first = 1 - first
 	}
-	end()
+	running.Wait()
 	o.check(t, "the first node", nodes[first].Load().engine)
 	second := nodes[1-first].Load().engine
 	await.True(t, "the second node catches up", func() bool { return second.CatchUp(t.Context()) == nil })
@@ -229,9 +221,9 @@ func TestPartition(t *testing.T) {
 func TestStreamLost(t *testing.T) {
 	urls := []string{"nats://" + natstest.Start(t)}
 	dir := t.TempDir()
-	first := open(t, filepath.Join(dir, "0"), urls, await.Patience, nil)
+	first := open(t, filepath.Join(dir, "0"), urls, nil)
 	copyStore(t, first.store, filepath.Join(dir, "1"))
-	second := open(t, filepath.Join(dir, "1"), urls, await.Patience, errors.New("follows"))
+	second := open(t, filepath.Join(dir, "1"), urls, errors.New("follows"))
 	send := func(id string) {
 		t.Helper()
 		await.True(t, "a report", func() bool {

@@ -218,7 +218,8 @@ func FuzzParse(f *testing.F) {
 // beside it as another word.
 func FuzzFind(f *testing.F) {
 	for _, s := range []string{"see hxxp://a[.]b/ www.c.d, x(dot)y", "http://http://www.http://", "[.][.]{dot}",
-		strings.Repeat("www.", 3000), "at http://1. or hxxp://localhost. they met.", "see http://x: (a.com:80), b.org or c.shop/x."} {
+		strings.Repeat("www.", 3000), "at http://1. or hxxp://localhost. they met.",
+		"see http://x: (a.com:80), b.org or c.shop/x."} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -147,16 +146,7 @@ func TestJournalInStream(t *testing.T) {
 // purge removes the messages below a sequence from the stream.
 func purge(t *testing.T, address string, before uint64) {
 	t.Helper()
-	conn, err := nats.Connect("nats://" + address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := js.Stream(context.Background(), "bulkhead-journal")
+	s, err := natstest.JetStream(t, "nats://"+address).Stream(context.Background(), "bulkhead-journal")
 	if err == nil {
 		err = s.Purge(context.Background(), jetstream.WithPurgeSequence(before))
 	}

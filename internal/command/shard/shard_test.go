@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
@@ -175,16 +173,7 @@ func TestBroken(t *testing.T) {
 	if _, _, err := run(t, url, "add", "a", "http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kv, err := js.KeyValue(t.Context(), bucket.Name)
+	kv, err := natstest.JetStream(t, url).KeyValue(t.Context(), bucket.Name)
 	if err == nil {
 		_, err = kv.Put(t.Context(), "main", []byte("\x1b[31m{"))
 	}

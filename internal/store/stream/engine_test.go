@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/engine"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
@@ -233,16 +230,7 @@ func TestStreamLost(t *testing.T) {
 		})
 	}
 	send("a")
-	conn, err := nats.Connect(urls[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err == nil {
-		err = js.DeleteStream(t.Context(), "test")
-	}
-	if err != nil {
+	if err := natstest.JetStream(t, urls[0]).DeleteStream(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
 	if err := second.engine.Promote(t.Context(), 1); !errors.Is(err, bulkhead.ErrReadOnly) {

@@ -1,13 +1,13 @@
 package natstest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
@@ -30,7 +30,7 @@ func StartCluster(t testing.TB) *Cluster {
 		clients, peers := nodetest.FreePort(t), nodetest.FreePort(t)
 		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", peers))
 		c.options[i] = server.Options{ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: clients, NoSigs: true,
-			JetStream: true, StoreDir: t.TempDir(),
+			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: room,
 			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: peers}}
 	}
 	t.Cleanup(func() {
@@ -42,24 +42,17 @@ func StartCluster(t testing.TB) *Cluster {
 		c.options[i].Routes = server.RoutesFromStr(strings.Join(routes, ","))
 		c.Start(i)
 	}
-	conn, err := nats.Connect(strings.Join(c.URLs(), ","))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := JetStream(t, strings.Join(c.URLs(), ","))
 	// The leader may not have heard yet that each server has JetStream, and places nothing on the others.
 	await.True(t, "a cluster that places three replicas", func() bool {
 		probe := jetstream.StreamConfig{Name: "probe", Replicas: len(c.servers)}
 		_, err := js.CreateOrUpdateStream(t.Context(), probe)
 		return err == nil
 	})
-	if err := js.DeleteStream(t.Context(), "probe"); err != nil {
-		t.Fatal(err)
-	}
+	await.True(t, "the end of the probe", func() bool {
+		err := js.DeleteStream(t.Context(), "probe")
+		return err == nil || errors.Is(err, jetstream.ErrStreamNotFound)
+	})
 	return c
 }
 

@@ -7,10 +7,15 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
+
+// room is the largest size in bytes of the streams of a server. By default it depends on the free space of the disk.
+const room = 1 << 40
 
 // Start starts a NATS server with JetStream on the loopback address, and returns its host and port. The server ends
 // with the test.
@@ -27,7 +32,7 @@ func Server(t testing.TB, o *server.Options) *server.Server {
 	if o.Port == server.RANDOM_PORT {
 		o.Port = nodetest.FreePort(t)
 	}
-	o.JetStreamMaxStore = cmp.Or(o.JetStreamMaxStore, 1<<40) // else it depends on the free space of the disk
+	o.JetStreamMaxStore = cmp.Or(o.JetStreamMaxStore, room)
 	ns, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
@@ -39,4 +44,19 @@ func Server(t testing.TB, o *server.Options) *server.Server {
 	})
 	await.True(t, "a NATS server", func() bool { return ns.ReadyForConnections(time.Second) })
 	return ns
+}
+
+// JetStream connects to servers, whose URLs commas separate, until the test ends.
+func JetStream(t testing.TB, urls string) jetstream.JetStream {
+	t.Helper()
+	conn, err := nats.Connect(urls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }

@@ -24,9 +24,10 @@ func TestCrowd(t *testing.T) {
 		const requests = 40
 		quiet := v.served(requests, d.name, d.use)
 		end := v.crowd(d, crowd, 0)
-		// A network with one connection does not take the place of another with one before
-		// that has been silent for a second.
+		// A connection gives way to that of another network with as many only after a second of silence. The
+		// first place comes with the silence of the first arrivals, so the last ones need another second.
 		v.await("a place at "+d.name, func() bool { return d.use(t.Context(), v.rng) == nil })
+		runFor(time.Second)
 		crowded := v.served(requests, d.name, d.use)
 		end()
 		t.Logf(

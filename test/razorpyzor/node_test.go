@@ -4,7 +4,9 @@ package razorpyzor
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,6 +60,30 @@ func (n *node) cli(args ...string) string {
 		args = append(args, "--data", filepath.Join(n.dir, "data"))
 	}
 	return nodetest.Output(n.t, "", nodetest.Binary(n.t), args...)
+}
+
+// idle reports whether no door for mail programs has an open connection.
+func (n *node) idle() bool {
+	n.t.Helper()
+	resp, err := http.Get("http://" + n.http + "/metrics")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, door := range []string{"razor2", "razor_helper", "pyzor_helper"} {
+		_, rest, found := strings.Cut(string(text), `bulkhead_door_connections{door="`+door+`"} `)
+		if !found {
+			n.t.Fatalf("no connections of %s among the metrics:\n%s", door, text)
+		}
+		if !strings.HasPrefix(rest, "0\n") {
+			return false
+		}
+	}
+	return true
 }
 
 // mails are of the kinds that the clients cut up and decode in different ways.

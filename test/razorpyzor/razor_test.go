@@ -328,7 +328,7 @@ func TestGarbage(t *testing.T) {
 		k, err := conn.Read(make([]byte, 1))
 		return k == 1 && err == nil
 	})
-	// What they accepted is then read to its end, or until its time is over. The clients below wait 15 seconds at most.
+	// They read the noise to its end, or until its time is over. The clients below wait 15 seconds at most.
 	nodetest.Await(t, "the doors have no connection", n.idle)
 	h := newHome(t, n, "ana")
 	path := writeMails(t)["plain"]

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/filter"
@@ -13,6 +16,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/codec"
 	"github.com/bulkhead-mail/bulkhead/internal/engine/replica"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/trust"
 )
 
@@ -232,5 +236,34 @@ func TestOldEntries(t *testing.T) {
 	_, err = Open(t.Context(), small(Options{Store: st}))
 	if !errors.As(err, &damage) || !strings.Contains(err.Error(), "restore it with the program that made it") {
 		t.Errorf("opened with an old entry: %v", err)
+	}
+}
+
+// TestConverted: a node that was opened with a checkpoint of an older version writes one of its own at once.
+func TestConverted(t *testing.T) {
+	st, err := store.Open(filepath.Join(t.TempDir(), "data"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	meta, err := json.Marshal(codec.Meta{Version: 1, KeyID: testSecret.ID(), Accounts: "accounts"})
+	if err == nil {
+		err = st.Checkpoint(t.Context(), 1, meta, []store.File{{Name: "accounts", Write: func(w io.Writer) error {
+			_, err := io.WriteString(w, "[]")
+			return err
+		}}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(t.Context(), small(Options{Store: st, CheckpointEvery: time.Hour}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "a checkpoint of this version was written", func() bool {
+		return Former(st.Manifest().Meta) == 0
+	})
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -64,6 +64,9 @@ func (e *Engine) loadCheckpoint(data []byte, clock *uint64) error {
 	if err := m.Convert(e.writer.block); err != nil {
 		return err
 	}
+	if m.Version != codec.MetaVersion {
+		e.journal.wakeCheckpoint() // a store of this version's entries on an older checkpoint is of use to neither
+	}
 	if err := e.checkKey(m.KeyID); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ const (
 	oldVersion    = 1
 )
 
-// keepFormer copies the store to the folder of [Options.Former], and returns that folder; "" if there is none.
+// keepFormer copies the store to the folder of [Options.Former], and returns that folder if it made the copy.
 // Without a copy the store is opened all the same.
 func (s *Store) keepFormer() (folder string) {
 	if s.opts.Former == nil {
@@ -35,19 +35,38 @@ func (s *Store) keepFormer() (folder string) {
 	if folder = s.opts.Former(bytes.Clone(s.manifest.Meta)); folder == "" {
 		return ""
 	}
-	err := os.RemoveAll(folder)
+	// If an earlier start has copied this checkpoint, the journal has entries of this version by now, which the
+	// older version cannot read.
+	if s.isCopiedTo(folder) {
+		return ""
+	}
+	half := folder + ".new" // so that a copy is whole if it has its name
+	err := os.RemoveAll(half)
 	if err == nil {
-		err = copyStore(s.dir, folder)
+		err = copyStore(s.dir, half)
+	}
+	if err == nil {
+		err = os.RemoveAll(folder)
+	}
+	if err == nil {
+		err = os.Rename(half, folder)
 	}
 	if err != nil {
 		s.log.Warn("store of an older version cannot be copied", "folder", folder,
-			"err", errors.Join(err, os.RemoveAll(folder)),
+			"err", errors.Join(err, os.RemoveAll(half)),
 			"consequence", "the way back to that version needs a backup")
 		return ""
 	}
 	s.log.Info("store of an older version was copied", "folder", folder,
 		"hint", "put it in the place of the store to go back to that version; remove it when you will not")
 	return folder
+}
+
+// isCopiedTo reports whether a folder has a copy of the store's present checkpoint.
+func (s *Store) isCopiedTo(folder string) bool {
+	copied, err := os.ReadFile(filepath.Join(folder, manifestFile))
+	own, wrong := os.ReadFile(s.path(manifestFile))
+	return err == nil && wrong == nil && bytes.Equal(copied, own)
 }
 
 // copyStore copies a store while nothing changes it. Files of checkpoints never change, so they are

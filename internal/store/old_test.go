@@ -218,7 +218,8 @@ func TestOldLast(t *testing.T) {
 }
 
 // TestFormer copies a store before it is opened: the copy is a store of the same contents, whatever happens to
-// the original afterwards, and it takes the place of an earlier copy. A refused store leaves no copy.
+// the original afterwards. It has no entry that was written since, even if the store is opened again before the
+// next checkpoint. The copy of another checkpoint takes its place. A refused store leaves no copy.
 func TestFormer(t *testing.T) {
 	dir, kept := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "aside", "kept")
 	s, err := Open(dir, Options{})
@@ -233,10 +234,15 @@ func TestFormer(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for n := uint64(5); n < 7; n++ {
+	for i, n := range []uint64{5, 5, 5, 8} {
 		s, err = Open(dir, Options{Former: func([]byte) string { return kept }})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if i == 2 {
+			if err := s.Checkpoint(t.Context(), s.LastIndex()+1, nil, nil); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if _, err := s.Append([]byte{9}); err != nil {
 			t.Fatal(err)

@@ -67,8 +67,12 @@ func hintFor(cmd *cobra.Command, err error) string {
 	case errors.Is(err, store.ErrInUse):
 		return "another node uses this folder; stop it, or name another folder with --data"
 	case errors.Is(err, bulkhead.ErrUnauthorised):
-		return "name a token with --token-file or $BULKHEAD_TOKEN, or run this as root, as the node's user or as a " +
+		hint := "name a token with --token-file or $BULKHEAD_TOKEN, or run this as root, as the node's user or as a " +
 			"member of the group bulkhead on the node's machine"
+		if cmd.Flags().Lookup("data") != nil {
+			hint += ", with --data if it is not the installed node"
+		}
+		return hint
 	case errors.Is(err, local.ErrStranger):
 		return "if that user runs the node, name it with --server"
 	case errors.Is(err, fs.ErrPermission):

@@ -193,10 +193,12 @@ func (r *Remote) AsAdmin(_ *cobra.Command, data string, run func(*admin.Client) 
 		return run(c)
 	}
 	var unread error
+	var implied bool // the token is of the data folder
 	// The installed node has a socket while it runs. Without the socket, another user's program may
 	// listen at its address.
 	if c.Token == "" && isLoopback(c.Server) && !(own.installed && r.Server == "") {
 		c.Token, unread = node.ReadSecret(own.token())
+		implied = c.Token != ""
 		switch {
 		case errors.Is(unread, fs.ErrNotExist):
 			unread = nil // the node will answer that a token is needed
@@ -205,10 +207,34 @@ func (r *Remote) AsAdmin(_ *cobra.Command, data string, run func(*admin.Client) 
 		}
 	}
 	err = run(c)
-	if unread != nil && errors.Is(err, bulkhead.ErrUnauthorised) {
+	switch {
+	case !errors.Is(err, bulkhead.ErrUnauthorised):
+		return err
+	case unread != nil:
 		return fmt.Errorf("%w; the administrator's token cannot be read as this user: %w", err, unread)
+	case r.Server == "": // perhaps another node than the one that the user means
+		return fmt.Errorf("%w; no node has a socket in %s, so the node at %s was asked", err, own.data, c.Server)
+	case implied:
+		return fmt.Errorf("%w; the one in %s was sent", err, own.token())
 	}
 	return err
+}
+
+// namesToken reports whether the user names a token.
+func (r *Remote) namesToken() bool { return r.TokenFile != "" || os.Getenv("BULKHEAD_TOKEN") != "" }
+
+// AsAnyone runs a command as [Remote.AsAdmin] does, and again without a token if the node does not know the token
+// of the data folder: it may be another node.
+func (r *Remote) AsAnyone(cmd *cobra.Command, run func(*admin.Client) error) error {
+	err := r.AsAdmin(cmd, "", run)
+	if !errors.Is(err, bulkhead.ErrUnauthorised) || r.namesToken() {
+		return err
+	}
+	c, err := r.Client()
+	if err != nil {
+		return err
+	}
+	return run(c)
 }
 
 // Admin holds the flags that name a node and the source of its administrator's token.

@@ -325,7 +325,8 @@ func disk(s *admin.NodeState) *Row {
 	}
 	row := &Row{Name: "disk", OK: true, Found: fmt.Sprintf("%s free, a snapshot takes up to %s",
 		units.ByteSize(s.Disk.Free), units.ByteSize(s.Disk.Needed))}
-	if s.Disk.Free < 2*s.Disk.Needed+leastRoom {
+	if least := 2*s.Disk.Needed + leastRoom; s.Disk.Free < least {
+		row.Found += fmt.Sprintf("; two of them and a journal up to %s", units.ByteSize(least))
 		row.OK, row.Mend = false,
 			"make room in the file system of the data folder, or move the folder: without room, reports are refused"
 	}

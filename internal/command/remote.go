@@ -207,14 +207,13 @@ func (r *Remote) AsAdmin(_ *cobra.Command, data string, run func(*admin.Client) 
 		}
 	}
 	err = run(c)
+	refused := errors.Is(err, bulkhead.ErrUnauthorised)
 	switch {
-	case !errors.Is(err, bulkhead.ErrUnauthorised):
-		return err
-	case unread != nil:
+	case refused && unread != nil:
 		return fmt.Errorf("%w; the administrator's token cannot be read as this user: %w", err, unread)
-	case r.Server == "": // perhaps another node than the one that the user means
-		return fmt.Errorf("%w; no node has a socket in %s, so the node at %s was asked", err, own.data, c.Server)
-	case implied:
+	case r.Server == "" && (refused || errors.Is(err, syscall.ECONNREFUSED)): // perhaps not the node that the user means
+		return fmt.Errorf("%w; no node has a socket in %s, so %s was asked", err, own.data, c.Server)
+	case refused && implied:
 		return fmt.Errorf("%w; the one in %s was sent", err, own.token())
 	}
 	return err

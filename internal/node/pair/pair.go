@@ -148,7 +148,8 @@ func (p *Pair) takeCopy() error {
 		return err
 	}
 	if moved {
-		p.log.Warn("the store that this node had as the first of its pair was set aside", "folder", p.o.Aside)
+		p.log.Warn("the store that this node had as the first of its pair was set aside", "folder", p.o.Aside,
+			"hint", "remove it if entries_of_this_node_alone was 0 when the other node took over")
 	}
 	if p.state.Note == standby.StoodDown {
 		p.state.Note = "copied"

@@ -79,6 +79,28 @@ func TestEveryChangeIsRecorded(t *testing.T) {
 	}
 }
 
+// TestWaitingIsRecordedOnce: a command that asks again until the inviter accepts leaves one entry, and the end of the
+// wait another one.
+func TestWaitingIsRecordedOnce(t *testing.T) {
+	record, users := &fakeAudit{}, newFakeUsers()
+	s := newServer(t, &recorder{}, func(o *Options) {
+		o.Accounts, o.Users, o.Audit, o.Pairing = users, users, record, &fakePairing{}
+	})
+	join := func(line string) {
+		send(s, local, "POST", "/v1/network/join", requestType, `{"line":"`+line+`","weight":1}`, "Authorization",
+			"Bearer token-alice")
+	}
+	for wait := range 2 {
+		for range 3 {
+			join("not accepted")
+		}
+		join("a line")
+		if got := record.take(); len(got) != 2 {
+			t.Errorf("wait %d: recorded %+v", wait, got)
+		}
+	}
+}
+
 // TestRecordHasNoSecrets: the record has the action and its result, and no secret.
 func TestRecordHasNoSecrets(t *testing.T) {
 	record, users := &fakeAudit{}, newFakeUsers()

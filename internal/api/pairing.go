@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/bulkhead-mail/bulkhead/client/admin"
@@ -117,6 +118,14 @@ func (s *Server) join(r *request) (any, error) {
 		return nil, err
 	}
 	r.did = []any{"network", out.Network, "inviter", out.Inviter, "state", out.State}
+	// The command asks every second until the inviter accepts. The record has no room for that.
+	var waiting *string
+	if out.State == "waiting" {
+		text := fmt.Sprint(r.who.Account, r.did)
+		waiting = &text
+	}
+	before := s.waiting.Swap(waiting)
+	r.again = waiting != nil && before != nil && *before == *waiting
 	return &out, nil
 }
 

@@ -50,6 +50,9 @@ func (f *fakePairing) Decide(ctx context.Context, key string, accept bool) error
 }
 
 func (f *fakePairing) Join(_ context.Context, j admin.Join) (admin.Joining, error) {
+	if j.Line == "not accepted" {
+		return admin.Joining{State: "waiting", Network: "n"}, nil
+	}
 	if j.Line != "a line" {
 		return admin.Joining{}, &client.Problem{Status: 502, Detail: "no hub"}
 	}

@@ -114,6 +114,7 @@ type Server struct {
 	mux       *http.ServeMux
 	openAPI   *huma.OpenAPI
 	relayed   atomic.Pointer[string] // see noteRelay
+	waiting   atomic.Pointer[string] // the latest answer to a join, if the inviter has not accepted
 }
 
 // New returns a server, or an error if a required option is missing.
@@ -169,6 +170,7 @@ type request struct {
 	local   bool          // the client is on this machine
 	unsaid  bulkhead.Vote // default vote, for a report without one
 	did     []any         // an administrator's change, as attributes of a log line, without secrets
+	again   bool          // a repetition with the same result, which is neither recorded nor logged
 }
 
 // patience is the time that a request waits for memory.
@@ -263,11 +265,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route) (any, 
 	if req.query, err = req.parseQuery(); err == nil || !strings.HasPrefix(rt.op.Path, "/v1/") {
 		body, err = rt.serve(req) // monitors may add parameters of their own to /healthz and /readyz
 	}
-	if rt.recorded() {
+	if rt.recorded() && !req.again {
 		s.record(admin.AuditEntry{Account: req.who.Account, From: req.origin(), Action: rt.op.OperationID},
 			req.did, err)
 	}
-	if rt.need == manage && rt.op.Method != http.MethodGet {
+	if rt.need == manage && rt.op.Method != http.MethodGet && !req.again {
 		line := append([]any{"operation", rt.op.OperationID, "by", req.who.Account, "from", req.origin()}, req.did...)
 		if err != nil {
 			line = append(line, "err", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/cli"
 	"github.com/bulkhead-mail/bulkhead/internal/command"
 	"github.com/bulkhead-mail/bulkhead/internal/consequence"
+	"github.com/bulkhead-mail/bulkhead/internal/units"
 )
 
 func newInviteCommand() *cobra.Command {
@@ -52,8 +53,8 @@ func newInviteCommand() *cobra.Command {
 			if u.JSON {
 				return command.PrintJSON(cmd.OutOrStdout(), []admin.Invitation{*v})
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Invitation %s, for %d node(s), until %s. There: bulkhead join LINE\n", v.ID, v.Uses,
-				v.Expires.Local().Format(time.DateTime))
+			fmt.Fprintf(cmd.ErrOrStderr(), "Invitation %s, for %s, until %s. There: bulkhead join LINE\n", v.ID,
+				units.Plural(v.Uses, "node"), v.Expires.Local().Format(time.DateTime))
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), v.Line)
 			return err
 		}),

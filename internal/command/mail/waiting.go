@@ -157,7 +157,8 @@ func (s *sender) one(w *waiting.Vote) error {
 
 // A crowd is what waits in the folder of one user, as --json prints it.
 type crowd struct {
-	User string `json:"user"`
+	User   string `json:"user"`
+	Folder string `json:"folder"`
 	waiting.State
 }
 
@@ -171,7 +172,9 @@ func newWaitingCommand() *cobra.Command {
 			"every user. With --send, send them in their order. Votes that a node refuses for good\n" +
 			"are dropped, and named. The exit code is 75 if votes still wait.\n\n" +
 			"A service of the packages sends them every five minutes, as the users who cast them. A\n" +
-			"later vote of the same user also sends them.",
+			"later vote of the same user also sends them.\n\n" +
+			"A vote waits for the node for which it was cast, without a limit of time. If that node\n" +
+			"is gone for good, remove the vote's file in the folder that is printed.",
 		Example: "  bulkhead waiting\n  bulkhead waiting --send",
 		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -193,7 +196,7 @@ func newWaitingCommand() *cobra.Command {
 					return err
 				}
 				if state.Votes > 0 {
-					states = append(states, crowd{nameOf(f.UID), state})
+					states = append(states, crowd{nameOf(f.UID), f.Path, state})
 				}
 			}
 			if err := printWaiting(cmd, states, asJSON); err != nil {
@@ -291,8 +294,8 @@ func printWaiting(cmd *cobra.Command, states []crowd, asJSON bool) error {
 		return err
 	}
 	for _, s := range states {
-		if _, err := fmt.Fprintf(w, "%s: %s, the oldest since %s\n", s.User, units.Plural(s.Votes, "vote"),
-			s.Oldest.Format(time.DateTime)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s, the oldest since %s, in %s\n", s.User, units.Plural(s.Votes, "vote"),
+			s.Oldest.Format(time.DateTime), s.Folder); err != nil {
 			return err
 		}
 	}

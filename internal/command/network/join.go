@@ -224,8 +224,8 @@ func newLeaveCommand() *cobra.Command {
 			if u.JSON {
 				return command.PrintJSON(cmd.OutOrStdout(), []admin.Left{*out})
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "left; %d peers dropped. This node is alone in network %s\n", out.Peers,
-				out.Network)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "left; %s dropped. This node is alone in network %s\n",
+				units.Plural(out.Peers, "peer"), out.Network)
 			return err
 		}),
 	}

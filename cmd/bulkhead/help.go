@@ -135,6 +135,11 @@ func dress(root *cobra.Command) {
 			return err
 		})
 	}
+	root.InitDefaultCompletionCmd()
+	if complete, _, err := root.Find([]string{"completion"}); err == nil { // an unknown shell is no question for help
+		complete.Args = cli.Args(cobra.NoArgs)
+		complete.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, name := range strings.Fields(g.commands) {

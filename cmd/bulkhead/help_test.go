@@ -141,6 +141,9 @@ func TestWordsOfErrors(t *testing.T) {
 		{[]string{"check", "--token-file", empty, "m.eml"}, cli.Data, empty + " has no token: it is empty"},
 		{[]string{"check", "--token-file", two, "m.eml"}, cli.Data, two + " has no token: it has more than one word"},
 		{[]string{"nonsense"}, cli.Usage, `unknown command "nonsense"`},
+		{[]string{"completion", "tcsh"}, cli.Usage, `unknown command "tcsh" for "bulkhead completion"`},
+		{[]string{"config", "check"}, cli.Usage, "bulkhead config check takes FILE, and was given nothing"},
+		{[]string{"user", "weigh", "ann"}, cli.Usage, `bulkhead user weigh takes NAME WEIGHT, and was given ["ann"]`},
 	} {
 		var out, errs bytes.Buffer
 		code := run(tt.args, strings.NewReader(""), &out, &errs)

@@ -64,13 +64,24 @@ func (e InputError) Unwrap() error { return e.Err }
 // Usagef returns a [UsageError].
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Args turns cobra's errors about arguments into usage errors.
+// Args turns cobra's errors about arguments into usage errors. An error about their number names the arguments that
+// the command takes, in the words of its usage.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
+		err := check(cmd, args)
+		if err == nil {
+			return nil
+		}
+		_, wanted, _ := strings.Cut(cmd.Use, " ")
+		text := err.Error()
+		if wanted == "" || !strings.HasPrefix(text, "accepts ") && !strings.HasPrefix(text, "requires ") {
 			return UsageError{err}
 		}
-		return nil
+		given := "nothing"
+		if len(args) > 0 {
+			given = fmt.Sprintf("%q", args)
+		}
+		return Usagef("%s takes %s, and was given %s", cmd.CommandPath(), wanted, given)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestCommands(t *testing.T) {
 		want string // of the slots then, or part of the error
 	}{
 		{[]string{"move", "a", "--yes"}, "no map"},
-		{[]string{"add", "a"}, "at least 2"},
+		{[]string{"add", "a"}, "takes NAME URL [STANDBY-URL]..."},
 		{[]string{"add", "A", a}, "name of a shard"},
 		{[]string{"add", "a", "ftp://x"}, "not the URL"},
 		{[]string{"add", "a", a, a2}, "map[a:1024]"},

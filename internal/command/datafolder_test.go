@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 )
 
@@ -144,6 +146,34 @@ func TestOwnAddress(t *testing.T) {
 		got, err := OwnAddress(tt.listen)
 		if got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("a node at %q is asked at %q, %v; want %q", tt.listen, got, err, tt.want)
+		}
+	}
+}
+
+// TestAsAnyone: a node that does not know the token of the data folder is asked again without one, if --server names
+// the node. Without --server, another node's answer says nothing about the node of the folder.
+func TestAsAnyone(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", "")
+	t.Chdir(t.TempDir())
+	if err := errors.Join(os.Mkdir("bulkhead-data", 0o700),
+		os.WriteFile("bulkhead-data/admin.token", []byte("secret\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ server, token, want string }{
+		{"http://127.0.0.1:9", "", "secret,"},
+		{"", "", "secret"},
+		{"http://127.0.0.1:9", "named", "named"},
+	} {
+		t.Setenv("BULKHEAD_TOKEN", tt.token)
+		var tokens []string
+		err := (&Remote{Server: tt.server}).AsAnyone(nil, func(c *admin.Client) error {
+			if tokens = append(tokens, c.Token); c.Token == "" {
+				return nil
+			}
+			return bulkhead.ErrUnauthorised
+		})
+		if got := strings.Join(tokens, ","); got != tt.want || (err == nil) != strings.HasSuffix(tt.want, ",") {
+			t.Errorf("%+v: asked with %q, %v", tt, got, err)
 		}
 	}
 }

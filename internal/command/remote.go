@@ -222,11 +222,11 @@ func (r *Remote) AsAdmin(_ *cobra.Command, data string, run func(*admin.Client) 
 // namesToken reports whether the user names a token.
 func (r *Remote) namesToken() bool { return r.TokenFile != "" || os.Getenv("BULKHEAD_TOKEN") != "" }
 
-// AsAnyone runs a command as [Remote.AsAdmin] does, and again without a token if the node does not know the token
-// of the data folder: it may be another node.
+// AsAnyone runs a command as [Remote.AsAdmin] does. If the node that --server names does not know the token of the data
+// folder, it is another node, and the command is run again without a token.
 func (r *Remote) AsAnyone(cmd *cobra.Command, run func(*admin.Client) error) error {
 	err := r.AsAdmin(cmd, "", run)
-	if !errors.Is(err, bulkhead.ErrUnauthorised) || r.namesToken() {
+	if !errors.Is(err, bulkhead.ErrUnauthorised) || r.Server == "" || r.namesToken() {
 		return err
 	}
 	c, err := r.Client()

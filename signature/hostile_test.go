@@ -138,6 +138,10 @@ func hostile(size int) map[string]func() []byte {
 		"sheet, written by attributes": func() []byte {
 			return fill(page+"<style>*::before{content:"+strings.Repeat("attr(x)", 60)+"}</style>", "<b x='word and word'>", "")
 		},
+		"sheet, written by long attributes": func() []byte {
+			return fill(page+"<style>*::before{content:"+strings.Repeat("attr(x)", 64)+"}</style>",
+				"<b x='"+strings.Repeat("word ", size/40)+"'>", "")
+		},
 		"turned, one":    func() []byte { return fill(page+"<bdo dir=rtl>", "word and word ", "</bdo>") },
 		"turned, words":  func() []byte { return fill(page, "<bdo dir=rtl>w</bdo> ", "") },
 		"turned, nested": func() []byte { return fill(page, "<bdo dir=rtl><bdo dir=ltr>w ", "") },

@@ -45,42 +45,62 @@ func (c *content) shows() bool {
 }
 
 // written returns the text that rules write in an element, by rising weight. A rule of which it is not sure that it
-// applies only adds to it.
+// applies only adds to it. A text that is longer than the room for it is none, and takes no memory: a few attributes
+// could stand for many times the page.
 func (s *sheet) written(rules []*rule, n *html.Node) string {
+	size := 0
+	s.pieces(rules, n, func(text string) bool {
+		size += len(text)
+		return size <= s.room
+	})
+	if size > s.room {
+		return ""
+	}
+	var all strings.Builder
+	all.Grow(size)
+	s.pieces(rules, n, func(text string) bool {
+		all.WriteString(text)
+		return true
+	})
+	return all.String()
+}
+
+// pieces passes on the pieces of the text that rules write in an element, until take returns false.
+func (s *sheet) pieces(rules []*rule, n *html.Node, take func(string) bool) {
 	var counts *content
 	for _, r := range rules {
 		if c := &r.text; c.declared && c.sure && (counts == nil || c.important || !counts.important) {
 			counts = c
 		}
 	}
-	var all strings.Builder
-	if counts != nil {
-		s.write(&all, counts, n)
+	if counts != nil && !s.each(counts, n, take) {
+		return
 	}
 	for _, r := range rules {
-		if c := &r.text; !c.sure && c.shows() && all.Len() <= s.room {
-			all.WriteByte(' ')
-			s.write(&all, c, n)
+		if c := &r.text; !c.sure && c.shows() && !(take(" ") && s.each(c, n, take)) {
+			return
 		}
 	}
-	return all.String()
 }
 
-// write writes the text of a content in an element.
-func (s *sheet) write(to *strings.Builder, c *content, n *html.Node) {
+// each passes on the pieces of a content in an element, until take returns false. It returns what take returned last.
+func (s *sheet) each(c *content, n *html.Node, take func(string) bool) bool {
 	s.match.Steps -= len(c.pieces)
 	for _, p := range c.pieces {
-		to.WriteString(p.Text)
 		if p.Attribute == "" {
+			if !take(p.Text) {
+				return false
+			}
 			continue
 		}
 		s.match.Steps -= len(n.Attr)
 		for _, a := range n.Attr {
-			if a.Key == p.Attribute {
-				to.WriteString(a.Val)
+			if a.Key == p.Attribute && !take(a.Val) {
+				return false
 			}
 		}
 	}
+	return true
 }
 
 // insert shows what style sheets write before or behind what is in an element. All of it may be as long as the page.
@@ -97,7 +117,7 @@ func (v *visible) insert(n *html.Node, of *knownName, part css.Part) {
 		return
 	}
 	text := v.sheet.written(rules, n)
-	if text == "" || len(text) > v.sheet.room || v.pace.Over(len(text)) {
+	if text == "" || v.pace.Over(len(text)) {
 		return
 	}
 	v.sheet.room -= len(text)

@@ -2,6 +2,7 @@ package seen
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -121,4 +122,30 @@ func TestFields(t *testing.T) {
 		`<textarea placeholder="a b"></textarea>c`:                     "a b c",
 		`<button value=a>b</button><p title=x value=y placeholder=z>`:  "b",
 	})
+}
+
+// TestLongAttributes checks that a rule which writes an attribute often takes no memory for what is too long to be
+// shown.
+func TestLongAttributes(t *testing.T) {
+	often := "{content:" + strings.Repeat("attr(x)", 64) + "}"
+	for name, sheet := range map[string]string{
+		"a rule that applies":  "*::before" + often + "*::after" + often,
+		"rules that may apply": strings.Repeat("@supports(a:b){*::before"+often+"}", 8),
+	} {
+		source := "<style>" + sheet + "</style><b x='" + strings.Repeat("word ", 8<<10) + "'>shown"
+		read := func() (allocated uint64) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			page := pageOf(t, source)
+			runtime.ReadMemStats(&after)
+			if got := strings.TrimSpace(string(page.Text)); got != "shown" {
+				t.Fatalf("%s: %.80q is shown", name, got)
+			}
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		read() // and makes the memory that is used again
+		if got, most := read(), uint64(8*len(source)); got > most {
+			t.Errorf("%s: a page of %d bytes takes %d, want %d at most", name, len(source), got, most)
+		}
+	}
 }

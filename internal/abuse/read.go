@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/mail"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/emersion/go-msgauth/authres"
 
+	"github.com/bulkhead-mail/bulkhead"
 	read "github.com/bulkhead-mail/bulkhead/internal/mail"
 )
 
@@ -57,9 +59,9 @@ func (o *Options) Read(raw []byte) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrMalformed, err)
 	}
-	r := &Report{User: o.user(head.Header)}
-	if r.User == "" {
-		return nil, ErrStranger
+	r := new(Report)
+	if r.User, err = o.user(head.Header, raw); err != nil {
+		return nil, err
 	}
 	if r.Messages, r.Inline, err = Messages(raw); err != nil {
 		return nil, err
@@ -100,10 +102,10 @@ func Messages(raw []byte) (messages [][]byte, inline bool, err error) {
 	return nil, false, ErrNothing
 }
 
-// user returns the user who has sent a mail, "" if the sender is not verified.
-func (o *Options) user(h mail.Header) string {
+// user returns the user who has sent a mail. Its error wraps [ErrStranger] if the sender is not verified.
+func (o *Options) user(h mail.Header, raw []byte) (string, error) {
 	if o.Host == "" {
-		return ""
+		return "", ErrStranger
 	}
 	from := ""
 	if list, err := mail.ParseAddressList(h.Get("From")); err == nil && len(list) == 1 {
@@ -120,7 +122,7 @@ func (o *Options) user(h mail.Header) string {
 			switch r := result.(type) {
 			case *authres.AuthResult:
 				if r.Value == authres.ResultPass && r.Auth != "" {
-					return name(r.Auth)
+					return known(name(r.Auth))
 				}
 			case *authres.DKIMResult:
 				if r.Value == authres.ResultPass && domain != "" && strings.EqualFold(r.Domain, domain) &&
@@ -130,10 +132,25 @@ func (o *Options) user(h mail.Header) string {
 			}
 		}
 	}
-	if login := o.login(h["Received"]); login != "" {
-		return login
+	way := o.way(raw)
+	switch {
+	case way.login != "":
+		return way.login, nil
+	case signed == "" || way.leadsTo(h):
+		return known(signed)
 	}
-	return signed
+	// The signature stays valid when a recipient sends the mail on. A user's answer to spam quotes the spam, and a
+	// forward to another address has it attached.
+	return "", fmt.Errorf("%w: the signature is a user's, but neither To nor Cc names the mailbox that has got the mail",
+		ErrStranger)
+}
+
+// known returns the user with a name. Without a name the user is a stranger.
+func known(user string) (string, error) {
+	if user == "" {
+		return "", ErrStranger
+	}
+	return user, nil
 }
 
 // plain returns a field without its comments, and with a "?" for each quoted string of more than
@@ -186,29 +203,120 @@ func contains(all []string, domain string) bool {
 	return slices.ContainsFunc(all, func(d string) bool { return strings.EqualFold(d, domain) })
 }
 
+// A way is how a mail has come, as the site's own servers have recorded it.
+type way struct {
+	login   string   // user who has submitted the mail with a password
+	reached []string // mailboxes, in the form of [bulkhead.Mailbox]
+}
+
+// leadsTo reports whether a header names one of the mailboxes as a recipient.
+func (w *way) leadsTo(h mail.Header) bool {
+	for _, name := range []string{"To", "Cc"} {
+		list, _ := h.AddressList(name)
+		for _, to := range list {
+			if slices.Contains(w.reached, bulkhead.Mailbox(to.Address)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w *way) reach(address string) {
+	w.reached = append(w.reached, bulkhead.Mailbox(strings.Trim(address, " \t<>")))
+}
+
 var (
 	receivedBy    = regexp.MustCompile(`(?i)\sby\s+([^\s;()]+)`)
 	receivedWith  = regexp.MustCompile(`(?i)\swith\s+([A-Z0-9]+)`)
-	authenticated = regexp.MustCompile(`(?i)\(Authenticated sender: ([^\s()]+)\)`)
+	receivedFor   = regexp.MustCompile(`(?i)\sfor\s+<([^\s<>]+)>`)
+	authenticated = regexp.MustCompile(`(?i)^Authenticated sender: ([^\s()]+)$`)
 )
 
-// login returns the user who has submitted the mail to the host with a password. Postfix records
-// it, with smtpd_sasl_authenticated_header, in the Received field for the arrival at the host. The
-// fields below that one cannot be trusted.
-func (o *Options) login(received []string) string {
-	for _, field := range received {
-		by, with := receivedBy.FindStringSubmatch(field), receivedWith.FindStringSubmatch(field)
-		if by == nil || !strings.EqualFold(by[1], o.Host) ||
+// way reads the fields down to the Received field for the arrival at the host, or without one down to the first
+// Received field. Those below were in the mail when it came. Postfix records a login, with
+// smtpd_sasl_authenticated_header, in a comment before "by". Clients choose what is inside other comments, such as
+// the names in their certificates, and their name in HELO, which has no parentheses.
+func (o *Options) way(raw []byte) (w way) {
+	first := 0
+	seen := false
+	for field, value := range fields(raw) {
+		switch strings.ToLower(field) {
+		case "delivered-to", "x-original-to", "envelope-to":
+			w.reach(value)
+			continue
+		case "received":
+		default:
+			continue
+		}
+		bare, comments := divided(value)
+		if to := receivedFor.FindStringSubmatch(bare); to != nil {
+			w.reach(to[1])
+		}
+		if !seen {
+			first, seen = len(w.reached), true
+		}
+		by, with := receivedBy.FindStringSubmatchIndex(bare), receivedWith.FindStringSubmatch(bare)
+		if by == nil || !strings.EqualFold(bare[by[2]:by[3]], o.Host) ||
 			with != nil && strings.HasPrefix(strings.ToUpper(with[1]), "LMTP") {
 			continue // delivery into the mailbox by another program
 		}
-		before, _, _ := strings.Cut(field, by[0])
-		// The name in HELO, which the client chooses, also comes before, but without parentheses, because
-		// Postfix strips those.
-		if m := authenticated.FindStringSubmatch(before); m != nil {
-			return name(m[1])
+		for _, c := range comments {
+			if m := authenticated.FindStringSubmatch(c.text); m != nil && c.at <= by[0] {
+				w.login = name(m[1])
+				break
+			}
 		}
-		return ""
+		return w
 	}
-	return ""
+	w.reached = w.reached[:first]
+	return w
+}
+
+// A comment is the text of a comment in a field, and its place in the field without comments.
+type comment struct {
+	text string
+	at   int
+}
+
+// divided returns a field without its comments, and the comments that are not within others.
+func divided(field string) (bare string, comments []comment) {
+	var out strings.Builder
+	depth, begin := 0, 0
+	for i := 0; i < len(field); i++ {
+		switch c := field[i]; {
+		case c == '\\' && depth > 0:
+			i++
+		case c == '(':
+			if depth++; depth == 1 {
+				begin = i + 1
+			}
+		case c == ')' && depth > 0:
+			if depth--; depth == 0 {
+				comments = append(comments, comment{strings.TrimSpace(field[begin:i]), out.Len()})
+			}
+		case depth == 0:
+			out.WriteByte(c)
+		}
+	}
+	return out.String(), comments
+}
+
+// fields are the fields of a message's header in their order, each unfolded.
+func fields(raw []byte) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		name, value := "", []byte(nil)
+		for line := range bytes.Lines(raw) {
+			line = bytes.TrimRight(line, "\r\n")
+			if len(line) > 0 && (line[0] == ' ' || line[0] == '\t') {
+				value = append(value, line...)
+				continue
+			}
+			if name != "" && !yield(name, string(value)) || len(line) == 0 {
+				return
+			}
+			before, after, _ := bytes.Cut(line, []byte(":"))
+			name, value = string(before), append(value[:0], after...)
+		}
+	}
 }

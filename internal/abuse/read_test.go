@@ -35,22 +35,36 @@ func TestWho(t *testing.T) {
 		return "Received: from laptop (host.example.net [192.0.2.7])\r\n\t" + inside + "\r\n\tby " + by + " (Postfix) with " +
 			with + " id 4X\r\n\tfor <abuse@example.com>; Mon, 23 Nov 2026 12:00:00 +0000\r\n"
 	}
+	const signed = "Authentication-Results: mx.example.com; dkim=pass header.d=example.com\r\n"
+	here := received("", "mx.example.com", "ESMTPS")
+	elsewhere := strings.Replace(here, "<abuse@", "<notspam@", 1)
+	unsaid := strings.Replace(here, "\r\n\tfor <abuse@example.com>", "", 1)
 	for _, tt := range []struct{ name, head, want string }{
 		{"nobody says", from, ""},
 		{"auth", from + "Authentication-Results: mx.example.com; auth=pass smtp.auth=ann\r\n", "ann"},
 		{"host in capitals", from + "Authentication-Results: MX.example.com; auth=pass smtp.auth=ann\r\n", "ann"},
 		{"auth elsewhere", from + "Authentication-Results: mx.example.net; auth=pass smtp.auth=ann\r\n", ""},
 		{"auth failed", from + "Authentication-Results: mx.example.com; auth=fail smtp.auth=ann\r\n", ""},
-		{"dkim of a user's domain", from + "Authentication-Results: mx.example.com; dkim=pass header.d=example.com\r\n",
-			"ann@example.com"},
-		{"dkim of another", from + "Authentication-Results: mx.example.com; dkim=pass header.d=spam.example\r\n", ""},
-		{"dkim of a subdomain", from + "Authentication-Results: mx.example.com; dkim=pass header.d=a.example.com\r\n", ""},
+		{"dkim of a user's domain", here + from + signed, "ann@example.com"},
+		{"dkim, by a host of another name", received("", "mx1.example.com", "ESMTPS") + from + signed, "ann@example.com"},
+		{"dkim, as delivered", "Delivered-To: <Abuse+x@example.com>\r\n" + unsaid + from + signed, "ann@example.com"},
+		{"dkim, by an alias", "X-Original-To: abuse@example.com\r\nDelivered-To: box@example.net\r\n" + unsaid + from +
+			signed, "ann@example.com"},
+		{"dkim, to one of several", received("", "mx.example.com", "LMTP") + unsaid + from + signed, "ann@example.com"},
+		{"dkim, sent on by somebody", elsewhere + from + signed, ""},
+		{"dkim, sent on with a field", elsewhere + "Delivered-To: abuse@example.com\r\n" + from + signed, ""},
+		{"dkim, sent on with a way", strings.Replace(elsewhere, "by mx.", "by mx1.", 1) +
+			strings.Replace(here, "by mx.", "by mx2.", 1) + from + signed, ""},
+		{"dkim, nobody says to whom", unsaid + from + signed, ""},
+		{"dkim of another", here + from + "Authentication-Results: mx.example.com; dkim=pass header.d=spam.example\r\n", ""},
+		{"dkim of a subdomain",
+			here + from + "Authentication-Results: mx.example.com; dkim=pass header.d=a.example.com\r\n", ""},
 		{"dkim of a stranger's domain",
-			"From: eve@spam.example\r\nAuthentication-Results: mx.example.com; dkim=pass header.d=spam.example\r\n", ""},
-		{"dkim failed", from + "Authentication-Results: mx.example.com; dkim=fail header.d=example.com\r\n", ""},
+			here + "From: eve@spam.example\r\nAuthentication-Results: mx.example.com; dkim=pass header.d=spam.example\r\n", ""},
+		{"dkim failed", here + from + "Authentication-Results: mx.example.com; dkim=fail header.d=example.com\r\n", ""},
 		{"spf alone", from + "Authentication-Results: mx.example.com; spf=pass smtp.mailfrom=ann@example.com\r\n", ""},
 		{"two authors",
-			"From: ann@example.com, eve@example.com\r\nAuthentication-Results: mx.example.com; dkim=pass " +
+			here + "From: ann@example.com, eve@example.com\r\nAuthentication-Results: mx.example.com; dkim=pass " +
 				"header.d=example.com\r\n", ""},
 		{"auth before dkim",
 			from + "Authentication-Results: mx.example.com; dkim=pass header.d=example.com; auth=pass smtp.auth=bob\r\n", "bob"},
@@ -59,6 +73,13 @@ func TestWho(t *testing.T) {
 			received("(Authenticated sender: bob)", "mx.example.com", "ESMTPSA") + from, "bob"},
 		{"forged below", received("", "mx.example.com", "ESMTPS") +
 			received("(Authenticated sender: bob)", "mx.example.com", "ESMTPSA") + from, ""},
+		{"submitted with a certificate", received("(using TLSv1.3 with cipher TLS_AES_256_GCM_SHA384 (256/256 bits))\r\n"+
+			"\t(Client CN \"eve\", Issuer \"eve\" (verified OK))\r\n\t(Authenticated sender: bob)", "mx.example.com",
+			"ESMTPSA") + from, "bob"},
+		{"in a certificate", received("(Client CN \"(Authenticated sender: bob)\", Issuer \"eve\" (not verified))",
+			"mx.example.com", "ESMTPS") + from, ""},
+		{"hidden by a certificate", received("(Client CN \"x by mx.spam.example\", Issuer \"eve\" (not verified))",
+			"mx.example.com", "ESMTPS") + received("(Authenticated sender: bob)", "mx.example.com", "ESMTPSA") + from, ""},
 		{"submitted elsewhere", received("(Authenticated sender: bob)", "mx.example.net", "ESMTPSA") + from, ""},
 		{"said after by", "Received: from x by mx.example.com (Postfix) with ESMTP (Authenticated sender: bob); now\r\n" +
 			from, ""},

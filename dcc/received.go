@@ -45,30 +45,36 @@ func receivedOf(message []byte) []receivedBy {
 	return all
 }
 
-// parseReceived finds the HELO name after "from" and the address in brackets
-// that follows it, before "by".
+// parseReceived finds the HELO name after "from", and the address in brackets before "by". Clients choose their HELO
+// name, which may be an address in brackets: one in a comment that is not a HELO name counts before it.
 func parseReceived(value string) (r receivedBy) {
 	fields := strings.Fields(value)
 	if len(fields) < 2 || !strings.EqualFold(fields[0], "from") {
 		return r
 	}
 	r.helo = strings.Trim(fields[1], "[]()")
+	depth := 0 // of comments
 	for rest := value; ; {
-		_, after, ok := strings.Cut(rest, "[")
-		if !ok {
-			return r
-		}
-		text, tail, ok := strings.Cut(after, "]")
-		if !ok || strings.Contains(rest[:len(rest)-len(after)], " by ") {
-			return r
-		}
-		if len(text) > len("IPv6:") && strings.EqualFold(text[:len("IPv6:")], "IPv6:") {
-			text = text[len("IPv6:"):]
-		}
-		if a, err := netip.ParseAddr(text); err == nil {
-			r.addr = a.Unmap().WithZone("")
+		before, after, ok := strings.Cut(rest, "[")
+		text, tail, closed := strings.Cut(after, "]")
+		if !ok || !closed || strings.Contains(before, " by ") {
 			return r
 		}
 		rest = tail
+		depth += strings.Count(before, "(") - strings.Count(before, ")")
+		if len(text) > len("IPv6:") && strings.EqualFold(text[:len("IPv6:")], "IPv6:") {
+			text = text[len("IPv6:"):]
+		}
+		a, err := netip.ParseAddr(text)
+		if last := before[max(0, len(before)-len("helo=")):]; err != nil || strings.EqualFold(last, "helo=") ||
+			strings.EqualFold(last, "helo ") {
+			continue
+		}
+		if depth > 0 || !r.addr.IsValid() {
+			r.addr = a.Unmap().WithZone("")
+		}
+		if depth > 0 {
+			return r
+		}
 	}
 }

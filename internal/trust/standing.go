@@ -99,11 +99,14 @@ const (
 
 // PersonVoice returns the voice of a person, such as [LocalPerson] or a user on whose behalf a
 // service of the node reports. A user of the trusted account SERVICE is the person SERVICE=USER.
-func PersonVoice(name string) string { return personVoice + name }
+//
+// A person has the mailbox that the name has in the form of [bulkhead.Mailbox]. Some services name the address to
+// which a message went, of which senders choose capitals and extensions: one user would be as many voters.
+func PersonVoice(name string) string { return personVoice + bulkhead.Mailbox(name) }
 
 // userVoice returns the voice of a user of the service with the given voice.
 func userVoice(service, user string) string {
-	return PersonVoice(strings.TrimPrefix(service, accountVoice) + "=" + user)
+	return personVoice + strings.TrimPrefix(service, accountVoice) + "=" + bulkhead.Mailbox(user)
 }
 
 // UserVoice returns the voice of a user on whose behalf the account reports.
@@ -113,7 +116,7 @@ func (a *Account) UserVoice(user string) string { return userVoice(a.Voice(), us
 func (a *Account) Voice() string {
 	switch {
 	case a.Person != "":
-		return personVoice + a.Person
+		return PersonVoice(a.Person)
 	case a.From.IsValid() && IsLocal(a.From):
 		return personVoice + LocalPerson
 	}

@@ -146,7 +146,7 @@ func TestLoginRefused(t *testing.T) {
 		t.Errorf("a long form: %d to %q", w.Code, w.Header().Get("Location"))
 	}
 	for name, s := range map[string]*Server{"accounts": with(nil), "passwords": with(users.fakeUsers)} {
-		link, _ := s.sessions.link("alice", time.Now())
+		link := linked(t, s.sessions, "alice", time.Now())
 		for form, want := range map[string]string{"name=alice&token=ecila": "/login?refused", "link=" + link: "/"} {
 			w := send(s, remote, "POST", "/login", formType, form)
 			if got := w.Header().Get("Location"); w.Code != 303 || got != want {
@@ -252,7 +252,7 @@ func TestSessionsEnd(t *testing.T) {
 	} {
 		record, users := &fakeAudit{}, newFakeUsers()
 		s := newServer(t, &prototest.House{}, func(o *Options) { o.Accounts, o.Users, o.Audit = users, users, record })
-		session, other := s.sessions.begin("bob", time.Now()), s.sessions.begin("alice", time.Now())
+		session, other := begun(t, s.sessions, "bob", time.Now()), begun(t, s.sessions, "alice", time.Now())
 		w := send(s, local, tt.method, tt.path, requestType, tt.body, "Authorization", "Bearer token-alice")
 		_, lasts := s.sessions.account(session, time.Now())
 		if _, ok := s.sessions.account(other, time.Now()); lasts == tt.ends || !ok {

@@ -38,7 +38,7 @@ func TestLogin(t *testing.T) {
 	s := newServer(t, &prototest.House{}, func(o *Options) {
 		o.Accounts, o.Users, o.Page = users, users.fakeUsers, http.NotFoundHandler()
 	})
-	link, _ := s.sessions.link("bob", time.Now())
+	link := linked(t, s.sessions, "bob", time.Now())
 	for _, tt := range []struct{ what, form, account string }{
 		{"a token", "token=token-bob", "bob"},
 		{"a token under another name", "name=alice&token=token-bob", "bob"},

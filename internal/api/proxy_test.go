@@ -55,7 +55,7 @@ func TestSecureCookie(t *testing.T) {
 		{"10.0.0.5:1", "https", true}, {"10.0.0.5:1", "http, HTTPS", true}, {"10.0.0.5:1", "https, http", false},
 		{"10.0.0.5:1", "http", false}, {"10.0.0.5:1", "", false}, {local, "https", false}, {remote, "https", false},
 	} {
-		secret, _ := s.sessions.link("alice", time.Now())
+		secret := linked(t, s.sessions, "alice", time.Now())
 		w := send(s, tt.from, "POST", "/login", "application/x-www-form-urlencoded", "link="+secret,
 			"X-Forwarded-Proto", tt.proto)
 		cookies := w.Result().Cookies()

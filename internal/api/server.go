@@ -169,6 +169,7 @@ type request struct {
 	query   url.Values    // the parameters that were given, validated
 	local   bool          // the client is on this machine
 	unsaid  bulkhead.Vote // default vote, for a report without one
+	era     uint64        // of the sessions, before the client was identified
 	did     []any         // an administrator's change, as attributes of a log line, without secrets
 	again   bool          // a repetition with the same result, which is neither recorded nor logged
 }
@@ -239,13 +240,14 @@ func (s *Server) admit(r *http.Request, n need) (*request, error) {
 	if err := s.origin.Check(r); err != nil {
 		return nil, fmt.Errorf("%w: %v", bulkhead.ErrForbidden, err)
 	}
+	era := s.sessions.era()
 	who, err := s.authorise(r, set, addr, local, n)
 	if err != nil {
 		s.refusals.note(s, who, r, err)
 		return nil, err
 	}
 	return &request{Request: r, who: who, local: local, set: set, held: s.opts.Memory.Hold(), unsaid: bulkhead.Spam,
-		schemas: s.openAPI.Components.Schemas}, nil
+		era: era, schemas: s.openAPI.Components.Schemas}, nil
 }
 
 // answer sends the answer of a route to an admitted request.

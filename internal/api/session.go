@@ -39,6 +39,18 @@ type grant struct {
 type sessions struct {
 	mu          sync.Mutex
 	links, open map[[sha256.Size]byte]grant
+	ends        uint64 // how often all of an account were ended
+}
+
+// errEnded is returned for a link or session that would begin although its client was identified before the sessions
+// of an account were ended, with a secret that may be void since. It is rare, and a second attempt decides.
+var errEnded = fmt.Errorf("%w: log-ins of an account were just ended: try again", bulkhead.ErrOverLimit)
+
+// era returns a number that changes whenever all links and sessions of an account are ended.
+func (s *sessions) era() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ends
 }
 
 func newSessions() *sessions {
@@ -68,11 +80,15 @@ func put(in map[[sha256.Size]byte]grant, account string, now time.Time,
 	return secret, until
 }
 
-// link makes the secret of a log-in link.
-func (s *sessions) link(account string, now time.Time) (string, time.Time) {
+// link makes the secret of a log-in link, for a client that was identified in an era.
+func (s *sessions) link(account string, era uint64, now time.Time) (secret string, until time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return put(s.links, account, now, linkLife)
+	if s.ends != era {
+		return "", time.Time{}, errEnded
+	}
+	secret, until = put(s.links, account, now, linkLife)
+	return secret, until, nil
 }
 
 // redeem returns the account of a link's secret, and makes the link void.
@@ -85,12 +101,15 @@ func (s *sessions) redeem(secret string, now time.Time) (account string, ok bool
 	return g.account, ok && g.until.After(now)
 }
 
-// begin opens a session.
-func (s *sessions) begin(account string, now time.Time) string {
+// begin opens a session, for a client that was identified in an era.
+func (s *sessions) begin(account string, era uint64, now time.Time) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ends != era {
+		return "", errEnded
+	}
 	secret, _ := put(s.open, account, now, sessionLife)
-	return secret
+	return secret, nil
 }
 
 // account returns the account whose session has a secret.
@@ -108,10 +127,11 @@ func (s *sessions) end(secret string) {
 	delete(s.open, sha256.Sum256([]byte(secret)))
 }
 
-// endAll ends all links and sessions of an account.
+// endAll ends all links and sessions of an account. It is called after what identified their clients has become void.
 func (s *sessions) endAll(account string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ends++
 	for _, in := range []map[[sha256.Size]byte]grant{s.links, s.open} {
 		for k, g := range in {
 			if g.account == account {
@@ -145,7 +165,10 @@ func (s *Server) newLink(r *request) (any, error) {
 			return nil, err // the account of this machine's administrators is closed or gone
 		}
 	}
-	secret, until := s.sessions.link(r.who.Account, time.Now())
+	secret, until, err := s.sessions.link(r.who.Account, r.era, time.Now())
+	if err != nil {
+		return nil, err
+	}
 	return &admin.LoginLink{Path: "/login?link=" + secret, Expires: until}, nil
 }
 
@@ -176,6 +199,10 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	account, err := s.loginAs(r, req.who.Addr)
+	session := ""
+	if err == nil {
+		session, err = s.sessions.begin(account, req.era, time.Now())
+	}
 	if errors.Is(err, bulkhead.ErrOverLimit) {
 		writeProblem(w, problem(err))
 		return
@@ -188,7 +215,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	s.record(admin.AuditEntry{Account: account, From: req.who.Addr.String(), Action: "login"}, nil, nil)
 	s.opts.Log.Info("logged in", "account", account, "from", r.RemoteAddr)
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: s.sessions.begin(account, time.Now()), Path: "/", MaxAge: int(sessionLife / time.Second),
+		Name: cookieName, Value: session, Path: "/", MaxAge: int(sessionLife / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: req.set.secure(r),
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)

@@ -136,8 +136,11 @@ func (s *Server) removeUser(r *request) (any, error) {
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
+	if err := s.opts.Users.RemoveUser(r.Context(), name); err != nil {
+		return nil, err
+	}
 	s.sessions.endAll(name)
-	return nil, s.opts.Users.RemoveUser(r.Context(), name)
+	return nil, nil
 }
 
 func (s *Server) newToken(r *request) (any, error) {
@@ -146,11 +149,11 @@ func (s *Server) newToken(r *request) (any, error) {
 	if _, err := s.user(r, name); err != nil {
 		return nil, err
 	}
-	s.sessions.endAll(name)
 	token, err := s.opts.Users.NewToken(r.Context(), name)
 	if err != nil {
 		return nil, err
 	}
+	s.sessions.endAll(name)
 	return &admin.Token{Name: name, Token: token}, nil
 }
 

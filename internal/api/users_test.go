@@ -262,10 +262,10 @@ func TestPreviews(t *testing.T) {
 		t.Errorf("PreviewUndo = %+v, %v", undone, err)
 	}
 	now := time.Now()
-	s.sessions.begin("bob", now)
-	s.sessions.link("bob", now)
-	s.sessions.begin("bob", now.Add(-sessionLife)) // has ended
-	s.sessions.begin("alice", now)
+	begun(t, s.sessions, "bob", now)
+	linked(t, s.sessions, "bob", now)
+	begun(t, s.sessions, "bob", now.Add(-sessionLife)) // has ended
+	begun(t, s.sessions, "alice", now)
 	closing, err := c.PreviewClose(ctx, "bob")
 	if err != nil || closing.Votes != 7 || closing.Sessions != 2 || closing.AnswersFor == nil ||
 		len(closing.AnswersFor) != 0 {

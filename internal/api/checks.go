@@ -92,7 +92,7 @@ func (s *Server) checkReady(r *request) (any, error) {
 	if err := r.noQuery(); err != nil {
 		return nil, err
 	}
-	body, err := r.body()
+	body, err := r.jsonBody()
 	if err != nil {
 		return nil, err
 	}

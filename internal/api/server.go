@@ -303,6 +303,28 @@ func (r *request) body() ([]byte, error) {
 	return nil, fmt.Errorf("%w: body: %v", bulkhead.ErrMalformed, err)
 }
 
+// The bounds of a JSON body. A value may be a few bytes long, and takes as many times more when it is decoded.
+const (
+	maxValues  = 1 << 20 // in a body; a batch of reports that is as long as a body may be has half as many
+	valueBytes = 128     // memory of a value, decoded for its type and again for its schema
+)
+
+// jsonBody is body for a JSON text: it also takes memory for its values.
+func (r *request) jsonBody() ([]byte, error) {
+	body, err := r.body()
+	if err != nil {
+		return nil, err
+	}
+	values := bytes.Count(body, []byte(","))
+	if values > maxValues {
+		return nil, fmt.Errorf("%w: body: more than %d values", bulkhead.ErrMalformed, maxValues)
+	}
+	if err := r.held.Take(r.Context(), int64(valueBytes*values), patience); err != nil {
+		return nil, newProblem(http.StatusServiceUnavailable, err.Error())
+	}
+	return body, nil
+}
+
 // mediaType returns the type of the body without its parameters.
 func (r *request) mediaType() string {
 	value, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")

@@ -12,6 +12,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -316,6 +317,9 @@ func TestRefusals(t *testing.T) {
 		{"bad address", local, "POST", "/v1/report", requestType, `{"source":{"client":"x"},"signatures":["dcc/body:00"]}`,
 			nil, 400, "body: "},
 		{"empty batch", local, "POST", "/v1/report", requestType, `[]`, nil, 400, "batch of 0 messages"},
+		{"open batch", local, "POST", "/v1/report", requestType, `[`, nil, 400, "body: it ends inside a value"},
+		{"batch that goes on", local, "POST", "/v1/report", requestType, `[` + ready + `,`, nil, 400,
+			"body: it ends inside a value"},
 		{"one bad in a batch", local, "POST", "/v1/report", requestType, "[" + ready + `,{"signatures":[]}]`, nil, 400,
 			"message 2 of the batch"},
 		{"unknown query parameter", local, "POST", "/v1/report?votes=ham", mailType, sample, nil, 400,
@@ -544,6 +548,46 @@ func TestLargeBodies(t *testing.T) {
 	}
 	if _, held, _ := memory.Usage(); held != 4<<20-128<<10 {
 		t.Errorf("%d bytes are held, and the others have %d", held, 4<<20-128<<10)
+	}
+}
+
+// TestManyValues checks that a JSON body of many short values takes memory for them, and no more than a few times what
+// was taken.
+func TestManyValues(t *testing.T) {
+	memory := door.NewMemory(256 << 20)
+	s := newServer(t, &prototest.House{}, func(o *Options) { o.Memory = memory })
+	const many = 500_000
+	list := func(value string, n int) string { return "[" + strings.Repeat(value+",", n) + value + "]" }
+	within := func(field string) string { return strings.TrimSuffix(ready, "}") + "," + field + "}" }
+	for _, tt := range []struct{ name, path, body, want string }{
+		{"a batch of checks", "/v1/check", list("{}", many), "batch of more than 1024 messages"},
+		{"a batch of reports", "/v1/report", list("{}", many), "batch of more than 1024 messages"},
+		{"recipients", "/v1/report", within(`"vote":"sighting","recipients":` + list(`""`, many)), "500001 recipients"},
+		{"domains", "/v1/check", within(`"source":{"dkim":` + list(`""`, many) + "}"), "array length"},
+		{"too many", "/v1/check", list("{}", maxValues+1), "more than 1048576 values"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w := send(s, local, "POST", tt.path, requestType, tt.body)
+		runtime.ReadMemStats(&after)
+		// Growing a list allocates it anew several times, of which the collector takes back the former ones.
+		took := after.TotalAlloc - before.TotalAlloc
+		if most := uint64(8*len(tt.body) + 2*valueBytes*many); took > most {
+			t.Errorf("%s: %d bytes allocate %d, want %d at most", tt.name, len(tt.body), took, most)
+		}
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), tt.want) {
+			t.Errorf("%s: %d %s, want %q", tt.name, w.Code, w.Body, tt.want)
+		}
+	}
+	others := memory.Hold()
+	if err := others.Take(t.Context(), 250<<20, 0); err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]int{10: http.StatusBadRequest, many / 10: http.StatusServiceUnavailable} {
+		body := within(`"vote":"sighting","recipients":` + list(`""`, n))
+		if w := send(s, local, "POST", "/v1/report", requestType, body); w.Code != want {
+			t.Errorf("%d recipients while there is memory for the text alone: %d %s, want %d", n, w.Code, w.Body, want)
+		}
 	}
 }
 

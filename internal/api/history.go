@@ -150,8 +150,12 @@ func (s *Server) reportMessageID(r *request) (any, error) {
 	return s.tellRemembered(r, v.MessageID, 0, admin.RememberedVote{Vote: v.Vote, User: v.User, ID: v.ID})
 }
 
-// reportEntry votes on the message of an entry.
+// reportEntry votes on the message of an entry. Other reporters do not see the history, and could vote on the mail of
+// others by guessing numbers.
 func (s *Server) reportEntry(r *request) (any, error) {
+	if err := s.maySpeak(r); err != nil {
+		return nil, err
+	}
 	v, err := one[admin.RememberedVote](r)
 	if err != nil {
 		return nil, err

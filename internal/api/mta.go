@@ -50,7 +50,12 @@ func (s *Server) rateLimits() (RateLimits, error) {
 	return s.opts.RateLimits, nil
 }
 
+// applyRate serves mail servers. Clients of less trust could use up the limits of others, whose mail is then deferred,
+// and look at their rates.
 func (s *Server) applyRate(r *request) (any, error) {
+	if err := s.maySpeak(r); err != nil {
+		return nil, err
+	}
 	rates, err := s.rateLimits()
 	if err != nil {
 		return nil, err

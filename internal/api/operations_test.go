@@ -386,3 +386,33 @@ func TestRememberedVotes(t *testing.T) {
 		}
 	}
 }
+
+// TestReporterAtMail checks that an account without trust cannot use up the rate limits of others, nor vote on mail by
+// a number that it guesses.
+func TestReporterAtMail(t *testing.T) {
+	for _, tt := range []struct {
+		path, body string
+		reporter   int
+	}{
+		{"/v1/ratelimits", `{"attributes":{"sasl_username":"ann"}}`, http.StatusForbidden},
+		{"/v1/ratelimits", `{"attributes":{"sasl_username":"ann"},"readonly":true}`, http.StatusForbidden},
+		{"/v1/history/5", `{}`, http.StatusForbidden},
+		{"/v1/reports", `{"message_id":"<m>"}`, http.StatusOK},
+	} {
+		for header, want := range map[string]int{
+			"Bearer token-bob": tt.reporter, "Bearer token-alice": http.StatusOK, "": http.StatusOK, // a program on the machine
+		} {
+			b, mta := new(backstage), fakeMTA{known: make(map[string]int)}
+			s := b.server(t, false)
+			s.opts.RateLimits = mta
+			var headers []string
+			if header != "" {
+				headers = []string{"Authorization", header}
+			}
+			w := send(s, local, "POST", tt.path, requestType, tt.body, headers...)
+			if w.Code != want || want != http.StatusOK && len(b.calls)+len(mta.known) > 0 {
+				t.Errorf("%s %s with %q: %d %s, calls %q, want %d", tt.path, tt.body, header, w.Code, w.Body, b.calls, want)
+			}
+		}
+	}
+}

@@ -138,7 +138,7 @@ func (h *History) Remembered(ctx context.Context, who bulkhead.Reporter, message
 	if !ok {
 		return nil, fmt.Errorf("%w: this reporter has no vote", bulkhead.ErrForbidden)
 	}
-	found, err := h.find(ctx, messageID, entry)
+	found, whole, err := h.find(ctx, messageID, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (h *History) Remembered(ctx context.Context, who bulkhead.Reporter, message
 	found = slices.DeleteFunc(found, func(e logbook.Entry) bool {
 		return e.Space != "" && e.Space != space && (space != "" || entry == 0)
 	})
-	message, err := h.meant(ctx, found, who.User)
+	message, err := h.meant(ctx, found, whole, who.User)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +174,10 @@ func (h *History) Remembered(ctx context.Context, who bulkhead.Reporter, message
 // their mail, so several texts are no reason to refuse a vote. The texts that were delivered to the user count,
 // or else the texts that were delivered to others, or else the texts that were checked. Of several, the vote is
 // on the latest whose standing is the lowest. A spammer who sends wanted mail once more, with the Message-ID of
-// its spam, therefore turns no report of the spam against that mail.
-func (h *History) meant(ctx context.Context, found []logbook.Entry, user string) ([]bulkhead.Signature, error) {
+// its spam, therefore turns no report of the spam against that mail. If found is not whole, it may lack what was
+// delivered to the user, and other texts do not count in its place.
+func (h *History) meant(ctx context.Context, found []logbook.Entry, whole bool,
+	user string) ([]bulkhead.Signature, error) {
 	voter := recent.Mailbox(h.Book.Mailbox(user))
 	var mine, delivered, checked [][]bulkhead.Signature
 	for i := range found { // the latest first
@@ -190,6 +192,9 @@ func (h *History) meant(ctx context.Context, found []logbook.Entry, user string)
 		default:
 			checked = another(checked, sigs)
 		}
+	}
+	if !whole && user != "" {
+		delivered, checked = nil, nil
 	}
 	for _, texts := range [][][]bulkhead.Signature{mine, delivered, checked} {
 		if len(texts) > 0 {
@@ -257,32 +262,32 @@ func DeliveryIn(e *logbook.Entry, sigs []bulkhead.Signature) (d recent.Delivery,
 	return d, true
 }
 
-// find returns entries of one message.
-func (h *History) find(ctx context.Context, messageID string, entry int64) ([]logbook.Entry, error) {
+// find returns entries of one message. whole reports whether these are all of them.
+func (h *History) find(ctx context.Context, messageID string, entry int64) (found []logbook.Entry, whole bool,
+	err error) {
 	if messageID == "" {
 		e, ok, err := h.Book.Get(uint64(max(0, entry)))
 		if !ok || err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		return []logbook.Entry{e}, nil
+		return []logbook.Entry{e}, true, nil
 	}
 	id := h.Book.MessageID(messageID)
 	if id == (logbook.MessageID{}) {
-		return nil, fmt.Errorf("%w: empty Message-ID", bulkhead.ErrMalformed)
+		return nil, false, fmt.Errorf("%w: empty Message-ID", bulkhead.ErrMalformed)
 	}
 	q := logbook.Query{Message: id, Limit: logbook.MaxPage}
-	var found []logbook.Entry
 	for range maxWithID / logbook.MaxPage { // others may send many messages with this Message-ID
 		page, err := h.Book.Search(ctx, q)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		found = append(found, page.Entries...)
 		if q.Before = page.Next; q.Before == 0 {
-			break
+			return found, true, nil
 		}
 	}
-	return found, nil
+	return found, false, nil
 }
 
 // maxWithID is the largest number of entries with one Message-ID that are read.

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/bulkhead-mail/bulkhead"
+	"github.com/bulkhead-mail/bulkhead/client"
 	"github.com/bulkhead-mail/bulkhead/client/admin"
 	"github.com/bulkhead-mail/bulkhead/door"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/prototest"
@@ -199,5 +202,47 @@ func TestFailuresAreNoted(t *testing.T) {
 		if noted != tt.want {
 			t.Errorf("%+v: %d failures are noted", tt, noted)
 		}
+	}
+}
+
+// TestFormMemory checks that a form takes memory while its page is made, and is refused while there is none; and that
+// the page may pass a message on that needs most of the memory.
+func TestFormMemory(t *testing.T) {
+	const limit, size = 1 << 20, 200 << 10
+	memory := door.NewMemory(limit)
+	var held int64
+	var failed error
+	var s *Server
+	var asked *httptest.ResponseRecorder
+	s = newServer(t, &prototest.House{}, func(o *Options) {
+		o.Memory = memory
+		o.Page = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			var form []byte
+			form, failed = io.ReadAll(r.Body)
+			_, held, _ = memory.Usage()
+			in := httptest.NewRequestWithContext(r.Context(), "POST", "/v1/check", bytes.NewReader(form))
+			in.RemoteAddr, in.Host = local, "localhost"
+			in.Header.Set("Content-Type", mailType)
+			asked = httptest.NewRecorder()
+			s.ServeHTTP(asked, in)
+		})
+	})
+	post := func() { send(s, local, "POST", "/lookup", formType, sample+strings.Repeat("x", size)) }
+	if post(); failed != nil || held < formCost*size || asked.Code != http.StatusOK {
+		t.Errorf("a form of %d bytes: %v, takes %d bytes, answer %d %s", size, failed, held, asked.Code, asked.Body)
+	}
+	if _, held, _ := memory.Usage(); held != 0 {
+		t.Errorf("%d bytes are held after the page", held)
+	}
+	others := memory.Hold()
+	if err := others.Take(t.Context(), limit-size, 0); err != nil {
+		t.Fatal(err)
+	}
+	var p *client.Problem
+	if post(); !errors.As(failed, &p) || p.Status != http.StatusServiceUnavailable {
+		t.Errorf("without memory: %v", failed)
+	}
+	if _, held, _ := memory.Usage(); held != limit-size {
+		t.Errorf("%d bytes are held, and the others have %d", held, limit-size)
 	}
 }

@@ -287,6 +287,9 @@ func (r *request) body() ([]byte, error) {
 		return nil, newProblem(http.StatusUnsupportedMediaType,
 			fmt.Sprintf("body with content coding %.40q, want none", coding))
 	}
+	if form, ok := r.Context().Value(formKey{}).(*door.Hold); ok {
+		form.Release()
+	}
 	body, err := r.held.ReadAll(r.Context(), r.Body, r.ContentLength, patience)
 	var long *http.MaxBytesError
 	var netErr interface{ Timeout() bool }

@@ -1,10 +1,12 @@
 package api
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -288,7 +290,9 @@ func (s *Server) pages(w http.ResponseWriter, r *http.Request) {
 	}
 	req, err := s.admit(r, n)
 	if err == nil {
-		r.Body = http.MaxBytesReader(w, r.Body, req.set.MaxBody)
+		defer req.held.Release()
+		r = r.WithContext(context.WithValue(r.Context(), formKey{}, &req.held))
+		r.Body = http.MaxBytesReader(w, &formBody{r.Body, req}, req.set.MaxBody)
 		s.opts.Page.ServeHTTP(w, r)
 		return
 	}
@@ -298,6 +302,28 @@ func (s *Server) pages(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeProblem(w, p)
 	}
+}
+
+// A formBody is the body of a form. It takes memory for what is read of it.
+type formBody struct {
+	io.ReadCloser
+	of *request
+}
+
+// formCost is how many times its size a form takes: its fields or files, and one of them once more.
+const formCost = 2
+
+// formKey is the key of the memory of a form in the context of the requests that its page makes. A request gives that
+// back before it takes memory for the same message, so that the two do not need it together.
+type formKey struct{}
+
+// Read implements [io.Reader]. Its error wraps a [client.Problem] if there is no memory.
+func (b *formBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err := b.of.held.Take(b.of.Context(), int64(formCost*n), patience); err != nil {
+		return 0, newProblem(http.StatusServiceUnavailable, err.Error())
+	}
+	return n, err
 }
 
 // wantsPage reports whether a request is from a browser and not from a program that reads JSON.

@@ -158,7 +158,11 @@ func voted(vote string, got *client.Receipt) string {
 		got.Signatures, got.Listed, got.Revoked)
 }
 
+// badForm returns the problem with a form. The error of reading it may be one of the node.
 func badForm(err error) error {
+	if p := (*client.Problem)(nil); errors.As(err, &p) {
+		return p
+	}
 	return &client.Problem{Title: "Bad form", Status: http.StatusBadRequest, Detail: err.Error()}
 }
 

@@ -136,11 +136,11 @@ func (o *Options) user(h mail.Header, raw []byte) (string, error) {
 	switch {
 	case way.login != "":
 		return way.login, nil
-	case signed == "" || way.leadsTo(h):
+	case signed == "" || len(way.reached) == 0 || way.leadsTo(h):
 		return known(signed)
 	}
 	// The signature stays valid when a recipient sends the mail on. A user's answer to spam quotes the spam, and a
-	// forward to another address has it attached.
+	// forward to another address has it attached. Servers that record no mailbox leave nothing to compare with.
 	return "", fmt.Errorf("%w: the signature is a user's, but neither To nor Cc names the mailbox that has got the mail",
 		ErrStranger)
 }

@@ -55,7 +55,8 @@ func TestWho(t *testing.T) {
 		{"dkim, sent on with a field", elsewhere + "Delivered-To: abuse@example.com\r\n" + from + signed, ""},
 		{"dkim, sent on with a way", strings.Replace(elsewhere, "by mx.", "by mx1.", 1) +
 			strings.Replace(here, "by mx.", "by mx2.", 1) + from + signed, ""},
-		{"dkim, nobody says to whom", unsaid + from + signed, ""},
+		{"dkim, nobody says to whom", unsaid + from + signed, "ann@example.com"},
+		{"dkim, nobody says which way", from + signed, "ann@example.com"},
 		{"dkim of another", here + from + "Authentication-Results: mx.example.com; dkim=pass header.d=spam.example\r\n", ""},
 		{"dkim of a subdomain",
 			here + from + "Authentication-Results: mx.example.com; dkim=pass header.d=a.example.com\r\n", ""},

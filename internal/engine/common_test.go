@@ -135,6 +135,40 @@ func TestCommonFiles(t *testing.T) {
 	}
 }
 
+// TestUsualFile: a bank has its logo in the mail of four days, and users report phishing that imitates it with the
+// same file. The bank's own mail stays wanted until there are more reports than such mail. A file that its accounts
+// send on a single day is no usual one, and mail of other senders with the logo is spam.
+func TestUsualFile(t *testing.T) {
+	const perDay = 5
+	for _, tt := range []struct{ days, spared, spam int }{{4, 4 * perDay, 4*perDay + 2}, {1, 0, 4}} {
+		w := newTown(t)
+		from := func(who string) []bulkhead.Signature {
+			return w.text(sig(bulkhead.Attachment, 1), bulkhead.NamedSignature(bulkhead.Sender, who))
+		}
+		for day := range 4 {
+			for i := range perDay {
+				if mail := from("bank.example"); day < 4-tt.days {
+					w.deliver(i, append(mail[:21:21], mail[22:]...)) // without the file
+				} else {
+					w.deliver(i, mail)
+				}
+			}
+			w.Advance(24 * time.Hour)
+		}
+		w.Advance(12 * time.Hour) // the last day is settled from noon on
+		for i := range 30 {
+			w.complain(i, from(fmt.Sprint("evil", i, ".example")))
+			v := verdictOf(t, w.Engine, from("bank.example")...)
+			if spam := v.Class == bulkhead.ClassSpam; spam && i < tt.spared || !spam && i+1 >= tt.spam {
+				t.Errorf("a file of %d days after %d reports: the bank's mail is %v by %s", tt.days, i+1, v.Class, v.Rule)
+			}
+		}
+		if v := verdictOf(t, w.Engine, from("other.example")...); v.Class != bulkhead.ClassSpam {
+			t.Errorf("a file of %d days: mail of another sender is %v by %s, want spam", tt.days, v.Class, v.Rule)
+		}
+	}
+}
+
 // TestGateway: five deliveries of a gateway's network and six reports make nothing spam.
 func TestGateway(t *testing.T) {
 	w := newTown(t)

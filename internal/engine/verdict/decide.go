@@ -266,13 +266,15 @@ func (d *decision) common(i int) bool {
 	return e.Common()
 }
 
-// condemns reports whether a part is listed and makes the message spam. A common part does not. Any
-// other link needs more strength in the mail of a verified sender without reports, because all
-// kinds of mail link to sites that some spam also links to. It needs that much for each verified domain
+// condemns reports whether a part is listed and makes the message spam. A common part does not, nor does a usual file
+// from a sender of good standing. Any other link needs more strength in the mail of a verified sender without reports,
+// because all kinds of mail link to sites that some spam also links to. It needs that much for each verified domain
 // that sent it: the fifth makes the link common, and peers may have seen some of them.
 func (d *decision) condemns(i int) bool {
 	switch {
 	case !d.isListed(i) || d.common(i):
+		return false
+	case d.Signatures[i].Scheme() == bulkhead.Attachment && d.senderGood && d.usualFile(i):
 		return false
 	case d.Signatures[i].Scheme() != bulkhead.Link:
 		return true
@@ -283,6 +285,14 @@ func (d *decision) condemns(i int) bool {
 	}
 	e := &d.Evidence[i]
 	return d.Policy.Strength(e, twoVotes) >= Need(bulkhead.LinkFacet, e)+twoVotes*max(1, e.users())-slack
+}
+
+// usualFile reports whether an attachment came with mail of several days, as often as it was reported: the logo in all
+// mail of a bank, or the terms of a shop. Spam that imitates the sender has the same file, and its reports say little
+// about the file.
+func (d *decision) usualFile(i int) bool {
+	e := &d.Evidence[i]
+	return e.Days >= usualDays && e.settled() >= e.reported()
 }
 
 // otherPlaces reports whether the message links to certain places in a domain alone, such as the pages of one list of

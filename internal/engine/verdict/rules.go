@@ -52,7 +52,8 @@ var firstRules = []rule{
 			"deliveries for each report. Or the sender is a well-known company with mail on two days, and with as many " +
 			"settled deliveries as there are reports; an exact copy was also delivered on three days."},
 	{"attachment", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Attachments, d.condemns) },
-		"An attachment is listed, and is not common."},
+		"An attachment is listed, and is not common. From a sender of good standing, it was delivered on less than three " +
+			"days, or less often than it was reported."},
 }
 
 // senderRules apply to mail that a sender of good standing answers for.

@@ -27,9 +27,10 @@ func holdingOf(kind, name string) holding {
 		return holdsMessage
 	case "application/octet-stream", "application/x-unknown", "application/unknown", "application/binary",
 		"application/octetstream", "application/force-download", "application/x-download", "text/plain", "text/rfc822",
-		"application/email", "application/vnd.ms-outlook", "text/x-mail", "application/rfc822":
+		"application/email", "application/vnd.ms-outlook", "text/x-mail", "application/rfc822", "application/msword",
+		"application/vnd.ms-excel":
 		switch {
-		case extension == ".eml", (extension == ".mht" || extension == ".mhtml") && kind != "text/plain":
+		case extension == ".eml", isWebArchive(extension) && kind != "text/plain":
 			return holdsMessage
 		case extension == ".p7m" && kind != "text/plain":
 			return holdsSigned
@@ -38,6 +39,16 @@ func holdingOf(kind, name string) holding {
 		}
 	}
 	return holdsFile
+}
+
+// isWebArchive reports whether a file of a name with an extension may be a page in the form of a message. Office
+// programs also open these with the extensions of their own files.
+func isWebArchive(extension string) bool {
+	switch extension {
+	case ".mht", ".mhtml", ".doc", ".xls":
+		return true
+	}
+	return false
 }
 
 // beginsMessage reports whether data begins with the header of a message. Where the name of the file does

@@ -512,6 +512,12 @@ func convert(data []byte, name string, limit int, p *pace.Pace) []byte {
 	if charsets.IsUTF7(name) {
 		return withoutNUL(validUTF8(charsets.FromUTF7(data, limit, p.Over), limit))
 	}
+	if text, as := charsets.Unshifted(data, name); as != name {
+		if p.Over(len(data)) {
+			return nil
+		}
+		data, name = text, as
+	}
 	from := charsets.Named(name)
 	if from == nil {
 		return asUTF8(data, "", limit, p)

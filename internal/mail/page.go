@@ -39,7 +39,7 @@ func (m *Message) Visible(ctx context.Context, part int) ([]byte, error) {
 func (m *Message) Page(ctx context.Context, part int) (Page, error) {
 	p := &m.Parts[part]
 	switch {
-	case p.Type == "text/calendar":
+	case p.Type == "text/calendar", p.Type == "text/x-vcalendar":
 		text, err := unmarked(ctx, document.Calendar(p.Text))
 		return Page{Text: text}, err
 	case p.IsText() && document.IsRTF(p.Text):

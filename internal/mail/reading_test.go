@@ -103,6 +103,21 @@ func TestWideText(t *testing.T) {
 	}
 }
 
+// TestShifted checks the charsets of Korea and China that have seven bits, which browsers do not read.
+func TestShifted(t *testing.T) {
+	for _, c := range []struct{ name, data, want string }{
+		{"iso-2022-kr", "\x1b$)C\x0eGQ19>n\x0f text", "한국어 text"},
+		{"ISO-2022-KR", "\x1b$)C\r\nonly ASCII", "\r\nonly ASCII"},
+		{"csISO2022KR", "\x1b$)C\x0eGQ19\n>n", "한국\n>n"},
+		{"iso-2022-cn", "\x1b$)A\x0eVPND\x0f text", "中文 text"},
+		{"iso-2022-kr", "\x1b$)", "\x1b$)"},
+	} {
+		if got := decodeText([]byte(c.data), c.name); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 // TestEncodedWords checks the forms of encoded words that mail programs read.
 func TestEncodedWords(t *testing.T) {
 	for field, want := range map[string]string{
@@ -267,6 +282,7 @@ func TestContainers(t *testing.T) {
 		"by name":    part("application/octet-stream", "x.EML", []byte(message)),
 		"by content": part("application/octet-stream", "", []byte(message)),
 		"by mark":    part("application/octet-stream", "a.eml", []byte("\xef\xbb\xbf"+message)),
+		"for Word":   part("application/msword", "a.doc", []byte(message[len("From: x@spam.example\r\nSubject: y\r\n"):])),
 		"as text":    part("text/plain", "a.eml", []byte(message)),
 		"rfc822":     part("message/rfc822", "", []byte(message)),
 		"envelope":   part("application/octet-stream", "a.eml", []byte("From x@y Mon Nov  2 10:00:00 2026\r\n"+message)),
@@ -311,7 +327,7 @@ func TestContainers(t *testing.T) {
 func TestCalendarFiles(t *testing.T) {
 	const entry = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nSUMMARY:Meeting\r\nDESCRIPTION:join at " +
 		"https://a.example/p\r\nEND:VEVENT\r\n"
-	for _, kind := range []string{"text/calendar", "application/ics; name=invite.ics",
+	for _, kind := range []string{"text/calendar", "text/x-vcalendar", "application/ics; name=invite.ics",
 		"application/octet-stream; name=a.ics",
 		"application/octet-stream", "application/calendar; name=x.vcs"} {
 		raw := fmt.Sprintf("Subject: x\r\nContent-Type: %s\r\n\r\n%s", kind, entry)

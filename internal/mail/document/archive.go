@@ -27,10 +27,10 @@ func (o *opener) zip(data []byte, depth int) bool {
 	}
 	switch {
 	case entries["[Content_Types].xml"] != nil:
-		o.office(z.File, isOpenXML)
+		o.office(z.File, isOpenXML, depth)
 		return true
 	case entries["content.xml"] != nil && entries["mimetype"] != nil:
-		o.office(z.File, isOpenDocument)
+		o.office(z.File, isOpenDocument, depth)
 		return true
 	case entries["META-INF/MANIFEST.MF"] != nil:
 		return false // a program: its files are mostly those of libraries

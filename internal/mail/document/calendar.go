@@ -2,6 +2,8 @@ package document
 
 import (
 	"bytes"
+	"io"
+	"mime/quotedprintable"
 	"strings"
 )
 
@@ -19,7 +21,9 @@ func Calendar(source string) []byte {
 	for source != "" && len(out) < maxText {
 		next, rest, _ := strings.Cut(source, "\n")
 		next, source = strings.TrimSuffix(next, "\r"), rest
-		if folded, ok := strings.CutPrefix(next, " "); ok {
+		if before, ok := bytes.CutSuffix(line, []byte("=")); ok && isQuoted(line) {
+			line = before
+		} else if folded, ok := strings.CutPrefix(next, " "); ok {
 			next = folded
 		} else if folded, ok := strings.CutPrefix(next, "\t"); ok {
 			next = folded
@@ -43,7 +47,7 @@ func shown(line []byte) ([]byte, bool) {
 	}
 	switch strings.ToUpper(string(name)) {
 	case "SUMMARY", "DESCRIPTION", "LOCATION", "COMMENT", "CONTACT", "URL", "ATTACH", "CONFERENCE", "NOTE",
-		"X-ALT-DESC": // the description as a page
+		"X-ALT-DESC", "STYLED-DESCRIPTION": // the description as a page
 	default:
 		return nil, false
 	}
@@ -52,11 +56,21 @@ func shown(line []byte) ([]byte, bool) {
 		switch {
 		case c == '"':
 			quoted = !quoted
+		case c == ':' && !quoted && isQuoted(line):
+			text, _ := io.ReadAll(quotedprintable.NewReader(bytes.NewReader(line[i+1:]))) // what is before a fault counts
+			return text, true
 		case c == ':' && !quoted:
 			return line[i+1:], true
 		}
 	}
 	return nil, false
+}
+
+// isQuoted reports whether the value of a property is in quoted-printable, as in version 1.0 of calendars and version
+// 2.1 of business cards. It may go on in the next line.
+func isQuoted(line []byte) bool {
+	parameters, _, _ := bytes.Cut(line[:min(len(line), 256)], []byte(":"))
+	return bytes.Contains(bytes.ToUpper(parameters), []byte("QUOTED-PRINTABLE"))
 }
 
 // appendText appends a value, without its escapes.

@@ -121,7 +121,7 @@ func (o *opener) done() bool {
 func (o *opener) open(name string, data []byte, depth int) bool {
 	switch {
 	case o.done():
-	case bytes.HasPrefix(data, []byte("PK\x03\x04")):
+	case bytes.HasPrefix(data, []byte("PK\x03\x04")), extension(name) == ".zip": // what comes before it does not count
 		return o.zip(data, depth)
 	case bytes.HasPrefix(data, []byte("\x1f\x8b")):
 		return o.gzip(name, data, depth)
@@ -132,6 +132,8 @@ func (o *opener) open(name string, data []byte, depth int) bool {
 		return true
 	case IsRTF(scan.String(data)):
 		o.add(Item{name, Text, o.rtfText(data)})
+		return true
+	case o.flat(name, data):
 		return true
 	case isShortcut(name, data):
 		o.add(Item{name, Text, data[:min(len(data), maxShortcut)]})

@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"context"
+	"encoding/ascii85"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,6 +108,41 @@ func compressedPDF() string {
 		stream(31, "/Subtype/Image", "BT (not shown) Tj ET")
 }
 
+// filteredPDF returns a PDF with a text in a stream, and the names of the filters that undo what was done to it.
+func filteredPDF(names string, encode ...func(string) string) string {
+	text := "BT (Pay) Tj ET"
+	for _, e := range encode {
+		text = e(text)
+	}
+	return "%PDF-1.4\n1 0 obj\n<</Filter " + names + " /Length 9>>stream\n" + text + "\nendstream endobj\n"
+}
+
+func ascii85Of(s string) string {
+	out := make([]byte, ascii85.MaxEncodedLen(len(s)))
+	return string(out[:ascii85.Encode(out, []byte(s))]) + "~>"
+}
+
+func hexOf(s string) string { return fmt.Sprintf("% x >", s) }
+
+// lzwOf encodes with codes of nine bits alone, which stand for single bytes.
+func lzwOf(s string) string {
+	const clear, end, size = 256, 257, 9
+	out, bits, n := []byte(nil), 0, 0
+	for _, code := range append(append([]int{clear}, codesOf(s)...), end) {
+		for bits, n = bits<<size|code, n+size; n >= 8; n -= 8 {
+			out = append(out, byte(bits>>(n-8)))
+		}
+	}
+	return string(append(out, byte(bits<<(8-n))))
+}
+
+func codesOf(s string) (codes []int) {
+	for _, c := range []byte(s) {
+		codes = append(codes, int(c))
+	}
+	return codes
+}
+
 // rtfLetter has a text that is not shown, and a link.
 const rtfLetter = `{\rtf1\ansi{\info{\title x}}Pa{\v hidden}y \v x\v0 now\par ` +
 	`{\field{\*\fldinst{ HYPERLINK "http://a.example/" }}{\fldrslt }}}`
@@ -133,6 +169,31 @@ func TestOpen(t *testing.T) {
 		{"program", "x.jar", zipped(entry{"META-INF/MANIFEST.MF", "a: b"}, entry{"A.class", "code"}), nil},
 		{"Word", "x.docx", wordFile("First <w:tab/>line"), []string{"image1.png 0 a picture",
 			" 1 First  line\nSecond & last\n\n\nhttp://offers.example/now\n"}},
+		{"Word, with a number", "x.docx", zipped(entry{"[Content_Types].xml", "x"},
+			entry{"word/document2.xml", "<w:p>one</w:p>"}, entry{"word/footnotes.xml", "<w:p>two</w:p>"},
+			entry{"word/styles.xml", "<w:p>three</w:p>"}), []string{" 1 one\n\ntwo\n\n"}},
+		{"Word, elsewhere", "x.docx", zipped(entry{"[Content_Types].xml", "x"}, entry{"docProps/core.xml", "no"},
+			entry{"w/d.xml", "<w:p>one</w:p>"}), []string{" 1 one\n\n"}},
+		{"Word, a page within", "x.docx", zipped(entry{"[Content_Types].xml", "x"},
+			entry{"word/document.xml", "<w:p><w:altChunk/></w:p>"}, entry{"word/chunk.html", "<p>one"}),
+			[]string{"chunk.html 2 <p>one", " 1 \n\n"}},
+		{"Word, not shown", "x.docx", zipped(entry{"[Content_Types].xml", "x"}, entry{"word/document.xml",
+			`<w:pPr><w:rPr><w:vanish/></w:rPr></w:pPr><w:r><w:t>Pa</w:t></w:r>` +
+				`<w:r><w:rPr><w:vanish/></w:rPr><w:t>x</w:t></w:r>` +
+				`<w:del><w:r><w:delText>x</w:delText></w:r></w:del><w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>y</w:t></w:r>`}),
+			[]string{" 1 Pay\n"}},
+		{"drawings of Excel", "x.xlsx", zipped(entry{"[Content_Types].xml", "x"},
+			entry{"xl/drawings/drawing1.xml", "<a:p><a:r><a:t>one</a:t></a:r></a:p>"}), []string{" 1 one\n\n"}},
+		{"XML of Word", "x.doc", []byte("<?xml?><w:p><w:r><w:t>one</w:t></w:r></w:p><w:hlink w:dest=\"http://a.example/\">"),
+			[]string{"x.doc 1 one\n\nhttp://a.example/\n\n"}},
+		{"XML of Writer", "x.fodt", []byte("<?xml?><text:tracked-changes><text:p>x</text:p></text:tracked-changes>" +
+			"<text:p>one</text:p>"), []string{"x.fodt 1 \none\n\n"}},
+		{"XML for Excel", "x.xml", []byte("<?xml?><?mso-application progid=\"Excel.Sheet\"?><Row>one</Row>"),
+			[]string{"x.xml 1 one\n\n"}},
+		{"page for Word", "x.doc", []byte("\ufeff<html>one"), []string{"x.doc 2 \ufeff<html>one"}},
+		{"page for nothing", "x.bin", []byte("<html>one"), nil},
+		{"zip behind a program", "x.zip", append([]byte("MZ program "), inner...),
+			[]string{"readme.txt 0 hello", "page.HTM 2 <p>hi"}},
 		{"Excel", "x.xlsx", zipped(entry{"[Content_Types].xml", "x"},
 			entry{"xl/sharedStrings.xml", "<sst><si><t>one</t></si><si><t>two</t></si></sst>"}), []string{" 1 one\ntwo\n\n"}},
 		{"Writer", "x.odt", zipped(entry{"mimetype", "application/vnd.oasis.opendocument.text"},
@@ -142,10 +203,17 @@ func TestOpen(t *testing.T) {
 		{"PDF", "x.pdf", []byte(plainPDF),
 			[]string{"x.pdf 1 Your invoice\nis over due\ncall\n\nhttp://offers.example/(now)\n"}},
 		{"compressed PDF", "x.pdf", []byte(compressedPDF()), []string{"x.pdf 1 Cal bff\n\nhttps://pay.example/x\n"}},
+		{"PDF in ASCII85 and Flate", "x.pdf", []byte(filteredPDF("[ /ASCII85Decode /FlateDecode ]", flate, ascii85Of)),
+			[]string{"x.pdf 1 Pay\n\n"}},
+		{"PDF in hexadecimal", "x.pdf", []byte(filteredPDF("/ASCIIHexDecode", hexOf)), []string{"x.pdf 1 Pay\n\n"}},
+		{"PDF in LZW", "x.pdf", []byte(filteredPDF("/LZWDecode", lzwOf)), []string{"x.pdf 1 Pay\n\n"}},
+		{"PDF, compressed twice", "x.pdf", []byte(filteredPDF("[/FlateDecode/FlateDecode]", flate, flate)), nil},
 		{"encrypted PDF", "x.pdf", []byte(plainPDF + "<< /Encrypt 9 0 R >>"), nil},
 		{"RTF", "x.doc", []byte(rtfLetter), []string{"x.doc 1 Pay now\n\n HYPERLINK \"http://a.example/\" \n"}},
 		{"business card", "x.vcf", []byte("BEGIN:VCARD\r\nFN:Ann\r\nNOTE:call\\nme\r\nitem1.URL:http://a.example/"),
 			[]string{"x.vcf 1 call\nme\nhttp://a.example/\n"}},
+		{"business card in quoted-printable", "x.vcf", []byte("BEGIN:VCARD\r\nNOTE;ENCODING=QUOTED-PRINTABLE:c=61ll=\r\n" +
+			" me=3D=\r\nX\r\nURL;QUOTED-PRINTABLE:http://a.example/=3F"), []string{"x.vcf 1 call me=X\nhttp://a.example/?\n"}},
 		{"link of Windows", "x.url ", []byte("\r\n[InternetShortcut]\r\nURL=http://a.example/"),
 			[]string{"x.url  1 \r\n[InternetShortcut]\r\nURL=http://a.example/"}},
 		{"link of macOS", "x.webloc", []byte("<?xml?><string>http://a.example/</string>"),
@@ -267,6 +335,9 @@ func FuzzOpen(f *testing.F) {
 	f.Add("x.tgz", gzipped(tarred(entry{"a", "one"})))
 	f.Add("x.pdf", []byte(plainPDF))
 	f.Add("x.pdf", []byte(compressedPDF()))
+	f.Add("x.pdf", []byte(filteredPDF("[/A85/LZW]", lzwOf, ascii85Of)))
+	f.Add("x.doc", []byte("<?xml?><w:r><w:vanish/>x</w:r>"))
+	f.Add("x.vcf", []byte("BEGIN:VCARD\nNOTE;QUOTED-PRINTABLE:=3=\n="))
 	f.Add("x.ics", []byte("SUMMARY:a\n b\\"))
 	f.Add("x.rtf", []byte(rtfLetter))
 	f.Add("x.vcf", []byte("BEGIN:VCARD\nitem1.URL:x"))

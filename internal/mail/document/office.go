@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/bulkhead-mail/bulkhead/internal/text/markup"
@@ -20,20 +21,33 @@ func isOpenXML(name string) bool {
 	case strings.HasSuffix(name, ".rels"):
 		return strings.Contains(folder, "/_rels/")
 	case folder == "word/":
-		return file == "document.xml" || strings.HasPrefix(file, "header") || strings.HasPrefix(file, "footer")
+		return strings.HasSuffix(file, ".xml") && slices.ContainsFunc(wordParts[:],
+			func(part string) bool { return strings.HasPrefix(file, part) })
 	case folder == "xl/":
 		return file == "sharedStrings.xml"
-	case folder == "xl/worksheets/":
+	}
+	switch folder {
+	case "xl/worksheets/", "ppt/slides/", "word/diagrams/", "xl/drawings/", "xl/diagrams/", "ppt/diagrams/":
 		return true
 	}
-	return folder == "ppt/slides/"
+	return false
+}
+
+// wordParts are how the names of the parts of a letter begin that have a text. Some programs number the first of them.
+var wordParts = [...]string{"document", "header", "footer", "footnotes", "endnotes", "comments"}
+
+// isAnyXML reports whether a file of a document may have a text, whatever its name: the relations of a document name
+// its parts. Properties of the document are not shown.
+func isAnyXML(name string) bool {
+	return strings.HasSuffix(name, ".xml") && !strings.HasPrefix(name, "docProps/") &&
+		!strings.HasPrefix(name, "customXml/") && name != "[Content_Types].xml" && name != "META-INF/manifest.xml"
 }
 
 // isOpenDocument is isOpenXML for OpenDocument.
 func isOpenDocument(name string) bool { return name == "content.xml" }
 
-// office takes the text of an office document, and its pictures.
-func (o *opener) office(files []*zip.File, hasText func(string) bool) {
+// office takes the text of an office document, its pictures, and the pages that it shows within.
+func (o *opener) office(files []*zip.File, hasText func(string) bool, depth int) {
 	var text, links []byte
 	for _, f := range files {
 		if o.done() || len(text) > maxText {
@@ -46,19 +60,32 @@ func (o *opener) office(files []*zip.File, hasText func(string) bool) {
 			text = o.words(text, o.entry(f, true))
 		case strings.Contains(f.Name, "media/") || strings.HasPrefix(f.Name, "Pictures/"):
 			o.add(Item{path.Base(f.Name), File, o.entry(f, false)})
+		case IsPage(f.Name), extension(f.Name) == ".rtf":
+			o.member(f.Name, o.entry(f, false), depth)
+		}
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		for _, f := range files {
+			if isAnyXML(f.Name) && !hasText(f.Name) && !o.done() && len(text) < maxText {
+				text = o.words(text, o.entry(f, true))
+			}
 		}
 	}
 	o.add(Item{Kind: Text, Data: append(text, links...)})
 }
 
-// words appends the text of an XML file to dst: paragraphs, rows and cells in lines.
+// words appends the text of an XML file to dst: paragraphs, rows and cells in lines. Texts that are deleted or not to
+// be shown are left out.
 func (o *opener) words(dst, source []byte) []byte {
 	t := markup.Over(scan.String(source), maxText)
 	var name []byte
+	hidden, inRun := false, false
 	for len(dst) < maxText && t.Next() && !o.pace.Over(len(t.Raw())) {
 		switch t.Kind() {
 		case markup.Text:
-			dst = t.AppendText(dst)
+			if !hidden {
+				dst = t.AppendText(dst)
+			}
 		case markup.Start, markup.SelfClosing:
 			name = t.AppendName(name[:0])
 			switch _, local, _ := bytes.Cut(name, []byte(":")); string(local) {
@@ -66,6 +93,14 @@ func (o *opener) words(dst, source []byte) []byte {
 				dst = append(dst, ' ')
 			case "a":
 				dst = o.attribute(dst, &t, "xlink:href")
+			case "hlink":
+				dst = o.attribute(dst, &t, "w:dest")
+			case "r":
+				inRun, hidden = t.Kind() == markup.Start, false
+			case "vanish": // outside of a run, it is of the mark of a paragraph
+				hidden = inRun && isOn(&t)
+			case "deltext", "tracked-changes":
+				hidden = t.Kind() == markup.Start
 			}
 		case markup.End:
 			name = t.AppendName(name[:0])
@@ -76,10 +111,57 @@ func (o *opener) words(dst, source []byte) []byte {
 			switch string(local) {
 			case "p", "h", "si", "row", "tc", "c", "v", "instrtext":
 				dst = append(dst, '\n')
+			case "r":
+				inRun, hidden = false, false
+			case "deltext", "tracked-changes":
+				hidden = false
 			}
 		}
 	}
 	return append(dst[:min(len(dst), maxText)], '\n')
+}
+
+// isOn reports whether the value of a tag that switches a property of a text does not switch it off.
+func isOn(t *markup.Tokens) bool {
+	on := true
+	t.Attributes(func(key, written string) bool {
+		if key == "w:val" {
+			value := markup.Value(written)
+			on = value != "0" && value != "false" && value != "off"
+		}
+		return on
+	})
+	return on
+}
+
+// flat takes a document that is no archive, and reports whether the file is one.
+func (o *opener) flat(name string, data []byte) bool {
+	flat, isXML := isFlat(name, data)
+	switch {
+	case flat && isXML:
+		o.add(Item{name, Text, o.words(nil, data)})
+	case flat:
+		o.add(Item{name, Page, data})
+	}
+	return flat
+}
+
+// isFlat reports whether a file is a document that is a single page or a single file of XML, by its name and its
+// content, and whether it is XML. Office programs open a file by what is in it.
+func isFlat(name string, data []byte) (flat, isXML bool) {
+	if !begins(data, "<") {
+		return false, false
+	}
+	isXML = begins(data, "<?xml")
+	switch extension(name) {
+	case ".doc", ".dot", ".xls", ".xlt", ".ppt":
+		return true, isXML
+	case ".fodt", ".fods", ".fodp":
+		return isXML, isXML
+	case ".xml":
+		return isXML && bytes.Contains(data[:min(len(data), 1<<10)], []byte("<?mso-application ")), true
+	}
+	return false, false
 }
 
 // targets appends the links to elsewhere that a file of relations names.

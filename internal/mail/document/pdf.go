@@ -3,9 +3,14 @@ package document
 import (
 	"bytes"
 	"compress/zlib"
+	"encoding/ascii85"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+
+	"golang.org/x/image/tiff/lzw"
 )
 
 // The limits of what is read of a PDF.
@@ -122,7 +127,7 @@ func (d *pdf) keep(number int, text []byte) {
 }
 
 // stream takes a stream: of text, of objects, or of a map of characters. It ignores pictures,
-// fonts and what is compressed in other ways.
+// fonts and what is encoded in other ways.
 func (d *pdf) stream(number int, dict, body []byte) {
 	dict = bytes.Join(bytes.Fields(dict), nil)
 	has := func(names ...string) bool {
@@ -131,15 +136,12 @@ func (d *pdf) stream(number int, dict, body []byte) {
 	if has("/Subtype/Image", "/Length1/", "/Length2/", "/Type/XRef", "Type0C", "Type1C", "/OpenType") || d.done() {
 		return
 	}
-	if has("/Filter") {
-		if !has("/FlateDecode") || has("/ASCII85", "/ASCIIHex", "/DCT", "/LZW", "/RunLength", "/Crypt") {
+	if _, names, ok := bytes.Cut(dict, []byte("/Filter")); ok {
+		r := unfiltered(names, body)
+		if d.streams++; r == nil || d.streams > maxStreams || d.pace.Over(len(body)) {
 			return
 		}
-		z, err := zlib.NewReader(bytes.NewReader(body))
-		if d.streams++; err != nil || d.streams > maxStreams {
-			return
-		}
-		body = d.read(z, true)
+		body = d.read(r, true)
 	}
 	switch {
 	case has("/ObjStm"):
@@ -151,6 +153,46 @@ func (d *pdf) stream(number int, dict, body []byte) {
 	default:
 		d.keep(number, body)
 	}
+}
+
+// unfiltered returns what the filters of a stream decode: Flate or LZW, also within one of the encodings as text. It
+// returns nil for other filters, as those of pictures. names is what follows the key, without blanks.
+//
+// Source: ISO 32000-1, 7.4.
+func unfiltered(names, body []byte) io.Reader {
+	if list, ok := bytes.CutPrefix(names, []byte("[")); ok {
+		names = list[:max(0, bytes.IndexByte(list, ']'))]
+	} else if at := bytes.IndexAny(names[min(1, len(names)):], "/<>[]"); at >= 0 {
+		names = names[:1+at]
+	}
+	filters := strings.FieldsFunc(string(names), func(r rune) bool { return r == '/' })
+	if len(filters) == 0 {
+		return nil
+	}
+	var r io.Reader = bytes.NewReader(body)
+	switch first := filters[0]; first {
+	case "ASCII85Decode", "A85":
+		text, _, _ := bytes.Cut(bytes.TrimPrefix(body, []byte("<~")), []byte("~"))
+		r, filters = ascii85.NewDecoder(bytes.NewReader(text)), filters[1:]
+	case "ASCIIHexDecode", "AHx":
+		text, _, _ := bytes.Cut(body, []byte(">"))
+		r, filters = bytes.NewReader(hexadecimal(text)), filters[1:]
+	}
+	switch {
+	case len(filters) == 0:
+		return r
+	case len(filters) > 1:
+		return nil
+	}
+	switch filters[0] {
+	case "FlateDecode", "Fl":
+		if z, err := zlib.NewReader(r); err == nil {
+			return z
+		}
+	case "LZWDecode", "LZW":
+		return lzw.NewReader(r, lzw.MSB, 8)
+	}
+	return nil
 }
 
 // packed takes a stream of objects, which begins with their numbers and places.

@@ -128,21 +128,26 @@ func pdfString(text []byte) (s []byte, n int) {
 		if end < 0 {
 			return nil, len(text)
 		}
-		half, odd := byte(0), false
-		for _, c := range text[1:end] {
-			if v, ok := scan.Hex(c); ok {
-				if half = half<<4 | v; odd {
-					s = append(s, half)
-				}
-				odd = !odd
-			}
-		}
-		if odd {
-			s = append(s, half<<4)
-		}
-		return s, end + 1
+		return hexadecimal(text[1:end]), end + 1
 	}
 	return nil, 0
+}
+
+// hexadecimal returns the bytes that the digits in text stand for. A last one that is missing is 0.
+func hexadecimal(text []byte) (s []byte) {
+	half, odd := byte(0), false
+	for _, c := range text {
+		if v, ok := scan.Hex(c); ok {
+			if half = half<<4 | v; odd {
+				s = append(s, half)
+			}
+			odd = !odd
+		}
+	}
+	if odd {
+		s = append(s, half<<4)
+	}
+	return s
 }
 
 func parenthesised(text []byte) (s []byte, n int) {

@@ -95,7 +95,7 @@ func Named(name string) encoding.Encoding {
 		ianaindex.MIME.Encoding, func(n string) (encoding.Encoding, error) { return ianaindex.MIME.Encoding("cs" + n) },
 		htmlindex.Get,
 	} {
-		if e, err := known(name); err == nil && e != nil {
+		if e, err := known(name); err == nil && e != nil && e != encoding.Replacement {
 			return e
 		}
 	}
@@ -206,6 +206,42 @@ func wideASCII(data []byte) bool {
 	const shortest, sample = 16, 1024 // bytes
 	head := data[:min(len(data), sample)]
 	return len(data) >= shortest && len(data)%2 == 0 && 8*bytes.Count(head, []byte{0}) >= len(head)
+}
+
+// Unshifted returns text in ISO-2022-KR or ISO-2022-CN in a charset that golang.org/x/text decodes, and the name of
+// that; other text as it is. Browsers do not read these two, but mail programs do.
+//
+// Sources: RFC 1557; RFC 1922, without the characters of CNS 11643.
+func Unshifted(data []byte, name string) (text []byte, as string) {
+	const shiftOut, shiftIn, escape = 0x0e, 0x0f, 0x1b
+	switch plainAlias(Name(name)) {
+	case "iso2022kr", "csiso2022kr", "50225":
+		as = "euc-kr"
+	case "iso2022cn", "csiso2022cn", "iso2022cnext", "50227":
+		as = "gb18030"
+	default:
+		return data, name
+	}
+	text = make([]byte, 0, len(data))
+	high := byte(0)
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == shiftOut:
+			high = 0x80
+		case c == shiftIn:
+			high = 0
+		case c == '\n':
+			high = 0
+			text = append(text, c)
+		case c == escape && i+3 < len(data) && data[i+1] == '$':
+			i += 3 // which charset is shifted to
+		case c <= ' ':
+			text = append(text, c)
+		default:
+			text = append(text, c|high)
+		}
+	}
+	return text, as
 }
 
 // FromUTF7 decodes UTF-7, cut to limit bytes or slightly less. A "+" that begins nothing valid stays. It

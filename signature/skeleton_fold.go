@@ -104,8 +104,8 @@ func leet(r rune) rune {
 
 // confusables lists letters (lower case) that look like Latin ones in either
 // case. A selection of the Unicode confusables (UTS #39) that covers the
-// scripts found in fonts of mail programs; what normalisation form KD resolves
-// is not repeated here.
+// scripts found in fonts of mail programs, and of the alphabets that generators of decorative text
+// have; what normalisation form KD resolves is not repeated here.
 var confusables = map[rune]rune{
 	// Cyrillic
 	'а': 'a', 'в': 'b', 'с': 'c', 'ԁ': 'd', 'е': 'e', 'һ': 'h', 'н': 'h', 'і': 'i', 'ӏ': 'i', 'ј': 'j',
@@ -124,13 +124,28 @@ var confusables = map[rune]rune{
 	'ʂ': 's', 'ⱱ': 'v', 'ƀ': 'b', 'ɓ': 'b', 'ȼ': 'c', 'ɖ': 'd', 'ɗ': 'd', 'ɇ': 'e', 'ɘ': 'e', 'ǝ': 'e', 'ǥ': 'g', 'ɦ': 'h',
 	'ɥ': 'h', 'ɨ': 'i', 'ɭ': 'i', 'ɉ': 'j', 'ʞ': 'k', 'ɱ': 'm', 'ɯ': 'm', 'ɳ': 'n', 'ᵽ': 'p', 'ɍ': 'r', 'ɽ': 'r', 'ɹ': 'r',
 	'ʈ': 't', 'ʇ': 't', 'ⱦ': 't', 'ʉ': 'u', 'ʌ': 'v', 'ʍ': 'w', 'ʎ': 'y', 'ƶ': 'z', 'ʐ': 'z', 'ɐ': 'a', 'ⱥ': 'a',
+	'ɛ': 'e', 'ʄ': 'f', 'ɧ': 'h', 'ʝ': 'j', 'ŋ': 'n', 'ɬ': 'i', 'ʑ': 'z', 'ɕ': 'c', 'ʅ': 'i', 'ꝋ': 'o', 'ꝗ': 'q',
+	'ꞃ': 'r', 'ȥ': 'z', 'ƈ': 'c', 'ɏ': 'y', 'ⱨ': 'h', 'ⱡ': 'i', 'ⱬ': 'z', 'ᴉ': 'i', 'ɟ': 'f', 'ƃ': 'g', 'ɔ': 'c',
+	// Cyrillic with hooks and bars
+	'ҳ': 'x', 'ӽ': 'x', 'ӿ': 'x', 'ғ': 'f', 'ҟ': 'k',
+	// Canadian syllabics
+	'ᗩ': 'a', 'ᗷ': 'b', 'ᑕ': 'c', 'ᗪ': 'd', 'ᖴ': 'f', 'ᕼ': 'h', 'ᒍ': 'j', 'ᒪ': 'i', 'ᗰ': 'm', 'ᑎ': 'n', 'ᑭ': 'p', 'ᑫ': 'q',
+	'ᖇ': 'r', 'ᔕ': 's', 'ᑌ': 'u', 'ᐯ': 'v', 'ᗯ': 'w', 'ᘔ': 'z',
+	// Coptic
+	'ⲁ': 'a', 'ⲃ': 'b', 'ⲥ': 'c', 'ⲉ': 'e', 'ⲏ': 'h', 'ⲓ': 'i', 'ⲕ': 'k', 'ⲙ': 'm', 'ⲛ': 'n', 'ⲟ': 'o', 'ⲣ': 'p', 'ⲧ': 't',
+	'ⲭ': 'x', 'ⲩ': 'y', 'ⲍ': 'z',
+	// Currencies and signs of mathematics, in decorative alphabets
+	'₳': 'a', '฿': 'b', '₵': 'c', '∂': 'd', '₣': 'f', '₲': 'g', '₭': 'k', '₥': 'm', '₦': 'n', '₱': 'p', '℘': 'p', '₴': 's',
+	'₮': 't', '₩': 'w', '᙭': 'x',
+	// Georgian
+	'ც': 'c', 'ყ': 'y', 'ძ': 'd', 'მ': 'a', 'გ': 'g',
 	// Lisu
 	'ꓐ': 'b', 'ꓑ': 'p', 'ꓓ': 'd', 'ꓔ': 't', 'ꓖ': 'g', 'ꓗ': 'k', 'ꓙ': 'j', 'ꓚ': 'c', 'ꓜ': 'z', 'ꓝ': 'f', 'ꓟ': 'm', 'ꓠ': 'n',
 	'ꓡ': 'i', 'ꓢ': 's', 'ꓣ': 'r', 'ꓦ': 'v', 'ꓧ': 'h', 'ꓪ': 'w', 'ꓫ': 'x', 'ꓬ': 'y', 'ꓮ': 'a', 'ꓰ': 'e', 'ꓲ': 'i', 'ꓳ': 'o',
 	'ꓴ': 'u',
 	// Cherokee (lower case forms)
 	'ꭺ': 'a', 'ᏼ': 'b', 'ꮯ': 'c', 'ꭰ': 'd', 'ꭼ': 'e', 'ꮐ': 'g', 'ꮋ': 'h', 'ꭻ': 'j', 'ꮶ': 'k', 'ꮮ': 'i', 'ꮇ': 'm', 'ꮲ': 'p',
-	'ꭱ': 'r', 'ꮪ': 's', 'ꭲ': 't', 'ꮩ': 'v', 'ꮃ': 'w', 'ꮓ': 'z',
+	'ꭱ': 'r', 'ꮪ': 's', 'ꭲ': 't', 'ꮩ': 'v', 'ꮃ': 'w', 'ꮓ': 'z', 'ꭹ': 'y', 'ꮢ': 'r', 'ꮖ': 'i',
 }
 
 // capitals lists capital letters that look like other Latin letters than their lower case does.

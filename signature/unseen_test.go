@@ -21,6 +21,12 @@ func TestUnseenWithin(t *testing.T) {
 		func(s string) string { return strings.ReplaceAll(s, "ar", "a\ufff0r") },
 		func(s string) string { return strings.ReplaceAll(s, "ar", "a\ufffer") },
 		func(s string) string { return strings.NewReplacer("e", "🅔", "r", "🆁").Replace(s) },
+		func(s string) string { return strings.NewReplacer("a", "ᗩ", "r", "ᖇ", "c", "ᑕ").Replace(s) },
+		func(s string) string { return strings.NewReplacer("a", "₳", "s", "₴", "t", "₮").Replace(s) },
+		func(s string) string {
+			return strings.NewReplacer("e", "ɛ", "f", "ʄ", "n", "ŋ", "y", "ყ").Replace(s)
+		},
+		func(s string) string { return strings.NewReplacer("e", "ⲉ", "o", "ⲟ", "r", "ꮢ").Replace(s) },
 		func(s string) string { return strings.NewReplacer("e", "ǝ", "b", "ɓ", "t", "ꓔ").Replace(s) },
 	} {
 		text := change(unseenText)

@@ -356,6 +356,9 @@ func FuzzContainers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		unsigned(data, nil)
 		decodeUUE(data, nil)
+		if text, _ := charsets.Unshifted(data, "iso-2022-kr"); len(text) > len(data) {
+			t.Fatalf("%q becomes %d bytes", data, len(text))
+		}
 		if text := charsets.FromUTF7(data, 1<<20, func(int) bool { return false }); len(text) > 3*len(data)+4 {
 			t.Fatalf("%q becomes %d bytes", data, len(text))
 		}

@@ -24,6 +24,8 @@ var (
 	ownMailboxes string
 	//go:embed redirectors.txt
 	listedRedirectors string
+	//go:embed pages.txt
+	listedPages string
 )
 
 var (
@@ -31,6 +33,7 @@ var (
 	mailboxes = sync.OnceValue(func() map[string]bool { return linesOf(listedMailboxes + ownMailboxes) })
 
 	redirectors = sync.OnceValue(func() map[string]bool { return linesOf(listedRedirectors) })
+	pages       = sync.OnceValue(func() map[string]bool { return linesOf(listedRedirectors + listedPages) })
 )
 
 func linesOf(text string) map[string]bool {
@@ -46,17 +49,18 @@ func linesOf(text string) map[string]bool {
 // Domain reports whether a host in lower case, or a domain above it, is well known. So is a host below which a company
 // gives names to its customers, such as "s3.amazonaws.com": what leads to the host itself names a customer in its path.
 // The link of a place on a host, "forms.example/abc", is not well known: it belongs to one customer. Only places that
-// redirect to a link in their query are, such as "www.google.com/url".
+// redirect to a link in their query are, such as "www.google.com/url", and pages of the company itself, such as
+// "support.google.com/calendar".
 func Domain(link []byte) bool {
 	all := domains()
 	host, _, place := bytes.Cut(link, []byte{'/'})
 	if place {
-		all = redirectors()
+		all = pages()
 	} else if ofCustomers(string(host)) {
 		return true
 	}
 	for len(host) > 0 {
-		if all[string(link)] {
+		if all[string(link)] || place && all[string(host)] {
 			return true
 		}
 		dot := bytes.IndexByte(host, '.')

@@ -20,6 +20,9 @@ func TestDomain(t *testing.T) {
 		"s3.amazonaws.com": true, "s3.eu-west-1.amazonaws.com": true, "github.io": true, "s3.amazonaws.com/bucket": false,
 		"bucket.s3.amazonaws.com": false, "amazonaws.com": false, "co.uk": false, "evil": false,
 		"192.0.2.1": false, "2001:db8::1": false, "::ffff:192.0.2.1": false, "1.2.3": false, "999.1.1.1": false,
+		"aka.ms/JoinTeamsMeeting": true, "support.google.com/calendar": true, "www.microsoft.com/en-us": true,
+		"teams.microsoft.com/meetingOptions": true, "teams.microsoft.com/l": false,
+		"support.google.com.evil.example/x": false, "docs.google.com/calendar": false, "calendar.google.com/calendar": true, "calendar.google.com/x": false,
 		"f000.backblazeb2.com": true, "f000.backblazeb2.com/file/bucket": false,
 	} {
 		if got := Domain([]byte(name)); got != want {
@@ -74,6 +77,18 @@ func TestLists(t *testing.T) {
 	}
 	if n < 1500 || n > 10_000 {
 		t.Errorf("%d domains", n)
+	}
+}
+
+// TestPages: every line of the list of pages is a host below a well-known domain or one of its own, or a place of one.
+func TestPages(t *testing.T) {
+	for page := range linesOf(listedPages) {
+		host, _, _ := strings.Cut(page, "/")
+		if l, ok := link.Parse("https://" + page); !ok || l.Host != host || !Domain([]byte(host)) {
+			t.Errorf("%q is no page of a well-known company", page)
+		} else if !Domain([]byte(l.Place())) {
+			t.Errorf("the place %q of %q is not well known", l.Place(), page)
+		}
 	}
 }
 

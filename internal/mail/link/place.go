@@ -15,14 +15,14 @@ var platform = func() map[string]bool {
 	return set
 }()
 
-const platformParts = " about api app apps attachments b blob bucket buckets chat" +
-	" content d design document documents download downloads " +
+const platformParts = " about api app apps attachments b blob bucket buckets channel chat" +
+	" company content d design details document documents download downloads dp " +
 	"drawings drive e embed events f fi file files folder folders" +
-	" form forms index.html index.php invite ipfs ipns joinchat o object objects" +
+	" form forms in index.html index.php invite ipfs ipns itm j joinchat l meetup-join my o object objects" +
 	" open p page pages " +
-	"presentation preview profile public r redirect responsepage.aspx s scl send" +
-	" share shared shares site sites spreadsheets storage ti u uc user users" +
-	" v v0 v1 v2 view viewer w web "
+	"presentation preview profile public r rec redirect responsepage.aspx s scl send" +
+	" share shared shares site sites spreadsheets storage store ti u uc user users" +
+	" v v0 v1 v2 view viewer w watch wc web "
 
 // tenants holds the domains of publishing platforms at which each customer has a host, such as
 // "customer.substack.com". Paths there lead to the customer's pages.
@@ -39,8 +39,8 @@ func isTenant(host string) bool {
 
 // Place identifies the customer of a public platform to whom the link belongs. It returns host, without a
 // port, and path, up to the first part that may identify a customer, at most four parts; for example
-// "forms.example.com/d/e/abcdef". If no part of the path does, the parameter id or phone, if there is one,
-// follows. Without a path, or if the host identifies the customer, it ends in "/".
+// "forms.example.com/d/e/abcdef". If no part of the path does, the parameter id, phone or v, if there is
+// one, follows. Without a path, or if the host identifies the customer, it ends in "/".
 func (l *Link) Place() string {
 	path, query, _ := strings.Cut(l.Path, "?")
 	place := l.Host
@@ -62,7 +62,7 @@ func (l *Link) Place() string {
 		return place + "/"
 	}
 	for parameter := range strings.SplitSeq(query, "&") {
-		if name, value, _ := strings.Cut(parameter, "="); (name == "id" || name == "phone") && value != "" {
+		if name, value, _ := strings.Cut(parameter, "="); (name == "id" || name == "phone" || name == "v") && value != "" {
 			return place + "?" + name + "=" + value[:min(len(value), maxFirst)]
 		}
 	}

@@ -95,6 +95,11 @@ func TestPlaces(t *testing.T) {
 		"https://api.whatsapp.com/send?text=x&phone=15550109999":      "api.whatsapp.com/send?phone=15550109999",
 		"https://discord.com/invite/evil":                             "discord.com/invite/evil",
 		"https://telegram.me/joinchat/evil":                           "telegram.me/joinchat/evil",
+		"https://us02web.zoom.us/j/81234?pwd=x":                       "us02web.zoom.us/j/81234",
+		"https://teams.microsoft.com/l/meetup-join/19%3ameeting_a/0":  "teams.microsoft.com/l/meetup-join/19%3Ameeting_a",
+		"https://www.youtube.com/watch?t=1&v=abc":                     "www.youtube.com/watch?v=abc",
+		"https://play.google.com/store/apps/details?id=evil":          "play.google.com/store/apps/details?id=evil",
+		"https://www.linkedin.com/in/evil/":                           "www.linkedin.com/in/evil",
 		"https://line.me/R/ti/p/@evil":                                "line.me/R/ti/p/@evil",
 	} {
 		if l, ok := Parse(text); !ok || l.Place() != want {

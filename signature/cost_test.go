@@ -5,8 +5,11 @@ package signature
 import (
 	"bytes"
 	"cmp"
+	"compress/zlib"
 	"crypto/sha256"
+	"encoding/ascii85"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"flag"
 	"fmt"
@@ -183,6 +186,20 @@ func costly(size int) map[string]func() []byte {
 		return withFile("", "application/zip", "a.docx", archive("[Content_Types].xml", "x", "word/document.xml",
 			strings.Repeat("<w:p>word and 123 x.example.com</w:p>", 1<<15)))
 	}
+	all["Word of 1997, a piece for each letter"] = func() []byte {
+		return withFile("", "application/msword", "a.doc", wordInPieces(size/4*3))
+	}
+	all["PDF of text in ASCII85"] = func() []byte {
+		var packed bytes.Buffer
+		w := zlib.NewWriter(&packed)
+		mailtest.Must(w.Write(bytes.Repeat([]byte("BT (word and) Tj ET\n"), size/20*3)))
+		_ = w.Close()
+		coded := make([]byte, ascii85.MaxEncodedLen(packed.Len()))
+		coded = coded[:ascii85.Encode(coded, packed.Bytes())]
+		return withFile("", "application/pdf", "a.pdf", slices.Concat(
+			[]byte("%PDF-1.4\n1 0 obj<</Filter[/A85/Fl]>>stream\n"), coded, []byte("~>\nendstream "),
+			bytes.Repeat([]byte("1 0 obj<</Filter/LZW>>stream\n\x80endstream "), size/60)))
+	}
 	for _, letters := range []string{"\ufdfa", "\ufdfa\u0301", "word ", "555 010 0199 ", "www.a.example/x "} {
 		all["archive of "+strings.TrimSpace(letters)+" as large as is opened"] = func() []byte {
 			noise := make([]byte, size/3)
@@ -200,6 +217,38 @@ func costly(size int) map[string]func() []byte {
 		}
 	}
 	return all
+}
+
+// wordInPieces returns a document of Word of some size whose text is divided into pieces of a letter each.
+func wordInPieces(size int) []byte {
+	const sector, folder, text, table = 512, 1, 2, 3 // the first of each
+	file := make([]byte, (size+sector-1)/sector*sector)
+	at := func(n, of int) []byte { return file[sector*(n+1)+of:] }
+	le := binary.LittleEndian
+	copy(file, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
+	file[0x1e] = 9
+	le.PutUint32(file[0x30:], folder)
+	for n := range uint32(sector / 4) {
+		le.PutUint32(at(0, 4*int(n)), n+1) // each sector is followed by the next one
+	}
+	for i, name := range []string{"WordDocument", "0Table"} {
+		for k := range len(name) {
+			at(folder, 128*i)[2*k] = name[k]
+		}
+		at(folder, 128*i)[66] = 2
+		le.PutUint32(at(folder, 128*i+116), uint32(text+i))
+	}
+	le.PutUint16(at(text, 0), 0xa5ec)
+	le.PutUint32(at(text, 0x1a6), 64<<10)
+	pieces := (len(file) - sector*(table+2)) / 12
+	copy(at(table, 0), "\x02")
+	le.PutUint32(at(table, 1), uint32(12*pieces+4))
+	for i := range pieces {
+		le.PutUint32(at(table, 5+4*i), uint32(i))
+		le.PutUint32(at(table, 5+4*(pieces+1)+8*i+2), uint32(sector+i%sector|1))
+	}
+	le.PutUint32(at(table, 5+4*pieces), uint32(pieces))
+	return file
 }
 
 // genes are a message in few bytes, so that a search may change them: what kind of message

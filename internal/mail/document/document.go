@@ -125,6 +125,8 @@ func (o *opener) open(name string, data []byte, depth int) bool {
 		return o.zip(data, depth)
 	case bytes.HasPrefix(data, []byte("\x1f\x8b")):
 		return o.gzip(name, data, depth)
+	case bytes.HasPrefix(data, []byte(compoundMagic)):
+		return o.word(name, data)
 	case len(data) > 6 && binary.LittleEndian.Uint32(data) == tnefMagic:
 		return o.tnef(data, depth)
 	case IsCalendar(name, data):

@@ -8,6 +8,7 @@ import (
 	"compress/zlib"
 	"context"
 	"encoding/ascii85"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,6 +144,59 @@ func codesOf(s string) (codes []int) {
 	return codes
 }
 
+// wordOf1997 returns a document of Word with a text in two pieces, of one and of two bytes a character. Streams of
+// fewer than small bytes are in small sectors. The table of pieces has 40 bytes if small is 100, otherwise many.
+func wordOf1997(small int) []byte {
+	const sector = 512
+	le := binary.LittleEndian
+	put := func(at []byte, numbers ...uint32) {
+		for i, n := range numbers {
+			le.PutUint32(at[4*i:], n)
+		}
+	}
+	const table, folder, pieces, smallTable, text = 0, 1, 2, 3, 4 // sectors
+	file := make([]byte, sector*8)
+	copy(file, compoundMagic)
+	le.PutUint16(file[0x1e:], 9)
+	put(file[0x30:], folder)
+	put(file[0x38:], uint32(small), smallTable)
+	put(file[0x4c:], table)
+	at := func(n int) []byte { return file[sector*(n+1):] }
+	const end = 0xfffffffe
+	put(at(table), end, end, end, end, 5, 6, end)
+	entry := func(i int, name string, kind byte, first, size uint32) {
+		e := at(folder)[128*i:]
+		for k, c := range []byte(name) {
+			e[2*k] = c
+		}
+		e[66] = kind
+		put(e[116:], first, size)
+	}
+	inFile, ofPieces := uint32(pieces), uint32(1<<20)
+	if small == 100 {
+		ofPieces = 40
+	}
+	entry(0, "Root Entry", 5, pieces, sector)
+	entry(1, "WordDocument", 2, text, 1<<20)
+	if ofPieces == 40 {
+		inFile = 1 // the second small sector
+		put(at(smallTable), end, end)
+	}
+	entry(2, "1Table", 2, inFile, ofPieces)
+	plc := at(pieces)[64*int(inFile%2):]
+	copy(plc, "\x01\x01\x00\xff\x02\x1c\x00\x00\x00")
+	put(plc[9:], 0, 12, 17)
+	put(plc[9+12+2:], 0x420*2|1<<30)
+	put(plc[9+12+8+2:], 0x3fa)
+	head := at(text)
+	copy(head, "\xec\xa5")
+	le.PutUint16(head[0x0a:], 0x0200)
+	put(head[0x1a2:], 0, 37)
+	copy(head[0x420:], "Pay now\rat \xfc")
+	copy(head[0x3fa:], "\x13\x00\x14\x00\xa9\x03\x1e\x00x\x00") // over the end of a sector
+	return file
+}
+
 // rtfLetter has a text that is not shown, and a link.
 const rtfLetter = `{\rtf1\ansi{\info{\title x}}Pa{\v hidden}y \v x\v0 now\par ` +
 	`{\field{\*\fldinst{ HYPERLINK "http://a.example/" }}{\fldrslt }}}`
@@ -210,6 +264,11 @@ func TestOpen(t *testing.T) {
 		{"PDF, compressed twice", "x.pdf", []byte(filteredPDF("[/FlateDecode/FlateDecode]", flate, flate)), nil},
 		{"encrypted PDF", "x.pdf", []byte(plainPDF + "<< /Encrypt 9 0 R >>"), nil},
 		{"RTF", "x.doc", []byte(rtfLetter), []string{"x.doc 1 Pay now\n\n HYPERLINK \"http://a.example/\" \n"}},
+		{"Word of 1997", "x.doc", wordOf1997(5000), []string{"x.doc 1 Pay now\nat ü  Ω-x"}},
+		{"Word of 1997, small streams", "x", wordOf1997(100), []string{"x 1 Pay now\nat ü  Ω-x"}},
+		{"Word of 1997, encrypted", "x.doc", bytes.Replace(wordOf1997(100), []byte("\xec\xa5"), []byte("\xec\xa5\x00\x00"+
+			"\x00\x00\x00\x00\x00\x00\x00\x03"), 1), nil},
+		{"Word of 1997, cut", "x.doc", wordOf1997(5000)[:1100], nil},
 		{"business card", "x.vcf", []byte("BEGIN:VCARD\r\nFN:Ann\r\nNOTE:call\\nme\r\nitem1.URL:http://a.example/"),
 			[]string{"x.vcf 1 call\nme\nhttp://a.example/\n"}},
 		{"business card in quoted-printable", "x.vcf", []byte("BEGIN:VCARD\r\nNOTE;ENCODING=QUOTED-PRINTABLE:c=61ll=\r\n" +
@@ -336,6 +395,8 @@ func FuzzOpen(f *testing.F) {
 	f.Add("x.pdf", []byte(plainPDF))
 	f.Add("x.pdf", []byte(compressedPDF()))
 	f.Add("x.pdf", []byte(filteredPDF("[/A85/LZW]", lzwOf, ascii85Of)))
+	f.Add("x.doc", wordOf1997(100))
+	f.Add("x.doc", wordOf1997(5000))
 	f.Add("x.doc", []byte("<?xml?><w:r><w:vanish/>x</w:r>"))
 	f.Add("x.vcf", []byte("BEGIN:VCARD\nNOTE;QUOTED-PRINTABLE:=3=\n="))
 	f.Add("x.ics", []byte("SUMMARY:a\n b\\"))

@@ -47,7 +47,8 @@ func shown(line []byte) ([]byte, bool) {
 	}
 	switch strings.ToUpper(string(name)) {
 	case "SUMMARY", "DESCRIPTION", "LOCATION", "COMMENT", "CONTACT", "URL", "ATTACH", "CONFERENCE", "NOTE",
-		"X-ALT-DESC", "STYLED-DESCRIPTION": // the description as a page
+		"X-ALT-DESC", "STYLED-DESCRIPTION", // the description as a page
+		"X-GOOGLE-CONFERENCE", "X-MICROSOFT-SKYPETEAMSMEETINGURL": // where the button to join leads
 	default:
 		return nil, false
 	}

@@ -381,8 +381,9 @@ func TestCalendar(t *testing.T) {
 		"SUMMARY;LANGUAGE=en:Your payment\\, now\r\n" +
 		"DESCRIPTION;ALTREP=\"cid:x:y\":Pay at\\nhttp://pay.exa\r\n mple/x or\r\n\t else\r\n" +
 		"DTSTART:20260101\r\nLOCATION\r\nURL:http://a.example/\r\n" +
-		"X-ALT-DESC;FMTTYPE=text/html:<p>\r\nEND:VCALENDAR"
-	const want = "Your payment, now\nPay at\nhttp://pay.example/x or else\nhttp://a.example/\n<p>\n"
+		"X-ALT-DESC;FMTTYPE=text/html:<p>\r\n" +
+		"X-GOOGLE-CONFERENCE:http://b.example/\r\nEND:VCALENDAR"
+	const want = "Your payment, now\nPay at\nhttp://pay.example/x or else\nhttp://a.example/\n<p>\nhttp://b.example/\n"
 	if got := Calendar(entry); string(got) != want {
 		t.Errorf("%q, want %q", got, want)
 	}

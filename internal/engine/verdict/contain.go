@@ -29,23 +29,29 @@ type Match struct {
 	Quoted   bool // most of them are in quoted or forwarded text
 }
 
-// Contents finds the reported texts inside a message, if its text as a whole is unknown.
+// Contents finds the reported texts inside a message, if its text as a whole is unknown or known by shingles alone.
 type Contents interface {
 	// Matches returns a match for each sample that was reported. The message contains the text if a match has
 	// [PartMatch] samples or more. The slice belongs to the Contents.
 	Matches() []Match
 }
 
-// contained judges a text by the texts that the message contains. It prefers the message's own text to quotes, then
-// texts of which the message contains most, and then the text with the most reports.
-func (j *Decider) contained(t *text, matches []Match) {
-	var best *Match
+// bestOf returns the match of the text by which a message is judged that contains several; nil if it contains none. It
+// prefers the message's own text to quotes, then texts of which the message contains most, and then the text with the
+// most reports.
+func (j *Decider) bestOf(matches []Match) (best *Match) {
 	for i := range matches {
 		m := &matches[i]
 		if m.Samples >= PartMatch && j.Policy.listsPart(&m.Evidence) && (best == nil || m.outweighs(best, j.Policy)) {
 			best = m
 		}
 	}
+	return best
+}
+
+// contained judges a text by the texts that the message contains.
+func (j *Decider) contained(t *text, matches []Match) {
+	best := j.bestOf(matches)
 	if best == nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,10 @@ func TestContents(t *testing.T) {
 	several := func(e Evidence) Evidence { e.Contexts = 2; return e }
 	many := several(two.delivered(60))
 	exact := body(bulkhead.Exact, no)
+	text := []part{exact, network(no)}
+	for i := range shingleMatch {
+		text = append(text, part{scheme: bulkhead.RspamdShingle, name: fmt.Sprint("shingle ", i), Evidence: two})
+	}
 	sender := from("new.example", no)
 	day := time.Unix(20_000*86400, 0).UTC()
 	dated := within(voted(4, 1), 12, false)
@@ -69,6 +74,8 @@ func TestContents(t *testing.T) {
 		{"12 samples by two from a blameless sender", contents{within(two, 12, false)}, []part{exact, sender}, nil, suspected,
 			47, ""},
 		{"quoted", contents{within(two, 12, true)}, []part{exact}, nil, suspected, 47, "quotes a message"},
+		{"quoted, with shingles of all lines", contents{within(two, 12, true)}, text, nil, suspected, 47, "rspamd/shingle"},
+		{"its own text, with shingles", contents{within(two, 12, false)}, text, nil, spam, 70, "rspamd/shingle"},
 		{"quoted, and no sender verified", contents{within(one, 12, true)}, []part{exact, network(no)}, nil, suspected, 45,
 			"quotes"},
 		{"a part, and no sender verified", contents{within(one, 5, false)}, []part{exact, network(no)}, nil, spam, 70,

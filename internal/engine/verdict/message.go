@@ -74,9 +74,14 @@ type Case struct {
 func (j *Decider) Message(v *bulkhead.Verdict, c *Case) Outcome {
 	d := decision{Decider: j, Case: c, text: j.text(c.Findings, c.Evidence), turned: j.turned(c.Findings, c.Evidence),
 		finding: -1}
-	if d.text.judged == bulkhead.Unjudged && c.Contents != nil {
+	switch {
+	case c.Contents == nil:
+	case d.text.judged == bulkhead.Unjudged:
 		d.samples = c.Contents.Matches()
 		j.contained(&d.text, d.samples)
+	case d.text.shingled():
+		best := j.bestOf(c.Contents.Matches())
+		d.text.quoted = best != nil && best.Quoted
 	}
 	v.Sightings, v.SpamVotes, v.HamVotes = d.text.sightings, d.text.spam, d.text.ham
 	v.Bulk = v.Sightings >= v.Threshold

@@ -124,6 +124,12 @@ func (j *Decider) text(findings []bulkhead.Finding, evidence []Evidence) text {
 	return t
 }
 
+// shingled reports whether the text is listed by shingles of rspamd alone. They are of all lines, also of those that a
+// reply quotes.
+func (t *text) shingled() bool {
+	return t.judged == bulkhead.JudgedSpam && t.scheme == bulkhead.RspamdShingle && !t.exact
+}
+
 // countsAll reports whether doors count a sum each time that they see it, as DCC does: spam too, and again for
 // the same recipient. Such counts are no deliveries.
 func countsAll(s bulkhead.Scheme) bool {

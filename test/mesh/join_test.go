@@ -170,7 +170,7 @@ func TestJoin(t *testing.T) {
 		!strings.Contains(out, "leave that first") {
 		t.Errorf("bob joins another network: code %d\n%s", code, out)
 	}
-	if out := bob.admin("leave", "--yes"); !strings.Contains(out, "1 peers dropped") {
+	if out := bob.admin("leave", "--yes"); !strings.Contains(out, "1 peer dropped") {
 		t.Errorf("leave: %s", out)
 	}
 	if lacks := lacking(bob, []*node{bob, {truth: old[1]}}, 2*sigs); lacks != "" {

@@ -166,7 +166,7 @@ func TestLogin(t *testing.T) {
 	link := strings.TrimPrefix(n.link(), n.url)
 	b.visit(link)
 	b.press("Log in")
-	b.await("admin")
+	b.await("admin Log out")
 	b.visit("/people")
 	if b.status() != http.StatusOK {
 		t.Errorf("the administrator sees %d:\n%s", b.status(), b.text())
@@ -180,7 +180,7 @@ func TestLogin(t *testing.T) {
 	b.visit(link)
 	b.press("Log in")
 	b.await("That did not work")
-	for token, says := range map[string]string{"wrong": "That did not work", n.user("ann", "reporter"): "ann"} {
+	for token, says := range map[string]string{"wrong": "That did not work", n.user("ann", "reporter"): "ann Log out"} {
 		b.visit("/login")
 		b.fill("#token", token)
 		b.press("Log in")

@@ -2,6 +2,7 @@
 # Starts a node on defaults, shows it the sample messages, and leaves it running.
 # Usage: samples/run.sh PATH-OF-BULKHEAD
 set -eu
+umask 077 # doctor complains of files in the data folder that others may read
 
 bulkhead=$1
 samples=$(dirname "$0")

@@ -18,7 +18,8 @@ import (
 func TestMain(m *testing.M) { nodetest.Main(m) }
 
 // TestRun: the first run shows the samples to a new node; the second finds it at
-// work and says where; a third, after a stop, goes on with what it knew.
+// work and says where; a third, after a stop, goes on with what it knew. Doctor has
+// nothing to complain of.
 func TestRun(t *testing.T) {
 	nodetest.Program(t, "ps")
 	script, err := filepath.Abs("../../samples/run.sh")
@@ -71,6 +72,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("the second run names process %d, the first %d", second, first)
 	}
 	stop(first)
+	nodetest.Output(t, "", nodetest.Binary(t), "doctor", "--data", filepath.Join(dir, "bulkhead-data")) // finds no fault
 	third := run("What the node says of all samples", "!Nobody has told", "The node goes on running")
 	t.Cleanup(func() { stop(third) })
 	if third == first {

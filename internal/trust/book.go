@@ -231,19 +231,21 @@ func (s Snapshot) Write(w io.Writer) error {
 		return cmp.Compare(x.Name, y.Name)
 	})
 	out := bufio.NewWriter(w)
-	next := byte('[')
-	for _, a := range all {
-		data, err := json.Marshal(a)
-		if err != nil {
+	enc := json.NewEncoder(out)
+	for i, a := range all {
+		separator := byte(',')
+		if i == 0 {
+			separator = '['
+		}
+		if err := out.WriteByte(separator); err != nil {
 			return err
 		}
-		if _, err := out.Write(append([]byte{next}, data...)); err != nil {
+		if err := enc.Encode(a); err != nil {
 			return err
 		}
-		next = ','
 	}
 	if len(all) == 0 {
-		if err := out.WriteByte(next); err != nil {
+		if err := out.WriteByte('['); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@
 # make mutate PKG=./internal/mesh/member WITH=./internal/mesh   the same, noticed by the tests of either package
 # make wellknown  the list of widely used domains anew, from Debian packages
 # make bench   the benchmarks
-# make bench-gate   the speed of each door beside the last release, or the commit RELEASE; fails where it is 10 % slower; MAIL="FOLDER..."
+# make bench-gate   the speed of each door beside the last release, or the commit RELEASE; fails where it is 10 % slower than lab/gate/costs.tsv explains; MAIL="FOLDER..."
 # make bench-stat   benchmarks of a message's signatures, a check and a vote beside the last release, or RELEASE
 # make bench-peers  the arrays beside rival libraries, into docs/performance.md
 # make stream  what the rules catch and hit in a month of mail: MAIL="FOLDER..." TEMPLATES=FOLDER
@@ -157,7 +157,7 @@ bench:
 
 bench-gate: build
 	test/released bin/released $(RELEASE)
-	bin/bulkhead-lab gate --old bin/released --new bin/bulkhead $(addprefix --mail ,$(MAIL))
+	bin/bulkhead-lab gate --old bin/released --new bin/bulkhead $(if $(RELEASE),,--costs lab/gate/costs.tsv) $(addprefix --mail ,$(MAIL))
 
 bench-stat:
 	test/benchstat $(RELEASE)

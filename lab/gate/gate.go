@@ -25,6 +25,7 @@ type Options struct {
 	Rounds   int           // pairs of measurements of each case, MinRounds to 100
 	Slice    time.Duration // length of one measurement, 50 ms to 10 s
 	Limit    float64       // ratio new/old above which a case is slower, for example 1.1
+	Costs    Costs         // what requests take since the old build
 	Mail     [][]byte      // whole messages for a further case; nil: there is none
 }
 
@@ -50,10 +51,14 @@ type Row struct {
 	Old, New         time.Duration // median processor time of the server for each request
 	Ratio, Low, High float64       // median of new/old over the rounds, and its 95 % confidence interval
 	Missing          error         // why the case was not measured: the old program may lack it
+	Cost             Cost          // of the case since the old build; zero: none
 }
 
-// Slower reports whether the new build takes more than limit times as long, with 95 % confidence.
-func (r *Row) Slower(limit float64) bool { return r.Missing == nil && r.Low > limit }
+// Slower reports whether the new build takes more than limit times as long as the old one and the cost of the case,
+// with 95 % confidence.
+func (r *Row) Slower(limit float64) bool {
+	return r.Missing == nil && r.Low > limit*max(1, r.Cost.Ratio)
+}
 
 // Compare measures all cases and prints a line for each to out. It returns an error if a program
 // does not start, or if the new one refuses a request.
@@ -85,6 +90,7 @@ func Compare(ctx context.Context, o Options, out io.Writer) ([]Row, error) {
 		if err != nil {
 			return rows, err
 		}
+		row.Cost = o.Costs.Of[c.name]
 		rows = append(rows, row)
 		fmt.Fprintln(out, &row)
 	}
@@ -97,7 +103,11 @@ func (r *Row) String() string {
 		return fmt.Sprintf("%-22s not compared: %v", r.Case, r.Missing)
 	}
 	us := func(d time.Duration) string { return fmt.Sprintf("%.2f us", float64(d)/1e3) }
-	return fmt.Sprintf("%-22s %10s %10s  %.2f (%.2f to %.2f)", r.Case, us(r.Old), us(r.New), r.Ratio, r.Low, r.High)
+	text := fmt.Sprintf("%-22s %10s %10s  %.2f (%.2f to %.2f)", r.Case, us(r.Old), us(r.New), r.Ratio, r.Low, r.High)
+	if r.Cost.Ratio > 0 {
+		text += fmt.Sprintf(", %.2f by %s", r.Cost.Ratio, r.Cost.Reason)
+	}
+	return text
 }
 
 // compare measures one case at both nodes in turns. Which of the two comes first in a round is

@@ -91,19 +91,3 @@ func TestCompareRefuses(t *testing.T) {
 		}
 	}
 }
-
-func TestSlower(t *testing.T) {
-	for _, c := range []struct {
-		low, ratio, high float64
-		want             bool
-	}{
-		{1.11, 1.2, 1.3, true},
-		{1.05, 1.2, 1.3, false}, // may be noise
-		{0.8, 0.9, 1.0, false},
-	} {
-		r := gate.Row{Low: c.low, Ratio: c.ratio, High: c.high}
-		if got := r.Slower(1.1); got != c.want {
-			t.Errorf("Slower of %v = %v, want %v", r, got, c.want)
-		}
-	}
-}

@@ -112,25 +112,28 @@ func TestCommonLinks(t *testing.T) {
 	}
 }
 
-// TestCommonFiles: unrelated verified senders attach the same icon, and six users report one spam each
-// that has it. Further mail with the icon is neither spam nor suspected if five senders or more were seen.
-// A file of fewer senders condemns.
-func TestCommonFiles(t *testing.T) {
-	for senders, want := range map[int]bool{4: true, 5: false, 12: false} {
-		w := newTown(t)
-		mail := func(who string) []bulkhead.Signature {
-			return w.text(sig(bulkhead.Attachment, 1), bulkhead.NamedSignature(bulkhead.Sender, who))
-		}
-		for i := range senders {
-			w.deliver(i, mail(fmt.Sprint("firm", i, ".example")))
-			w.Advance(24 * time.Hour)
-		}
-		w.Advance(12 * time.Hour) // the last sender counts from noon on
-		for i := range 6 {
-			w.complain(i, mail(fmt.Sprint("evil", i, ".example")))
-		}
-		if v := verdictOf(t, w.Engine, mail("other.example")...); v.Class >= bulkhead.ClassSuspected != want {
-			t.Errorf("a file of %d senders: %v by %s: %q", senders, v.Class, v.Rule, v.Reasons)
+// TestCommonParts: unrelated verified senders attach the same icon, or have the same number by which meetings are
+// joined, and six users report one spam each that has it. Further mail with it is neither spam nor suspected if five
+// senders or more were seen. A file or contact of fewer senders condemns.
+func TestCommonParts(t *testing.T) {
+	for _, part := range []bulkhead.Signature{sig(bulkhead.Attachment, 1),
+		bulkhead.NamedSignature(bulkhead.Contact, "tel:15550100")} {
+		for senders, want := range map[int]bool{4: true, 5: false, 12: false} {
+			w := newTown(t)
+			mail := func(who string) []bulkhead.Signature {
+				return w.text(part, bulkhead.NamedSignature(bulkhead.Sender, who))
+			}
+			for i := range senders {
+				w.deliver(i, mail(fmt.Sprint("firm", i, ".example")))
+				w.Advance(24 * time.Hour)
+			}
+			w.Advance(12 * time.Hour) // the last sender counts from noon on
+			for i := range 6 {
+				w.complain(i, mail(fmt.Sprint("evil", i, ".example")))
+			}
+			if v := verdictOf(t, w.Engine, mail("other.example")...); v.Class >= bulkhead.ClassSuspected != want {
+				t.Errorf("%v of %d senders: %v by %s: %q", part.Scheme(), senders, v.Class, v.Rule, v.Reasons)
+			}
 		}
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/engine/verdict"
 )
 
-// enoughSenders is the maximum number of senders of a link, claimed name or file that are counted a week.
+// enoughSenders is the maximum number of senders of a link, claimed name, file or contact that are counted a week.
 // More senders make no difference to a verdict, and each costs keys.
 const enoughSenders = 10
 
 // senders counts the sender's domain among the senders of each link to another domain, of the claimed
-// name and of each attached file, once for as long as the blocklist's generations live. The count is this node's own: a
-// sum over several nodes would count one sender several times. So each sender also takes its place in
+// name and of each attached file and contact, once for as long as the blocklist's generations live. The count is this
+// node's own: a sum over several nodes would count one sender several times. So each sender also takes its place in
 // a sketch, see [evidence.SenderPlaces], which peers can join with theirs. Senders whose From has no
 // verified domain do not count, since they can choose any From.
 func (r *Resolver) senders(m *Message, own []byte) {
@@ -28,7 +28,7 @@ func (r *Resolver) senders(m *Message, own []byte) {
 			if host, _, _ := bytes.Cut(m.Signatures[i].Sum(), []byte{'/'}); verdict.Within(host, own) {
 				continue
 			}
-		case bulkhead.Claim, bulkhead.Attachment:
+		case bulkhead.Claim, bulkhead.Attachment, bulkhead.Contact:
 		default:
 			continue
 		}

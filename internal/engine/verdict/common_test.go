@@ -29,12 +29,12 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestCampaignMakesNothingCommon: each copy of a campaign has a verified name of its own, and the same link or
-// file. Reports list it. They do not list a link that as many senders sent on several days.
+// TestCampaignMakesNothingCommon: each copy of a campaign has a verified name of its own, and the same link, file or
+// contact. Reports list it. They do not list a link that as many senders sent on several days.
 func TestCampaignMakesNothingCommon(t *testing.T) {
 	text := body(bulkhead.Exact, Evidence{})
 	sender := from("fresh.example", Evidence{})
-	for _, scheme := range []bulkhead.Scheme{bulkhead.Link, bulkhead.Attachment} {
+	for _, scheme := range []bulkhead.Scheme{bulkhead.Link, bulkhead.Attachment, bulkhead.Contact} {
 		for _, tt := range []struct {
 			name string
 			sent Evidence

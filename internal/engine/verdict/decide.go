@@ -244,7 +244,8 @@ func (d *decision) known(network int) bool {
 func (d *decision) isListed(i int) bool { return d.Findings[i].Judged == bulkhead.JudgedSpam }
 
 // common reports whether unrelated senders use a link, as this node has seen or as the shipped list
-// says, a claimed name or a file, such as the icon of a social network. Votes on what all use say
+// says, a claimed name, a contact, such as the telephone number of all meetings of a service, or a file, such as the
+// icon of a social network. Votes on what all use say
 // nothing of one sender, so it decides nothing by itself. The place of one customer on a platform has a
 // link of its own. An address is common, and so is its domain, if its mail claims many names: a platform
 // sends the mail of its customers.
@@ -255,7 +256,8 @@ func (d *decision) common(i int) bool {
 	}
 	e := &d.Evidence[i]
 	switch {
-	case s != bulkhead.Link && s != bulkhead.Claim && s != bulkhead.Attachment && i != d.parts.Address:
+	case s != bulkhead.Link && s != bulkhead.Claim && s != bulkhead.Attachment && s != bulkhead.Contact &&
+		i != d.parts.Address:
 		return false
 	case s == bulkhead.Link && wellknown.Domain(d.Signatures[i].Sum()):
 		return true

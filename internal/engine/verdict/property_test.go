@@ -197,10 +197,10 @@ func TestNetworkAloneNeverCondemns(t *testing.T) {
 	condemnsNever(t, func(t *rapid.T) part { return network(drawEvidence(t, bulkhead.NetworkFacet)) })
 }
 
-// TestCommonPartNeverCondemns: whatever else is known of a link or a file that five or more unrelated
+// TestCommonPartNeverCondemns: whatever else is known of a link, a file or a contact that five or more unrelated
 // senders use, it makes no message spam.
 func TestCommonPartNeverCondemns(t *testing.T) {
-	for _, scheme := range []bulkhead.Scheme{bulkhead.Link, bulkhead.Attachment} {
+	for _, scheme := range []bulkhead.Scheme{bulkhead.Link, bulkhead.Attachment, bulkhead.Contact} {
 		condemnsNever(t, func(t *rapid.T) part {
 			e := drawEvidence(t, scheme.Facet())
 			e.Addresses = rapid.Uint32Range(5, 5000).Draw(t, "senders")

@@ -83,7 +83,7 @@ var mailRules = []rule{
 	{"picture", bulkhead.ClassSpam, func(d *decision) bool { return !d.parts.Near && d.part(d.parts.Images, d.condemns) },
 		"A picture is listed, and there is no text. A picture beside a text is often borrowed, such as a logo."},
 	{"contact", bulkhead.ClassSpam, func(d *decision) bool { return d.part(d.parts.Contacts, d.condemns) },
-		"A contact is listed."},
+		"A contact is listed, and is not common."},
 	{byPairedText, bulkhead.ClassSpam, func(d *decision) bool { return d.listed && d.pair.any },
 		"It is a changed copy of a text that was reported with this sender or one of these links."},
 	{byGoodLinks, bulkhead.ClassUnknown, func(d *decision) bool { return d.listed && d.linksStand() },
@@ -118,7 +118,7 @@ var mailRules = []rule{
 	{"suspected-part", bulkhead.ClassSuspected, func(d *decision) bool {
 		return d.part(d.parts.Attachments, d.suspected) || d.part(d.parts.Images, d.suspected) ||
 			d.part(d.parts.Contacts, d.suspected)
-	}, "An attachment that is not common, a picture or a contact is under suspicion, or a picture is listed beside " +
+	}, "An attachment or a contact that is not common, or a picture, is under suspicion, or a picture is listed beside " +
 		"a text."},
 	{"network", bulkhead.ClassSuspected, func(d *decision) bool { return d.part(d.parts.Networks, d.isListed) },
 		"The network is listed, hardly any mail of it in the last days was neither flagged nor reported, and no sender was " +

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -445,9 +446,52 @@ func TestBatches(t *testing.T) {
 // TestRecipientsAreBounded: recipients that the node would refuse are not sent.
 func TestRecipientsAreBounded(t *testing.T) {
 	for _, n := range []int{0, 1, bulkhead.MaxRecipients, bulkhead.MaxRecipients + 1} {
-		r, err := reportOf(&bulkhead.Report{Vote: bulkhead.Sighting, Recipients: make([]string, n)})
+		all := slices.Repeat([]string{"bob@example.com"}, n)
+		r, err := reportOf(&bulkhead.Report{Vote: bulkhead.Sighting, Recipients: all})
 		if err != nil || len(r.Recipients) != min(n, bulkhead.MaxRecipients) {
 			t.Errorf("%d recipients: %d, %v", n, len(r.Recipients), err)
+		}
+	}
+}
+
+// TestNamesAreBounded: names in a message that the node would refuse for their length are not sent. The node would
+// refuse the whole request, and a door that cannot ask lets the message pass.
+func TestNamesAreBounded(t *testing.T) {
+	const broken = "\xff" // 3 bytes in JSON
+	for _, tt := range []struct {
+		name string
+		sent bool
+	}{
+		{"a", true}, {strings.Repeat("a", 998), true}, {strings.Repeat("a", 999), false},
+		{strings.Repeat("\u00e4", 499), true}, {strings.Repeat("\u00e4", 500), false},
+		{strings.Repeat(broken, 332), true}, {strings.Repeat(broken, 333), false},
+	} {
+		s := bulkhead.Source{Sender: tt.name, ListID: tt.name, DKIM: []string{"example.com"}, From: tt.name,
+			ClaimedSender: tt.name, ClaimedListID: tt.name}
+		recipients := []string{"bob@example.com", tt.name, "", "ann@example.com"}
+		r, err := reportOf(&bulkhead.Report{Vote: bulkhead.Sighting, Source: s, Recipients: recipients})
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := checkOf(&bulkhead.Query{Source: s, Mailbox: tt.name})
+		want, to := Source{DKIM: s.DKIM}, []string{"bob@example.com", "ann@example.com"}
+		if tt.sent {
+			want, to = NewSource(&s), []string{"bob@example.com", tt.name, "ann@example.com"}
+		}
+		if !reflect.DeepEqual(*q.Source, want) || !reflect.DeepEqual(*r.Source, want) ||
+			(q.Mailbox == tt.name) != tt.sent || !slices.Equal(r.Recipients, to) || recipients[1] != tt.name {
+			t.Errorf("%.10q of %d bytes: From %.10q, mailbox %.10q, recipients %.10q; sent %v, want %v", tt.name,
+				len(tt.name), q.Source.From, q.Mailbox, r.Recipients, !tt.sent, tt.sent)
+		}
+	}
+	signed := bulkhead.Source{DKIM: slices.Repeat([]string{"example.com"}, 1025)}
+	if n := len(checkOf(&bulkhead.Query{Source: signed}).Source.DKIM); n != 1024 {
+		t.Errorf("%d of 1025 domains are sent, want 1024", n)
+	}
+	fields := reflect.TypeFor[Source]()
+	for i := range fields.NumField() {
+		if limit := fields.Field(i).Tag.Get("maxLength"); limit != "" && limit != fmt.Sprint(maxName) {
+			t.Errorf("%s has up to %s characters, want %d", fields.Field(i).Name, limit, maxName)
 		}
 	}
 }

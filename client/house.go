@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/bulkhead-mail/bulkhead"
@@ -170,7 +171,7 @@ func (c *Client) Count(ctx context.Context, sigs []bulkhead.Signature, n []uint3
 
 func checkOf(q *bulkhead.Query) Check {
 	return Check{Signatures: q.Signatures, Source: sourceOf(&q.Source), Threshold: q.Threshold, Terse: q.Terse,
-		Mailbox: q.Mailbox}
+		Mailbox: fitting(q.Mailbox)}
 }
 
 func reportOf(r *bulkhead.Report) (Report, error) {
@@ -192,7 +193,32 @@ func recipientsOf(v bulkhead.Vote, all []string) []string {
 	if v != bulkhead.Sighting {
 		return nil
 	}
-	return all[:min(len(all), bulkhead.MaxRecipients)]
+	all = all[:min(len(all), bulkhead.MaxRecipients)]
+	if slices.ContainsFunc(all, unfit) {
+		all = slices.DeleteFunc(slices.Clone(all), unfit)
+	}
+	return all
+}
+
+func unfit(recipient string) bool { return fitting(recipient) == "" }
+
+// The limits of a node on the names in a request. It refuses requests beyond them.
+const (
+	maxName    = 998  // bytes of an address, a List-Id or a mailbox
+	maxDomains = 1024 // verified domains of a message
+)
+
+// fitting returns a name, or "" if it is longer than maxName. Otherwise, the sender of a message could choose names
+// with which the node refuses the whole request.
+func fitting(name string) string {
+	size := 0
+	for _, c := range name {
+		size += utf8.RuneLen(c) // in JSON, a byte that is not UTF-8 becomes the 3 bytes of U+FFFD
+	}
+	if size > maxName {
+		return ""
+	}
+	return name
 }
 
 // stranger returns addr if it belongs to another machine, and otherwise the zero Addr.

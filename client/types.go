@@ -52,7 +52,7 @@ func NewSource(s *bulkhead.Source) Source {
 }
 
 // sourceOf returns the fields of s by which a node judges. The fields that are only remembered are
-// not sent.
+// not sent, nor are names that are too long for the node, and domains beyond its limit.
 func sourceOf(s *bulkhead.Source) *Source {
 	if s.Sender == "" && !s.Client.IsValid() && s.ListID == "" && len(s.DKIM) == 0 && s.From == "" &&
 		s.ClaimedSender == "" && s.ClaimedListID == "" {
@@ -60,6 +60,10 @@ func sourceOf(s *bulkhead.Source) *Source {
 	}
 	out := NewSource(s)
 	out.MessageID, out.Subject = "", ""
+	for _, name := range []*string{&out.Sender, &out.ListID, &out.From, &out.ClaimedSender, &out.ClaimedListID} {
+		*name = fitting(*name)
+	}
+	out.DKIM = out.DKIM[:min(len(out.DKIM), maxDomains)]
 	return &out
 }
 

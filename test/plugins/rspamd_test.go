@@ -111,6 +111,15 @@ func TestRspamd(t *testing.T) {
 		s.Options[1] != "confidence 80" {
 		t.Errorf("reported mail: %+v", got)
 	}
+	// The node refuses longer names. The sender of a mail chooses them, and the mail must not pass for it.
+	long := strings.Repeat("a", 1000)
+	n.seen("")
+	got = r.scan("X-Long: yes\n"+again, "IP", "192.0.2.7", "Helo", "mx.sender.example", "From", long+"@sender.example",
+		"Rcpt", long+"@example.org", "Rcpt", "eve@example.org")
+	if q := n.awaitSeen("/v1/check")[0].URL.Query(); !slices.Equal(got.bulkhead(), []string{"BULKHEAD_SPAM"}) ||
+		q.Has("sender") || q.Get("mailbox") != "eve@example.org" {
+		t.Errorf("reported mail with long names: %+v; the node is asked with %.200v", got, q)
+	}
 	n.seen("")
 	changed := strings.Replace(again, "boatsneedle is needleboats", "boatsneedle was needleboats not", 1)
 	if got := r.scan(changed, envelope...); !slices.Equal(got.bulkhead(), []string{"BULKHEAD_SUSPECTED"}) {

@@ -180,6 +180,13 @@ score SPF_PASS 0.01
 	if !strings.Contains(out, "DKIM_VALID") && !strings.Contains(out, "SPF_PASS") {
 		t.Errorf("SpamAssassin verified nothing:\n%s", out)
 	}
+
+	// The node refuses longer names. The sender of a mail chooses them, and the mail must not pass for it.
+	s.scan(strings.Replace(letter, "<ann@", "<"+strings.Repeat("a", 1000)+"@", 1))
+	asked = n.seen("/v1/check")
+	if len(asked) != 1 || asked[0].URL.Query().Has("sender") || asked[0].URL.Query().Get("client") != q.Get("client") {
+		t.Errorf("with a long name, the node is asked %d times, at first with %.200v", len(asked), asked[0].URL)
+	}
 }
 
 // TestSpamAssassinLearnsAlone: what SpamAssassin learns by its own score is no vote.

@@ -48,6 +48,7 @@ local most_sightings = 10 -- for each vote, of which nobody has complained
 
 local max_answer = 2 * 1024 * 1024
 local max_recipients = 100
+local max_address = 998 -- bytes: the node refuses requests with longer ones
 
 local opts = rspamd_config:get_all_opt(N)
 if not opts then
@@ -122,6 +123,11 @@ local function beside(task)
   return { config = rspamd_config, ev_base = task:get_ev_base() }
 end
 
+-- is_address says whether text is an address that the node accepts.
+local function is_address(text)
+  return text and #text <= max_address and text:find('^%S+@%S+$')
+end
+
 -- source returns what rspamd has verified of a message: client, sender, dkim.
 local function source(task)
   local s = {}
@@ -130,7 +136,7 @@ local function source(task)
     s.client = ip:to_string()
   end
   local from = task:get_from('smtp')
-  if task:has_symbol('R_SPF_ALLOW') and from and from[1] and (from[1].addr or ''):find('^%S+@%S+$') then
+  if task:has_symbol('R_SPF_ALLOW') and from and from[1] and is_address(from[1].addr) then
     s.sender = from[1].addr
   end
   for _, symbol in ipairs(task:get_symbol('R_DKIM_ALLOW') or {}) do
@@ -150,7 +156,7 @@ end
 local function recipients(task)
   local all = {}
   for _, r in ipairs(task:get_recipients('smtp') or {}) do
-    if (r.addr or ''):find('^%S+@%S+$') and #all < max_recipients then
+    if is_address(r.addr) and #all < max_recipients then
       table.insert(all, r.addr)
     end
   end

@@ -30,6 +30,9 @@ our @ISA = qw(Mail::SpamAssassin::Plugin);
 # 1,024 signatures.
 my $max_answer = 2 << 20;
 
+# The longest address in bytes: the node refuses requests with longer ones.
+my $max_address = 998;
+
 sub new {
   my ($class, $main) = @_;
   my $self = $class->SUPER::new($main);
@@ -119,6 +122,12 @@ sub escape {
   return $text;
 }
 
+# is_address says whether $text is an address that the node accepts.
+sub is_address {
+  my ($text) = @_;
+  return defined $text && length $text <= $max_address && $text =~ /^\S+\@\S+$/;
+}
+
 # source returns what has been verified of a message: client, sender, dkim.
 sub source {
   my ($self, $pms) = @_;
@@ -128,7 +137,7 @@ sub source {
     $source{client} = $relays->[0]->{ip};
   }
   my ($from) = $pms->get('EnvelopeFrom:addr');
-  if ($pms->{spf_pass} && defined $from && $from =~ /^\S+\@\S+$/) {
+  if ($pms->{spf_pass} && is_address($from)) {
     $source{sender} = $from;
   }
   my $domains = $pms->get_tag('DKIMDOMAIN');
@@ -152,7 +161,7 @@ sub judge {
   my @query = map { "$_=" . escape($source->{$_}) } grep { defined $source->{$_} } qw(client sender);
   push @query, map { 'dkim=' . escape($_) } @{ $source->{dkim} || [] };
   my $user = $self->{main}->{username};
-  push @query, 'mailbox=' . escape($user) if defined $user && $user =~ /^\S+\@\S+$/;
+  push @query, 'mailbox=' . escape($user) if is_address($user);
   my $verdict = $self->ask('/v1/check', join('&', @query), 'message/rfc822', $$text);
   return if !$verdict || !defined $verdict->{class} || ref $verdict->{class} || ref($verdict->{reasons} || []) ne 'ARRAY';
   my $reason = $verdict->{reasons}->[0];
@@ -220,7 +229,7 @@ sub check_end {
   my %report = (signatures => \@sigs, vote => 'sighting');
   $report{source} = $verdict->{source} if %{ $verdict->{source} };
   my $user = $self->{main}->{username};
-  $report{recipients} = [$user] if defined $user && $user =~ /^\S+\@\S+$/;
+  $report{recipients} = [$user] if is_address($user);
   my ($id) = $pms->get('Message-ID');
   if (defined $id && $id =~ /(<[\x21-\x7e]{1,230}>)/) {
     $report{id} = $1; # a mail that comes again after a delay counts once

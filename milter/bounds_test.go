@@ -256,9 +256,10 @@ func TestPlain(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]bool{"X-Bulkhead": true, "x-BULKHEAD": true, "X-Bulkhead-": false,
-		"X-Bulkhead-a": true, "X-Bulkhea": false, "X-Bulkheads": false} {
+		"X-Bulkhead-a": true, "X-Bulkhea": false, "X-Bulkheads": false, "x-bulkhead-rate": false, "X-Bulkhead-Rates": true,
+		"X-Bulkhead-" + strings.Repeat("a", 89): true, "X-Bulkhead-" + strings.Repeat("a", 90): false} {
 		if ours(name) != want {
-			t.Errorf("%s is ours: %v", name, !want)
+			t.Errorf("%.20s of %d bytes is ours: %v", name, len(name), !want)
 		}
 	}
 }

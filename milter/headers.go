@@ -11,10 +11,20 @@ const (
 	HeaderResults = "X-Bulkhead-Results"
 )
 
+// headerRate is the header that Postfix adds when the policy door reports a rate. It is not forged where it is topmost.
+const headerRate = "X-Bulkhead-Rate"
+
+// maxOurs is the longest name of a header that is removed, in bytes. The memory of these names is not in the budget of
+// the message.
+const maxOurs = 100
+
 // ours reports whether only this milter may add a header of this name.
 func ours(name string) bool {
 	const prefix = HeaderClass + "-"
-	return strings.EqualFold(name, HeaderClass) || len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+	if len(name) <= len(prefix) {
+		return strings.EqualFold(name, HeaderClass)
+	}
+	return len(name) <= maxOurs && strings.EqualFold(name[:len(prefix)], prefix) && !strings.EqualFold(name, headerRate)
 }
 
 // maxReason is the longest text of a reason in a header or reply, in bytes.

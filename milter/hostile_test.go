@@ -113,6 +113,20 @@ func TestManyForgedHeaders(t *testing.T) {
 	}
 }
 
+// TestRatesOfRecipients: Postfix adds a header for each recipient if the policy door asks for it. The milter neither
+// removes these headers nor refuses the message for their number.
+func TestRatesOfRecipients(t *testing.T) {
+	s := &Server{Clearinghouse: &prototest.House{}}
+	m := serve(t, s)(6, everything)
+	m.connect("198.51.100.7")
+	rates := strings.Repeat("X-Bulkhead-Rate: rcpts 3.0 of 1000 per 1h\n", maxForged+1)
+	r := m.message("x@shop.example", []string{"bob@example.com"}, text(rates+"X-Bulkhead: white\n", offer))
+	if r.code != replyAccept || len(r.deleted) != 1 || s.Stats.Forged.Load() != 1 {
+		t.Errorf("%q %q, %q deleted, %d forged; want the forged one deleted", r.code, r.text, r.deleted,
+			s.Stats.Forged.Load())
+	}
+}
+
 // TestManyRecipients passes the most recipients that are kept: the mail server
 // must not lose its milter for the messages that follow.
 func TestManyRecipients(t *testing.T) {

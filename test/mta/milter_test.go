@@ -77,6 +77,13 @@ unique = "{recipient}"
 limit = 10
 period = "240h"
 action = "defer"
+[[ratelimit]]
+name = "told"
+key = "{client_address}"
+state = "DATA"
+limit = 1000
+period = "240h"
+accepted = "header"
 [lists]
 [[lists.list]]
 name = "bad"
@@ -95,6 +102,7 @@ smtpd_milters = inet:%s
 milter_default_action = accept
 milter_protocol = 6
 smtpd_recipient_restrictions = check_policy_service { inet:%s, default_action=DUNNO, timeout=60s }, permit
+smtpd_data_restrictions = check_policy_service { inet:%[2]s, default_action=DUNNO, timeout=60s }
 smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_action=DUNNO, timeout=60s }
 `, n.milter, n.policy))
 	n.bulkhead(t, "From: x@shop.example\nSubject: parcel\n\n"+spam, "report", "--server", "http://"+n.http, "-")
@@ -111,7 +119,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 		d := sink.await(t, "clean-1")
 		if strings.Count(strings.ToLower(d.data), "x-bulkhead:") != 1 || strings.Count(d.data, "X-Bulkhead: none") != 1 ||
 			strings.Contains(d.data, "white") || strings.Contains(d.data, "all is well") ||
-			!strings.Contains(d.data, "bulkhead=none") {
+			!strings.Contains(d.data, "bulkhead=none") ||
+			strings.Count(d.data, "X-Bulkhead-Rate: told 1.0 of 1000 per 240h\n") != 1 {
 			t.Errorf("delivered:\n%s", d.data)
 		}
 	})
@@ -169,7 +178,8 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 					fmt.Sprintf("Subject: %s\n\n%s", name, spam)); code != 250 {
 					t.Errorf("%s, message %d: %d %s", attributes, k, code, text)
 				}
-				if d := sink.await(t, name); strings.Contains(d.data, "X-Bulkhead") {
+				if d := sink.await(t, name); strings.Contains(d.data, "X-Bulkhead:") ||
+					strings.Contains(d.data, "X-Bulkhead-Results") {
 					t.Errorf("%s, message %d: delivered with a verdict", attributes, k)
 				}
 			}

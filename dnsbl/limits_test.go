@@ -38,6 +38,9 @@ const (
 	namedOP = "\x01x\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00" // the same, not of the root
 	other   = "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x01\x00"  // a TXT record
 	cut     = "\x00\x00\x10\x00\x01\x00\x00\x00\x00\x00\x09\x00"  // with a length beyond its end
+
+	soa = "\xc0\x0c\x00\x06\x00\x01\x00\x00\x00\x00\x00\x16\x00\x00" + // of the question's name
+		"\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 )
 
 // TestStats: each query is counted by the kind of its answer.
@@ -49,6 +52,11 @@ func TestStats(t *testing.T) {
 	answer[2] |= 0x80
 	update := question(in, dnsmessage.TypeA, listed...)
 	update[2] |= 5 << 3
+	withSOA := func(kind dnsmessage.Type) []byte {
+		msg := question(in, kind, "bl", "example", "com")
+		msg[9] = 1
+		return append(msg, soa...)
+	}
 	for _, tt := range []struct {
 		name string
 		msg  []byte
@@ -64,6 +72,9 @@ func TestStats(t *testing.T) {
 		{"elsewhere", question(in, dnsmessage.TypeA, "example", "net"), stats{queries: 1, refused: 1}},
 		{"transfer", question(in, dnsmessage.TypeAXFR, "bl", "example", "com"), stats{queries: 1, refused: 1}},
 		{"incremental transfer", question(in, typeIXFR, "bl", "example", "com"), stats{queries: 1, refused: 1}},
+		{"with the client's SOA", withSOA(typeIXFR), stats{queries: 1, refused: 1}},
+		{"with EDNS", withRecords(withSOA(typeIXFR), anOPT), stats{queries: 1, refused: 1}},
+		{"a SOA with another question", withSOA(dnsmessage.TypeA), stats{queries: 1, broken: 1}},
 		{"another class", question(dnsmessage.ClassCHAOS, dnsmessage.TypeA, listed...), stats{queries: 1, refused: 1}},
 		{"no query", update, stats{queries: 1, broken: 1}},
 		{"an answer", answer, stats{broken: 1}},

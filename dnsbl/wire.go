@@ -60,7 +60,13 @@ func (q *query) parse(msg []byte) bool {
 	}
 	q.asked = true
 	counts := binary.BigEndian.Uint64(msg[4:])
-	if counts>>16 != one {
+	switch counts >> 16 {
+	case one:
+	case one + 1: // RFC 1995 section 3: the client's SOA
+		if q.question.Type != typeIXFR {
+			return true
+		}
+	default:
 		return true
 	}
 	name := q.question.Name.Data[:q.question.Name.Length-1]
@@ -81,7 +87,7 @@ func (q *query) parse(msg []byte) bool {
 
 // readAdditional looks for an OPT record among the additional ones.
 func (q *query) readAdditional(p *dnsmessage.Parser) dnsmessage.RCode {
-	// The sections before the additional records are empty by now.
+	// The sections before the additional records are empty, except the authority section of IXFR.
 	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
 		return dnsmessage.RCodeFormatError
 	}

@@ -81,6 +81,7 @@ func TestClients(t *testing.T) {
 		{"\x006\x00\x19IPv6:2001:db8::1\x00", client{"", netip.MustParseAddr("2001:db8::1"), false}},
 		{"a\x006\x00\x19[2001:db8::1]\x00", client{"a", netip.MustParseAddr("2001:db8::1"), false}},
 		{"a\x006\x00\x19::ffff:192.0.2.1\x00more", client{"a", netip.MustParseAddr("192.0.2.1"), false}},
+		{"unknown\x004\x00\x00unknown\x00", client{"unknown", netip.Addr{}, false}},
 		{"a\x006\x00\x19fe80::1%eth0\x00", client{"a", netip.MustParseAddr("fe80::1"), false}},
 		{"a\x00U", client{"a", netip.Addr{}, true}}, {"a\x00L\x00\x00/run/x\x00", client{"a", netip.Addr{}, true}},
 	} {
@@ -89,7 +90,7 @@ func TestClients(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "a", "a\x00", "a\x00X", "a\x004", "a\x004\x00\x19", "a\x004\x00\x19192.0.2.1",
-		"a\x004\x00\x19here\x00"} {
+		"a\x004\x00\x19here\x00", "a\x004\x00\x19unknown"} {
 		if got, err := parseConnect([]byte(bad)); err == nil || got != (client{}) {
 			t.Errorf("%q: %+v, %v", bad, got, err)
 		}

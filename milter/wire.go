@@ -220,6 +220,9 @@ func parseConnect(data []byte) (client, error) {
 	case '4', '6': // SMFIA_INET, SMFIA_INET6: port, address
 		text, _, ok := bytes.Cut(rest[min(2, len(rest)):], nul)
 		text = bytes.TrimPrefix(text, []byte("IPv6:"))
+		if ok && string(text) == "unknown" {
+			break // to Postfix: a proxy in front of it did not name the client
+		}
 		addr, err := netip.ParseAddr(strings.Trim(string(text), "[]"))
 		if !ok || err != nil {
 			return client{}, malformed("connection from address %.60q", text)

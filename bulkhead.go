@@ -152,8 +152,8 @@ const MaxID = 255
 // MaxRecipients is the largest number of Recipients of a [Report].
 const MaxRecipients = 1000
 
-// Mailbox returns the address in lower case and without an extension of its local
-// part (the "+shops" of "ann+shops@example.com"), so that one mailbox does not look
+// Mailbox returns the address in lower case, without an extension of its local part (the "+shops" of
+// "ann+shops@example.com") and without a dot at the end of its domain, so that one mailbox does not look
 // like many.
 func Mailbox(address string) string {
 	address = strings.ToLower(address)
@@ -161,6 +161,7 @@ func Mailbox(address string) string {
 	if at < 0 {
 		return address
 	}
+	address = strings.TrimSuffix(address, ".")
 	if plus := strings.IndexByte(address[:at], '+'); plus > 0 {
 		return address[:plus] + address[at:]
 	}

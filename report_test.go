@@ -15,7 +15,10 @@ func TestMailbox(t *testing.T) {
 		"+ann@example.com":      "+ann@example.com",
 		"ann@plus+sign.example": "ann@plus+sign.example",
 		"\"a@b\"+c@example.com": "\"a@b\"@example.com",
+		"ann@example.com.":      "ann@example.com",
+		"ann.+a@Example.com.":   "ann.@example.com",
 		"postmaster":            "postmaster",
+		"postmaster.":           "postmaster.",
 		"":                      "",
 	} {
 		if got := bulkhead.Mailbox(address); got != want {

@@ -221,7 +221,7 @@ func TestMacrosOfTheMessageBefore(t *testing.T) {
 }
 
 // TestInternationalDomains uses a domain with letters beyond ASCII, in the policies and as a trap,
-// and sends to both of its forms.
+// and sends to both of its forms, also with a dot at the end.
 func TestInternationalDomains(t *testing.T) {
 	s := &Server{
 		Clearinghouse: &prototest.House{}, Traps: []string{"Trap@BÜCHER.example", "@fällen.example"}, DiscardTrapped: true,
@@ -231,13 +231,14 @@ func TestInternationalDomains(t *testing.T) {
 	m := serve(t, s)(6, everything)
 	m.connect("198.51.100.7")
 	for _, domain := range []string{"bücher.example", "BÜCHER.EXAMPLE",
-		"xn--bcher-kva.example", "mail.xn--bcher-kva.example"} {
+		"xn--bcher-kva.example", "mail.xn--bcher-kva.example", "xn--bcher-kva.example.", "b\u00fccher.example."} {
 		if r := m.message("x@evil.example", []string{"bob@" + domain}, text("", offer)); r.code != replyAccept ||
 			r.quarantine == "" {
 			t.Errorf("%s: %q %q, quarantine %q; want the policy of the domain", domain, r.code, r.text, r.quarantine)
 		}
 	}
-	for _, to := range []string{"trap@bücher.example", "trap@xn--bcher-kva.example", "x@xn--fllen-gra.example"} {
+	for _, to := range []string{"trap@bücher.example", "trap@xn--bcher-kva.example", "x@xn--fllen-gra.example",
+		"trap@xn--bcher-kva.example.", "x@xn--fllen-gra.example."} {
 		if r := m.message("x@shop.example", []string{to}, text("", offer)); r.code != replyDiscard {
 			t.Errorf("trap %s: %q, want it discarded", to, r.code)
 		}

@@ -369,7 +369,7 @@ func (t traps) has(recipient string) bool {
 	if at < 0 {
 		return false
 	}
-	domain, _ := asciiDomain(recipient[at+1:]) // a domain without an ASCII form is not a trap
+	domain := domainOf(recipient) // one without an ASCII form is not a trap
 	return t[strings.ToLower(recipient[:at+1])+domain] || t["@"+domain]
 }
 

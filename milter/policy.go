@@ -95,6 +95,13 @@ func asciiDomain(domain string) (string, error) {
 	return strings.ToLower(domain), nil
 }
 
+// domainOf returns the domain of a recipient in the form of asciiDomain. A client may end it with a dot: mail servers
+// deliver to the same mailbox.
+func domainOf(recipient string) string {
+	domain, _ := asciiDomain(strings.TrimSuffix(recipient[strings.LastIndexByte(recipient, '@')+1:], "."))
+	return domain
+}
+
 // classify returns the message's class for this domain.
 func (p *Policy) classify(f *findings) Class {
 	v := &f.verdict
@@ -161,8 +168,7 @@ func newPolicies(all []Policy) (policies, error) {
 
 // of returns the policy of the recipient's domain or of the nearest parent.
 func (p policies) of(recipient string) *Policy {
-	domain, _ := asciiDomain(recipient[strings.LastIndexByte(recipient, '@')+1:])
-	for domain != "" {
+	for domain := domainOf(recipient); domain != ""; {
 		if policy := p[domain]; policy != nil {
 			return policy
 		}

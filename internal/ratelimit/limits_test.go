@@ -465,3 +465,22 @@ func TestWebhookAnswers(t *testing.T) {
 		t.Errorf("dropped events were logged %d times, want once for each time", n)
 	}
 }
+
+// TestReplies checks the text of each action: only a deferred client may try again.
+func TestReplies(t *testing.T) {
+	for action, want := range map[string]string{
+		Defer: "limit of 2 per 1h reached, try again later", Reject: "limit of 2 per 1h reached",
+		Hold: "limit of 2 per 1h reached",
+	} {
+		few := Rule{Name: "few", Key: "{sasl_username}", Limit: 2, Period: time.Hour, Action: action}
+		l := open(t, Options{Rules: []Rule{few}})
+		for range 2 {
+			if _, _, err := l.Limit(t.Context(), rcpt("ann", "bob")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, text, err := l.Limit(t.Context(), rcpt("ann", "bob")); got != action || text != want || err != nil {
+			t.Errorf("%s: %s %q, %v; want %q", action, got, text, err, want)
+		}
+	}
+}

@@ -379,7 +379,7 @@ func (r *rule) reply(key string, rate, limit float64) string {
 	text := r.Text
 	if text == "" {
 		text = "limit of {limit} per {period} reached, try again later"
-		if r.Action == Reject {
+		if r.Action == Reject || r.Action == Hold {
 			text = "limit of {limit} per {period} reached"
 		}
 	}

@@ -78,7 +78,7 @@ limit = 10
 period = "240h"
 action = "defer"
 [[ratelimit]]
-name = "told"
+name = "rate"
 key = "{client_address}"
 state = "DATA"
 limit = 1000
@@ -120,7 +120,7 @@ smtpd_end_of_data_restrictions = check_policy_service { inet:%[2]s, default_acti
 		if strings.Count(strings.ToLower(d.data), "x-bulkhead:") != 1 || strings.Count(d.data, "X-Bulkhead: none") != 1 ||
 			strings.Contains(d.data, "white") || strings.Contains(d.data, "all is well") ||
 			!strings.Contains(d.data, "bulkhead=none") ||
-			strings.Count(d.data, "X-Bulkhead-Rate: told 1.0 of 1000 per 240h\n") != 1 {
+			strings.Count(d.data, "X-Bulkhead-Rate: rate 1.0 of 1000 per 240h\n") != 1 {
 			t.Errorf("delivered:\n%s", d.data)
 		}
 	})

@@ -26,12 +26,14 @@ type Options struct {
 }
 
 // Connect begins to connect in the background, and connects again whenever the connection is lost. It does not
-// give up at servers that refuse the node, whose administrator may mend that. An error is about the options.
+// give up at servers that refuse the node, whose administrator may mend that. It also connects again once a server
+// allows a subscription that it has denied. An error is about the options.
 func Connect(o Options) (*nats.Conn, error) {
 	return nats.Connect(strings.Join(o.Servers, ","), append(o.signIn(),
 		nats.Name(o.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(o.Retry), nats.ReconnectBufSize(-1), nats.Timeout(o.Wait),
-		nats.PingInterval(o.Ping), nats.MaxPingsOutstanding(o.Pings), nats.Dialer(dialer(o.Wait)))...)
+		nats.PingInterval(o.Ping), nats.MaxPingsOutstanding(o.Pings), nats.Dialer(dialer(o.Wait)),
+		(&denied{o: o}).watch)...)
 }
 
 // Entry connects to each server once, and returns why none of them admits the node; nil if one does. The library

@@ -3,6 +3,7 @@ package natsdial
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,5 +126,75 @@ func TestNoCredentials(t *testing.T) {
 		}
 		await.True(t, "the connection", conn.IsConnected)
 		conn.Close()
+	}
+}
+
+// TestAllowedAgain withdraws a permission from a connected client and gives it back. The client hears again what it
+// could not hear in between. Another subject is denied all the time.
+func TestAllowedAgain(t *testing.T) {
+	set := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true}
+	allow := func(subjects ...string) *server.Options {
+		o := set.Clone()
+		o.Users = []*server.User{{Username: "x", Password: "secret", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{"news"}}, Subscribe: &server.SubjectPermission{Allow: subjects}}}}
+		return o
+	}
+	first := allow("news", "other")
+	ns := natstest.Server(t, first)
+	set.Port = first.Port
+	o := options("nats://x:secret@" + ns.Addr().String())
+	o.Ping = 10 * time.Millisecond
+	o.Pings = 1000
+	var denials, foreign atomic.Int64
+	var own atomic.Pointer[nats.Conn]
+	from := func(conn *nats.Conn) {
+		if c := own.Load(); c != nil && c != conn {
+			foreign.Add(1)
+		}
+	}
+	o.Further = []nats.Option{nats.ConnectHandler(from),
+		nats.DisconnectErrHandler(func(conn *nats.Conn, _ error) { from(conn) }),
+		nats.ErrorHandler(func(conn *nats.Conn, _ *nats.Subscription, _ error) {
+			from(conn)
+			denials.Add(1)
+		})}
+	conn, err := Connect(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	own.Store(conn)
+	await.True(t, "the connection", conn.IsConnected)
+	heard := make(chan *nats.Msg, 1000)
+	for _, subject := range []string{"news", "never"} {
+		if _, err := conn.ChanSubscribe(subject, heard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.True(t, "a denial", func() bool { return denials.Load() == 1 })
+	for range 3 {
+		before := denials.Load()
+		if err := ns.ReloadOptions(allow("other")); err != nil {
+			t.Fatal(err)
+		}
+		await.True(t, "a denial after a reload", func() bool { return denials.Load() > before })
+		for len(heard) > 0 {
+			<-heard
+		}
+		if err := ns.ReloadOptions(allow("news", "other")); err != nil {
+			t.Fatal(err)
+		}
+		await.True(t, "news", func() bool {
+			_ = conn.Publish("news", nil)
+			select {
+			case <-heard:
+				return true
+			case <-time.After(10 * time.Millisecond):
+				return false
+			}
+		})
+	}
+	if n := foreign.Load(); n > 0 {
+		t.Errorf("the handlers were called %d times for another connection", n)
 	}
 }

@@ -162,6 +162,9 @@ func (l *Lease) once(ctx context.Context) (err error) {
 		defer l.mu.Unlock()
 		err = natsdial.Why(l.conn, err)
 		l.problem = err
+		if err != nil {
+			l.bucket = nil // it may have been deleted: the next exchange opens it, or makes it again
+		}
 	}()
 	if err := l.open(ctx); err != nil {
 		return err
@@ -351,8 +354,11 @@ func (l *Lease) Release(ctx context.Context) error {
 	held, revision, term := !l.written.IsZero(), l.revision, l.term
 	l.wants, l.written, l.declared = false, time.Time{}, false
 	l.mu.Unlock()
-	if !held || l.bucket == nil {
+	if !held {
 		return nil
+	}
+	if err := l.open(ctx); err != nil {
+		return err
 	}
 	return l.write(ctx, record{Term: term}, revision)
 }

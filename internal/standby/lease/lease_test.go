@@ -158,3 +158,21 @@ func TestUnfinished(t *testing.T) {
 		}
 	}
 }
+
+// TestBucketDeleted deletes the bucket of the leases at the witness. The holder makes it again, and has its lease back.
+func TestBucketDeleted(t *testing.T) {
+	address := natstest.Start(t)
+	l, err := Open(Options{Servers: []string{"nats://" + address}, Own: "a", Other: "b", For: brief,
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.conn.Close)
+	l.Hold(1)
+	await.True(t, "the lease", func() bool { return l.Renew(t.Context()) == nil })
+	if err := natstest.JetStream(t, "nats://"+address).DeleteKeyValue(t.Context(), Bucket); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "the end of the lease", func() bool { return !l.Valid() })
+	await.True(t, "the lease in a new bucket", func() bool { return l.Renew(t.Context()) == nil })
+}

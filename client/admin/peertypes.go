@@ -45,7 +45,7 @@ type Broker struct {
 	Error     string  `json:"error,omitempty"`
 	BytesIn   uint64  `json:"bytes_in"`
 	BytesOut  uint64  `json:"bytes_out"`
-	Trouble   string  `json:"trouble,omitempty" enum:"jetstream,storage,replicas,permission,slow" doc:"Fault of a NATS server that is not run by this node; absent if there is none."`
+	Trouble   string  `json:"trouble,omitempty" enum:"jetstream,storage,replicas,permission,slow,streams" doc:"Fault of a NATS server that is not run by this node; absent if there is none."`
 	Answer    float64 `json:"answer_seconds,omitempty" doc:"What such a server took to answer when it was asked last."`
 }
 

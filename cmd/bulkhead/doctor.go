@@ -35,7 +35,7 @@ func newDoctorCommand() *cobra.Command {
 		Long: "Without --data and --config, send a test message through each open door of a running\n" +
 			"node, as the clients of that door do, and say of each door that fails why and what to\n" +
 			"do. The message is spam for every node, and never counted; --message prints it, to send\n" +
-			"it through the mail server. For an administrator, peers are also listed.\n\n" +
+			"it through the mail server. For an administrator, peers and brokers are also listed.\n\n" +
 			"With --stored, the running node reads its own files as with --data and --config; that\n" +
 			"takes an administrator, see \"bulkhead user --help\".\n\n" +
 			"With --data, read every file of a node's data folder to its end, and say what is damaged, missing or\n" +

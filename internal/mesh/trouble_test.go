@@ -21,6 +21,7 @@ import (
 	"github.com/bulkhead-mail/bulkhead/internal/testing/enginetest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/logtest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/meshtest"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/nodetest"
 )
 
@@ -82,6 +83,11 @@ func TestTroubles(t *testing.T) {
 		"one server": {func(*member.Identity) server.Options { return server.Options{JetStream: true} }, 3,
 			bus.TroubleReplicas,
 			"no cluster of 3 servers"},
+		"may not make": {func(id *member.Identity) server.Options {
+			return signedIn(id, "$JS.API.STREAM.CREATE.*")
+		}, 1, bus.TroublePermission, "start the node that printed the users"},
+		"another stream": {func(*member.Identity) server.Options { return server.Options{JetStream: true} }, 1,
+			bus.TroubleStreams, "subjects overlap with an existing stream"},
 		"may not publish": {func(id *member.Identity) server.Options {
 			return signedIn(id, n.HeadsOf(id.Hint()))
 		}, 1, bus.TroublePermission, `Publish to "bh.`},
@@ -97,10 +103,17 @@ func TestTroubles(t *testing.T) {
 			if len(o.Nkeys) == 0 {
 				credentials = natsdial.NoCredentials
 			}
+			url := serveNATS(t, o)
+			if name == "another stream" {
+				all := jetstream.StreamConfig{Name: "ALL", Subjects: []string{"bh.>"}}
+				if _, err := natstest.JetStream(t, url).CreateStream(t.Context(), all); err != nil {
+					t.Fatal(err)
+				}
+			}
 			m, _ := start(t, quick(member.Options{Dir: dir, Identity: id, Engine: enginetest.Small(t, nil),
 				Mode:     member.External,
 				Replicas: tt.replicas,
-				Servers:  []string{serveNATS(t, o)}, Credentials: credentials, Log: log.Logger()}))
+				Servers:  []string{url}, Credentials: credentials, Log: log.Logger()}))
 			status := func() bus.Status { return m.Status().Brokers[0] }
 			enginetest.Eventually(t, time.Minute, "the server was asked", func() bool { return status().Answer > 0 })
 			if tt.want == "" {
@@ -172,8 +185,8 @@ func TestTroubleOf(t *testing.T) {
 		{nil, bus.SlowBroker - 1, "", ""},
 		{api(bus.CodeNoPeers), 0, "", bus.TroubleReplicas},
 		{api(bus.CodeNoReplicas), 0, "", bus.TroubleReplicas},
-		{api(1), 0, "", ""},
-		{errors.New("another"), 0, "", ""},
+		{api(1), 0, "", bus.TroubleStreams},
+		{errors.New("another"), 0, "", bus.TroubleStreams},
 	} {
 		if got := bus.TroubleOf(tt.err, tt.took, tt.denied); got != tt.want {
 			t.Errorf("%d: %q, want %q", i, got, tt.want)

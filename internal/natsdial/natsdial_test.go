@@ -165,9 +165,9 @@ func TestAllowedAgain(t *testing.T) {
 	defer conn.Close()
 	own.Store(conn)
 	await.True(t, "the connection", conn.IsConnected)
-	heard := make(chan *nats.Msg, 1000)
+	received := make(chan *nats.Msg, 1000)
 	for _, subject := range []string{"news", "never"} {
-		if _, err := conn.ChanSubscribe(subject, heard); err != nil {
+		if _, err := conn.ChanSubscribe(subject, received); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,8 +178,8 @@ func TestAllowedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		await.True(t, "a denial after a reload", func() bool { return denials.Load() > before })
-		for len(heard) > 0 {
-			<-heard
+		for len(received) > 0 {
+			<-received
 		}
 		if err := ns.ReloadOptions(allow("news", "other")); err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestAllowedAgain(t *testing.T) {
 		await.True(t, "news", func() bool {
 			_ = conn.Publish("news", nil)
 			select {
-			case <-heard:
+			case <-received:
 				return true
 			case <-time.After(10 * time.Millisecond):
 				return false

@@ -19,7 +19,7 @@ import (
 
 // A Row is the finding about one thing.
 type Row struct {
-	Name    string `json:"name"` // a door by its key in [listen], or "store", "clock", "peer NAME"
+	Name    string `json:"name"` // a door by its key in [listen], or "store", "clock", "peer NAME", "broker SERVER"
 	Address string `json:"address,omitempty"`
 	OK      bool   `json:"ok"`
 	Found   string `json:"found"`          // the answer, or the problem
@@ -70,10 +70,7 @@ func (p *Prober) Doors(ctx context.Context) ([]Row, error) {
 	rows = appendRow(rows, relay(state))
 	rows = append(rows, p.lists(ctx)...)
 	rows = append(rows, p.peers(ctx)...)
-	if n, err := p.Node.Network(ctx); err == nil && n.Aggregate != nil { // else no mesh, or no administrator's token
-		rows = append(rows, sum(n.Aggregate))
-	}
-	return rows, nil
+	return append(rows, p.brokers(ctx)...), nil
 }
 
 // appendRow appends a row that is not nil.
@@ -441,6 +438,42 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// brokers reports on the brokers of the network, and on the sum that the node publishes. It returns no rows without an
+// administrator's token.
+func (p *Prober) brokers(ctx context.Context) (rows []Row) {
+	n, err := p.Node.Network(ctx)
+	if err != nil {
+		return nil // no mesh, or no administrator's token
+	}
+	for _, b := range n.Brokers {
+		rows = append(rows, broker(&b))
+	}
+	if n.Aggregate != nil {
+		rows = append(rows, sum(n.Aggregate))
+	}
+	return rows
+}
+
+// broker reports whether the node is connected to a hub or NATS server, and what is wrong there.
+func broker(b *admin.Broker) Row {
+	row := Row{Name: "broker " + b.Server, OK: true, Found: "connected"}
+	switch {
+	case !b.Connected:
+		row.OK, row.Found = false, "not connected"
+		if b.Error != "" {
+			row.Found += ": " + b.Error
+		}
+		row.Mend = "is it running, is the way there open, does it admit this node? The node tries on by itself"
+	case b.Trouble != "":
+		row.OK, row.Found = false, "connected, with the trouble "+b.Trouble
+		if b.Error != "" {
+			row.Found += ": " + b.Error
+		}
+		row.Mend = "the node's log has the reason; docs/mesh.md explains it under \"What may be wrong\""
+	}
+	return row
 }
 
 // sum reports whether the aggregate that the node publishes is received, and has members.

@@ -237,6 +237,38 @@ func TestSumRow(t *testing.T) {
 }
 
 // TestEveryDoorAndCause: each door has a red row with its own advice if it is closed, if it does
+// TestBrokerRow checks that a node without a connection to a broker has a red row with the reason, and one whose broker
+// has trouble as well.
+func TestBrokerRow(t *testing.T) {
+	for _, tt := range []struct {
+		of   admin.Broker
+		want string
+		ok   bool
+	}{
+		{admin.Broker{Connected: true}, "connected", true},
+		{admin.Broker{}, "not connected", false},
+		{admin.Broker{Error: "x509: certificate has expired"}, "not connected: x509: certificate has expired", false},
+		{admin.Broker{Connected: true, Trouble: "storage"}, "connected, with the trouble storage", false},
+		{admin.Broker{Connected: true, Trouble: "permission", Error: "denied"},
+			"connected, with the trouble permission: denied", false},
+	} {
+		tt.of.Server = "nats://a"
+		row := broker(&tt.of)
+		if row.Name != "broker nats://a" || row.OK != tt.ok || row.Found != tt.want || (row.Mend == "") != tt.ok {
+			t.Errorf("%+v: %+v", tt.of, row)
+		}
+	}
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(map[string]any{"brokers": []admin.Broker{{Server: "nats://a"}, {Server: "nats://b"}}})
+	}))
+	defer node.Close()
+	rows := (&Prober{Node: admin.New(node.URL, "")}).brokers(t.Context())
+	if len(rows) != 2 || rows[1].Name != "broker nats://b" {
+		t.Errorf("of two brokers: %+v", rows)
+	}
+}
+
 // not answer, and if its socket is missing.
 func TestEveryDoorAndCause(t *testing.T) {
 	p := &Prober{Timeout: time.Second}

@@ -20,6 +20,7 @@ const (
 	TroubleReplicas   = "replicas"   // too few servers for the configured copies
 	TroublePermission = "permission" // a permission that the node needs is denied
 	TroubleSlow       = "slow"       // answers are slow or missing
+	TroubleStreams    = "streams"    // it neither has nor makes the streams, for another reason
 )
 
 // Denied reports whether the server denies a permission that the node needs.
@@ -57,6 +58,8 @@ func TroubleOf(err error, took time.Duration, denied string) string {
 		return TroubleReplicas
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), took >= SlowBroker:
 		return TroubleSlow
+	case err != nil:
+		return TroubleStreams
 	}
 	return ""
 }
@@ -64,6 +67,9 @@ func TroubleOf(err error, took time.Duration, denied string) string {
 // describe returns a line for a problem of the server, and its remedy.
 func (b *Client) describe(trouble, denied string, took time.Duration) (what, hint string) {
 	switch trouble {
+	case TroubleStreams:
+		return "NATS server does not give this node the streams", "mend at the servers what err names; " +
+			"until then nodes that were away ask their peers for everything that they missed"
 	case TroubleJetStream:
 		return "NATS server has no JetStream for this node", "set jetstream in its configuration; " +
 			"until then nodes that were away ask their peers for everything that they missed"
@@ -74,6 +80,10 @@ func (b *Client) describe(trouble, denied string, took time.Duration) (what, hin
 		return fmt.Sprintf("NATS server is in no cluster of %d servers with JetStream", b.Opts.Replicas),
 			"lower mesh.stream_replicas, or start the other servers"
 	case TroublePermission:
+		if strings.Contains(denied, "STREAM.CREATE") {
+			return "NATS server lacks a stream, and denies this node to make it: " + denied,
+				"start the node that printed the users, which makes the streams"
+		}
 		return "NATS server denies this node: " + denied,
 			"compare its permissions with the output of \"bulkhead network nats\""
 	}

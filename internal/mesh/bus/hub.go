@@ -2,6 +2,7 @@ package bus
 
 import (
 	"cmp"
+	"context"
 	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/base64"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -81,6 +83,10 @@ type Broker struct {
 	opts  *Options
 	ns    *server.Server
 	heads *gatherer
+
+	closing context.Context
+	close   func()
+	mending sync.WaitGroup
 }
 
 // Connect returns a bus on the broker.
@@ -91,6 +97,8 @@ func (k *Broker) Connect() (*Client, error) {
 
 // Close stops the broker.
 func (k *Broker) Close() {
+	k.close()
+	k.mending.Wait()
 	k.heads.close()
 	k.ns.Shutdown()
 }
@@ -211,7 +219,8 @@ func StartBroker(o *Options, listen string, g Gate) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mesh: broker: %v", err)
 	}
-	ns.SetLoggerV2(&hubLog{o.Log.With("part", "broker")}, false, false, false)
+	broken := make(chan struct{}, 1)
+	ns.SetLoggerV2(&hubLog{o.Log.With("part", "broker"), broken}, false, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(BrokerWait) {
 		ns.Shutdown()
@@ -222,7 +231,46 @@ func StartBroker(o *Options, listen string, g Gate) (*Broker, error) {
 		ns.Shutdown()
 		return nil, err
 	}
-	return &Broker{o, ns, heads}, nil
+	k := &Broker{opts: o, ns: ns, heads: heads}
+	k.closing, k.close = context.WithCancel(context.Background())
+	k.mending.Go(func() { k.mend(broken) })
+	return k, nil
+}
+
+// restartBeats is the number of heartbeats after which a broker whose storage failed tries again.
+const restartBeats = 4
+
+// mend begins the broker's storage anew a while after it has failed, until the broker is closed. After one failed
+// write, on a full disk for example, the server stores nothing more in a stream.
+func (k *Broker) mend(broken <-chan struct{}) {
+	for {
+		select {
+		case <-k.closing.Done():
+			return
+		case <-broken:
+		}
+		k.opts.Log.Error("the hub cannot store messages", "consequence",
+			"nodes that are away ask their peers for what they miss", "hint",
+			"look at the disk and the folder "+filepath.Join(k.opts.Dir, HubFolder)+"; the hub tries again by itself")
+		for begun := false; !begun; {
+			select {
+			case <-k.closing.Done():
+				return
+			case <-time.After(restartBeats * k.opts.Heartbeat):
+			}
+			select { // errors of the storage that ends now
+			case <-broken:
+			default:
+			}
+			err := k.ns.ShutdownJetStream()
+			if err == nil {
+				err = k.ns.EnableJetStream(&server.JetStreamConfig{StoreDir: filepath.Join(k.opts.Dir, HubFolder),
+					MaxMemory: maxBrokerMemory, MaxStore: maxStore})
+			}
+			begun = err == nil
+		}
+		k.opts.Log.Info("the hub's storage has begun anew")
+	}
 }
 
 // ShowOut closes the connections of a node to the hub.
@@ -291,12 +339,28 @@ func (d Doorkeeper) Permissions(h wire.Hint) *server.Permissions {
 const ReasonDoor = "connection refused"
 
 // A hubLog passes the broker's log on. Notices and errors have level debug: they are about clients,
-// which can cause any number of them.
-type hubLog struct{ log *slog.Logger }
+// which can cause any number of them. A failure of the storage is reported to broken.
+type hubLog struct {
+	log    *slog.Logger
+	broken chan<- struct{}
+}
 
 func (l *hubLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *hubLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Warnf(format string, v ...any)   { l.note(l.log.Warn, format, v) }
 func (l *hubLog) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
-func (l *hubLog) Errorf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *hubLog) Errorf(format string, v ...any)  { l.note(l.log.Debug, format, v) }
 func (l *hubLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *hubLog) Tracef(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
+
+func (l *hubLog) note(write func(string, ...any), format string, v []any) {
+	text := fmt.Sprintf(format, v...)
+	write(text)
+	// The server reports neither by any other way.
+	if strings.Contains(text, "Critical write error") || strings.Contains(text, "disabling JetStream") ||
+		strings.Contains(text, "will be DISABLED") {
+		select {
+		case l.broken <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -138,8 +139,22 @@ func (b *Client) dial(o *Options, servers []string, access natsdial.Access, furt
 // Inbox returns the prefix of the subjects of the answers to a node.
 func Inbox(h wire.Hint) string { return "_INBOX_" + h.String() }
 
-// watchEntry records why no server has admitted the node yet, until one does. The library reports
-// that only for a connection that was established before.
+// watchEntries records why no server admits the node, whenever its connection has ended, until ctx ends.
+func (b *Client) watchEntries(ctx context.Context) {
+	lost := b.Conn.StatusChanged(nats.RECONNECTING)
+	defer b.Conn.RemoveStatusListener(lost)
+	for {
+		b.watchEntry(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-lost:
+		}
+	}
+}
+
+// watchEntry records why no server admits the node, until one does. The library itself reports none of the
+// reasons before the first connection, and no failure of TLS at all.
 func (b *Client) watchEntry(ctx context.Context) {
 	var entries <-chan time.Time // of several servers, because the library's last error hides those before
 	if len(b.link.Servers) > 1 {
@@ -158,6 +173,9 @@ func (b *Client) watchEntry(ctx context.Context) {
 	}
 }
 
+// changing matches what differs in one error at each attempt to connect: the time, and the local port.
+var changing = regexp.MustCompile(`current time [^ ]+|:[0-9]+->`)
+
 // Failed records an error of the connection, if there is one, and logs it unless it is one of the last errors
 // that were logged. A refusal stands for a while beside the errors of servers that are down.
 func (b *Client) Failed(err error) {
@@ -172,9 +190,10 @@ func (b *Client) Failed(err error) {
 	if refusal || now.Sub(b.refusedAt) > refusalStands {
 		b.Last = err
 	}
-	first := !slices.Contains(b.logged, err.Error())
+	text := changing.ReplaceAllString(err.Error(), "")
+	first := !slices.Contains(b.logged, text)
 	if first {
-		b.logged = append(b.logged[max(0, len(b.logged)-keptErrors+1):], err.Error())
+		b.logged = append(b.logged[max(0, len(b.logged)-keptErrors+1):], text)
 	}
 	b.deny(err)
 	turned := refusal && b.refusedAt.IsZero()

@@ -4,9 +4,16 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -129,6 +136,76 @@ func offline(t *testing.T, holder *wire.Public) (*Client, *logtest.Log) {
 		c.keyOfHub.Store(holder)
 	}
 	return c, log
+}
+
+// TestCertificateLater has the certificate of a server expire, and its file be lost, while the node has no connection.
+// The node shows why it does not connect again, logs each reason once, and connects once the file is back.
+func TestCertificateLater(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, file := time.Now(), filepath.Join(t.TempDir(), "ca.pem")
+	issue := func(until time.Time) (tls.Certificate, []byte) {
+		c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-2 * time.Hour), NotAfter: until, IsCA: true,
+			BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+		der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	good, text := issue(now.Add(time.Hour))
+	expired, _ := issue(now.Add(-time.Hour))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	port := nodetest.FreePort(t)
+	var ns *server.Server
+	restart := func(c tls.Certificate) {
+		if ns != nil {
+			ns.Shutdown()
+			ns.WaitForShutdown()
+		}
+		ns = serverOf(t, server.Options{Port: port, TLS: true, TLSTimeout: connectWait.Seconds(),
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{c}}})
+	}
+	restart(good)
+	s := &site{T: t, log: new(logtest.Log)}
+	o := s.options(newNode(t), network)
+	o.Access = natsdial.Access{Credentials: natsdial.NoCredentials, CA: file}
+	c, err := DialExternal(o, []string{fmt.Sprint("tls://127.0.0.1:", port)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	go c.watchEntries(t.Context())
+	await.True(t, "the connection", c.Connected)
+	shows := func(reason string) {
+		t.Helper()
+		await.True(t, reason, func() bool { return strings.Contains(c.Status().Error, reason) })
+	}
+	restart(expired)
+	const tooOld = "certificate has expired"
+	shows(tooOld)
+	first := c.Status().Error
+	await.True(t, "the error of a later attempt", func() bool {
+		later := c.Status().Error
+		return later != first && strings.Contains(later, tooOld)
+	})
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	restart(good)
+	shows("no such file")
+	if n := s.log.Count(tooOld); n != 1 {
+		t.Errorf("an expired certificate is logged %d times, want once: %s", n, s.log.String())
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "the connection to come back", c.Connected)
 }
 
 // TestErrorsLoggedOnce checks that a server's errors are logged once as long as they are among the last ones, and that

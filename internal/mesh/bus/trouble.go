@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -134,10 +135,13 @@ func (b *Client) probe(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Watch records why no server has admitted the node yet, and probes a server of another operator now
-// and then, until ctx ends.
+// Watch records why no server admits the node, and probes a server of another operator now and then, until ctx
+// ends.
 func (b *Client) Watch(ctx context.Context) {
 	b.watchEntry(ctx)
+	var entries sync.WaitGroup
+	entries.Go(func() { b.watchEntries(ctx) })
+	defer entries.Wait()
 	if !b.foreign {
 		return
 	}

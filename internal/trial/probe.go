@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -412,10 +413,11 @@ func (p *Prober) peers(ctx context.Context) (rows []Row) {
 				"\"bulkhead peer weigh\" for this node at its peers"})
 	}
 	for _, one := range peers {
-		row := Row{Name: "peer " + one.Name, OK: true, Found: "heard"}
+		name := cmp.Or(one.Name, one.Key)
+		row := Row{Name: "peer " + name, OK: true, Found: "heard"}
 		switch {
 		case one.Expels:
-			row.OK, row.Found = false, "expelled by "+one.Name
+			row.OK, row.Found = false, "expelled by "+name
 			row.Mend = "to come back, ask for an invitation and run \"bulkhead join\"; to end it, run \"bulkhead leave\""
 		case one.Network != "":
 			row.OK, row.Found, row.Mend = false, "is in another network",

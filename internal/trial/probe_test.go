@@ -350,6 +350,7 @@ func TestListAndPeerRows(t *testing.T) {
 		{Name: "ahead", Weight: 1, Heard: now, Lag: -90},
 		{Name: "behind", Weight: 1, Heard: now, Lag: 90},
 		{Name: "refused", Weight: 1, Heard: now, Error: "a page was not as promised"},
+		{Key: "UNAMED", Weight: 1, Heard: now, Expels: true},
 	}
 	twin := false
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -376,7 +377,7 @@ func TestListAndPeerRows(t *testing.T) {
 			"-a checksum is wrong", "-it is empty", "0 entries"}},
 		{"peer", p.peers(t.Context()), []string{"heard", "never heard, and not counted", "-never heard", "-silent for 301 s",
 			"-expelled by expeller",
-			"-another network", "-quarantine: 2000000", "-apart", "-apart", "a page was not"}},
+			"-another network", "-quarantine: 2000000", "-apart", "-apart", "a page was not", "-expelled by UNAMED"}},
 	} {
 		if len(tt.rows) != len(tt.want) {
 			t.Fatalf("%ss: %+v", tt.kind, tt.rows)
@@ -384,7 +385,7 @@ func TestListAndPeerRows(t *testing.T) {
 		for i, row := range tt.rows {
 			want, red := strings.CutPrefix(tt.want[i], "-")
 			if row.OK == red || (row.Mend != "") != red || !strings.Contains(row.Found, want) ||
-				!strings.HasPrefix(row.Name, tt.kind+" ") {
+				!strings.HasPrefix(row.Name, tt.kind+" ") || strings.HasSuffix(row.Name, " ") {
 				t.Errorf("%+v, want %q", row, tt.want[i])
 			}
 		}

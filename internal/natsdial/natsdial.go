@@ -3,6 +3,7 @@
 package natsdial
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -52,12 +53,16 @@ func Entry(o Options) (reason error) {
 	return reason
 }
 
-// Why adds to the error of a request why the node has no connection.
+// Why adds to the error of a request why the node has no connection, or what the server has denied if it gave no
+// answer.
 func Why(conn *nats.Conn, err error) error {
-	if last := conn.LastError(); err != nil && last != nil && !conn.IsConnected() {
-		return fmt.Errorf("%w: %w", last, err)
+	last := conn.LastError()
+	unanswered := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+	denied := unanswered && errors.Is(last, nats.ErrPermissionViolation)
+	if err == nil || last == nil || conn.IsConnected() && !denied {
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", last, err)
 }
 
 // signIn returns the options by which a server knows the client, and the client a server.

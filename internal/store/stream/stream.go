@@ -190,8 +190,8 @@ var errAway = errors.New("no server of the journal's stream is connected")
 func (j *Journal) failed(err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.conn.IsConnected() {
-		err = fmt.Errorf("%w: %w", errAway, natsdial.Why(j.conn, err))
+	if err = natsdial.Why(j.conn, err); !j.conn.IsConnected() {
+		err = fmt.Errorf("%w: %w", errAway, err)
 	}
 	j.problem = fmt.Errorf("journal: stream %s: %w", j.o.Name, err)
 	return j.problem

@@ -8,11 +8,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/bulkhead-mail/bulkhead"
 	"github.com/bulkhead-mail/bulkhead/internal/store"
+	"github.com/bulkhead-mail/bulkhead/internal/testing/await"
 	"github.com/bulkhead-mail/bulkhead/internal/testing/natstest"
 )
 
@@ -331,4 +333,19 @@ func TestRights(t *testing.T) {
 	if err := j.Room(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDenied has a user who may not append to the stream. The error names what the server denies.
+func TestDenied(t *testing.T) {
+	url := natstest.StartFor(t, []string{"$JS.API.>"}, []string{"_INBOX.>"})
+	j, err := Open(Options{Servers: []string{url}, Name: "test", MaxBytes: 1 << 20, Wait: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	await.True(t, "the denial in the error", func() bool {
+		_, err := join(t, j, store.Position{}, true)
+		return err != nil && strings.Contains(err.Error(), `Publish to "bulkhead.journal.test"`) &&
+			j.State().Problem != nil
+	})
 }

@@ -236,7 +236,6 @@ func TestSumRow(t *testing.T) {
 	}
 }
 
-// TestEveryDoorAndCause: each door has a red row with its own advice if it is closed, if it does
 // TestBrokerRow checks that a node without a connection to a broker has a red row with the reason, and one whose broker
 // has trouble as well.
 func TestBrokerRow(t *testing.T) {
@@ -269,6 +268,7 @@ func TestBrokerRow(t *testing.T) {
 	}
 }
 
+// TestEveryDoorAndCause: each door has a red row with its own advice if it is closed, if it does
 // not answer, and if its socket is missing.
 func TestEveryDoorAndCause(t *testing.T) {
 	p := &Prober{Timeout: time.Second}

@@ -94,6 +94,9 @@ const reading = `
   stops at 255. bulkhead needs merging; for exact counts on one machine, use the table.
 - With a hundred million keys, only the rows of the fastest rivals are measured.
 - koykov/pbtk's conservative-update sketch is missing, because its module could not be fetched.
+- The doors are measured beside the servers that they replace: [DCC](protocols/dcc.md) beside dccd,
+  [fuzzy hashes](protocols/fuzzy.md) beside rspamd with SQLite and Redis, [Pyzor](protocols/pyzor.md)
+  beside pyzord, [policy](protocols/policy.md) beside postfwd2, [DNS](protocols/dnsbl.md) beside rbldnsd.
 `
 
 func table(b *strings.Builder, rows []result, counts bool) {

@@ -116,7 +116,7 @@ func inPiece(text string, limit int, found func(string) bool) bool {
 func bare(word string, found func(string) bool) bool {
 	word = strings.TrimRight(strings.TrimLeft(word, "([{'*_|"), ".,;:!?)]}'*_|")
 	end := 0
-	for end < len(word) && nameByte(word[end]) {
+	for end < min(len(word), maxHost+1) && nameByte(word[end]) {
 		end++
 	}
 	name, rest := word[:end], word[end:]

@@ -59,17 +59,14 @@ func (s *ByteSet) Index(text []byte, from int) int {
 	for len(text)-from >= 8 {
 		eight := binary.LittleEndian.Uint64(text[from:])
 		a, b, c := eight^s.single[0], eight^s.single[1], eight^s.single[2]
-		// The lowest bit set is exact for its term: zero bytes of a, b and c, bytes less than below, bytes beyond ASCII.
+		// Zero bytes of a, b and c, bytes less than below, and bytes beyond ASCII; behind the first one perhaps others.
 		found := ((a-lowBits)&^a | (b-lowBits)&^b | (c-lowBits)&^c | (eight-s.below)&^eight | eight&s.wide) & highBits
-		if found == 0 {
-			from += 8
-			continue
+		for ; found != 0; found &= found - 1 {
+			if at := from + bits.TrailingZeros64(found)/8; s.has[text[at]] {
+				return at
+			}
 		}
-		from += bits.TrailingZeros64(found) / 8
-		if s.has[text[from]] {
-			return from
-		}
-		from++
+		from += 8
 	}
 	for from < len(text) && !s.has[text[from]] {
 		from++

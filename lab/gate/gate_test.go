@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,15 @@ func TestBeside(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes some seconds")
 	}
-	o := gate.Options{New: nodetest.Binary(t), Rounds: gate.MinRounds, Slice: 50 * time.Millisecond, Limit: 1.25}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := filepath.Rel(here, nodetest.Binary(t)) // as make names it
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := gate.Options{New: program, Rounds: gate.MinRounds, Slice: 50 * time.Millisecond, Limit: 1.25}
 	rows, err := gate.Beside(t.Context(), o, []string{os.Args[0], "stub"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)

@@ -90,6 +90,9 @@ func launch(ctx context.Context, dir string, tls bool, command func(*node) (*exe
 	if err != nil {
 		return nil, err
 	}
+	if cmd.Path, err = filepath.Abs(cmd.Path); err != nil { // the program runs in dir
+		return nil, err
+	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func (r *Row) String() string {
 	us := func(d time.Duration) string { return fmt.Sprintf("%.2f us", float64(d)/1e3) }
 	text := fmt.Sprintf("%-22s %10s %10s  %.2f (%.2f to %.2f)", r.Case, us(r.Old), us(r.New), r.Ratio, r.Low, r.High)
 	if r.Cost.Ratio > 0 {
-		text += fmt.Sprintf(", %.2f by %s", r.Cost.Ratio, r.Cost.Reason)
+		text += fmt.Sprintf("; known %.2f: %s", r.Cost.Ratio, r.Cost.Reason)
 	}
 	return text
 }

@@ -230,28 +230,18 @@ func (s Snapshot) Write(w io.Writer) error {
 		}
 		return cmp.Compare(x.Name, y.Name)
 	})
-	out := bufio.NewWriter(w)
+	out := bufio.NewWriter(w) // keeps its first error, which Flush returns
 	enc := json.NewEncoder(out)
+	_ = out.WriteByte('[')
 	for i, a := range all {
-		separator := byte(',')
-		if i == 0 {
-			separator = '['
-		}
-		if err := out.WriteByte(separator); err != nil {
-			return err
+		if i > 0 {
+			_ = out.WriteByte(',')
 		}
 		if err := enc.Encode(a); err != nil {
 			return err
 		}
 	}
-	if len(all) == 0 {
-		if err := out.WriteByte('['); err != nil {
-			return err
-		}
-	}
-	if err := out.WriteByte(']'); err != nil {
-		return err
-	}
+	_ = out.WriteByte(']')
 	return out.Flush()
 }
 
